@@ -1,0 +1,120 @@
+//! What is known about a chunk before it is read, and what reading it may cost.
+
+use std::num::NonZeroU64;
+
+use b2_core::{Control, Limits};
+use b2_frame::{ReadOptions, SuperChunk};
+use b2nd::{Dtype, NdArray};
+use bytes::Bytes;
+use zarrs_codec::{ArrayBytes, CodecError, CodecOptions};
+use zarrs_data_type::{DataType, FillValue};
+
+use crate::b2nd::NAME;
+use crate::dtype;
+use crate::options::{PLUGINS, failed};
+
+/// Largest chunk of Blosc2 in bytes.
+const MAX_CHUNK: u64 = i32::MAX as u64 - 32;
+/// Most memory that metadata, buffers and bookkeeping of any chunk may take, beside what grows with its size.
+const SLACK: u64 = 16 << 20;
+
+/// A chunk of Zarr, as its metadata describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) shape: Vec<u64>,
+    pub(crate) data_type: DataType,
+    pub(crate) fill_value: FillValue,
+    pub(crate) dtype: Dtype,
+    /// Size of its items in bytes.
+    pub(crate) nbytes: u64,
+}
+
+impl Chunk {
+    pub(crate) fn new(
+        shape: &[NonZeroU64],
+        data_type: &DataType,
+        fill_value: &FillValue,
+    ) -> Result<Self, CodecError> {
+        let dtype = dtype::stored(data_type, NAME)?;
+        let shape: Vec<u64> = shape.iter().map(|length| length.get()).collect();
+        let nbytes = shape.iter().try_fold(dtype.itemsize() as u64, |size, &length| size.checked_mul(length));
+        let nbytes = nbytes.filter(|&nbytes| nbytes <= MAX_CHUNK).ok_or_else(|| {
+            CodecError::Other(format!("{NAME}: chunks {shape:?} of {dtype} have more than {MAX_CHUNK} bytes"))
+        })?;
+        Ok(Self { shape, data_type: data_type.clone(), fill_value: fill_value.clone(), dtype, nbytes })
+    }
+
+    /// Returns the most bytes that the chunk can have once its dimensions are padded to multiples of the blocks.
+    fn padded(&self) -> u64 {
+        let double = |length: u64| length.saturating_mul(2).saturating_sub(1);
+        self.shape
+            .iter()
+            .fold(self.dtype.itemsize() as u64, |size, &length| size.saturating_mul(double(length)))
+    }
+
+    /// Returns the largest frame in which such a chunk is expected. Beyond it nothing is requested.
+    pub(crate) fn max_frame(&self) -> u64 {
+        self.padded().saturating_mul(4).saturating_add(SLACK)
+    }
+
+    /// Returns how to read it: no number in a damaged chunk makes that cost more than the size of the chunk allows.
+    pub(crate) fn read_options(&self, options: &CodecOptions) -> ReadOptions {
+        let most = self.padded();
+        let limits = Limits::default();
+        let limits = limits
+            .clone()
+            .max_chunk_nbytes(most.min(limits.max_chunk_nbytes))
+            .max_nchunks(self.shape.iter().fold(1, |n: u64, &length| n.saturating_mul(length)))
+            .max_metadata(SLACK)
+            .max_output(most)
+            .max_memory(most.saturating_mul(4).saturating_add(SLACK).min(limits.max_memory));
+        SuperChunk::options()
+            .plugins(PLUGINS.clone())
+            .limits(limits)
+            .control(control(options))
+            .checksums(options.validate_checksums())
+    }
+
+    /// Fails if an array does not have the shape and the type of this chunk.
+    pub(crate) fn check(&self, array: &NdArray) -> Result<(), CodecError> {
+        if array.shape() != self.shape {
+            let (found, expected) = (array.shape(), &self.shape);
+            let what = format!("{NAME}: the chunk has shape {found:?}, the metadata says {expected:?}");
+            return Err(CodecError::Other(what));
+        }
+        if !dtype::is_same(array.dtype(), &self.dtype) {
+            let (found, expected) = (array.dtype(), &self.dtype);
+            return Err(CodecError::Other(format!(
+                "{NAME}: the chunk has dtype {found}, expected {expected}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Decodes all items of a chunk in memory.
+    pub(crate) fn decode(&self, frame: Bytes, options: &CodecOptions) -> Result<Vec<u8>, CodecError> {
+        let opened = self.read_options(options).from_bytes(frame).map_err(|error| failed(NAME, &error))?;
+        let array = NdArray::from_super_chunk(opened).map_err(|error| failed(NAME, &error))?;
+        self.check(&array)?;
+        let mut items = self.zeroed(self.nbytes)?;
+        let read = array.all().native().read_bytes_into(&mut items);
+        read.map_err(|error| failed(NAME, &error))?;
+        Ok(items)
+    }
+
+    /// Allocates room for items.
+    pub(crate) fn zeroed(&self, nbytes: u64) -> Result<Vec<u8>, CodecError> {
+        let len = usize::try_from(nbytes).unwrap_or(usize::MAX);
+        b2_core::memory::zeroed(len).map_err(|error| failed(NAME, &error))
+    }
+
+    /// Returns items of a chunk that does not exist.
+    pub(crate) fn filled(&self, nitems: u64) -> Result<ArrayBytes<'static>, CodecError> {
+        Ok(ArrayBytes::new_fill_value(&self.data_type, nitems, &self.fill_value)?)
+    }
+}
+
+/// Returns how many threads a call may use.
+pub(crate) fn control(options: &CodecOptions) -> Control {
+    Control::new().threads(options.concurrent_target())
+}

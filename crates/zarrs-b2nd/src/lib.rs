@@ -1,0 +1,47 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "stores may hold any bytes, and none of them may cause a panic"
+    )
+)]
+
+mod b2nd;
+mod blosc2;
+mod chunk;
+mod dtype;
+mod options;
+mod partial;
+
+pub use crate::b2nd::B2ndCodec;
+pub use blosc2::Blosc2Codec;
+pub use options::Filter;
+
+/// Registers the names by which zarrs finds a codec: ours, and that of imagecodecs for the same payload.
+macro_rules! aliases {
+    ($codec:ty, $ours:expr, $theirs:expr) => {
+        impl zarrs_plugin::ExtensionAliases<zarrs_plugin::ZarrVersion3> for $codec {
+            fn aliases() -> std::sync::RwLockReadGuard<'static, zarrs_plugin::ExtensionAliasesConfig> {
+                ALIASES.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+            }
+
+            fn aliases_mut() -> std::sync::RwLockWriteGuard<'static, zarrs_plugin::ExtensionAliasesConfig> {
+                ALIASES.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+            }
+        }
+
+        static ALIASES: std::sync::LazyLock<std::sync::RwLock<zarrs_plugin::ExtensionAliasesConfig>> =
+            std::sync::LazyLock::new(|| {
+                let theirs = vec![std::borrow::Cow::Borrowed($theirs)];
+                std::sync::RwLock::new(zarrs_plugin::ExtensionAliasesConfig::new($ours, theirs, Vec::new()))
+            });
+    };
+}
+use aliases;

@@ -1,0 +1,162 @@
+//! What the two codecs share: how new chunks are compressed, and the names for it in the metadata.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use b2_chunk::{CodecId, Compression, FilterId, FilterSlot, Plugins};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use zarrs_codec::CodecError;
+use zarrs_plugin::PluginCreateError;
+
+/// Filters by their names in imagecodecs.
+const THEIR_FILTERS: &[(&str, &[&str])] =
+    &[("NOFILTER", &[]), ("NOSHUFFLE", &[]), ("SHUFFLE", &["shuffle"]), ("BITSHUFFLE", &["bitshuffle"])];
+
+/// The codecs and filters: the built-in ones and zfp, as in the Python package.
+pub(crate) static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
+    Plugins::builtin()
+        .with_codec(b2_zfp::FixedAccuracy)
+        .with_codec(b2_zfp::FixedPrecision)
+        .with_codec(b2_zfp::FixedRate)
+});
+
+/// A filter of Blosc2 by its name, with a parameter or without.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Filter {
+    /// A filter without a parameter, such as `shuffle`.
+    Name(String),
+    /// A filter with a parameter, such as `trunc_prec` with the number of bits.
+    With(String, u8),
+}
+
+impl From<&str> for Filter {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<(&str, u8)> for Filter {
+    fn from((name, parameter): (&str, u8)) -> Self {
+        Self::With(name.to_owned(), parameter)
+    }
+}
+
+/// Codec, level and filters of new chunks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) codec: String,
+    pub(crate) level: u8,
+    pub(crate) filters: Vec<Filter>,
+    /// Whether the codec has the name and the members that imagecodecs uses.
+    pub(crate) theirs: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { codec: "zstd".to_owned(), level: 5, filters: vec!["shuffle".into()], theirs: false }
+    }
+}
+
+impl Options {
+    /// Takes them from the configuration of a codec. The last member, which only one of the codecs has, is returned
+    /// beside them.
+    pub(crate) fn parse(
+        name: &str,
+        theirs: bool,
+        configuration: Option<&Map<String, Value>>,
+        own: [&str; 2],
+    ) -> Result<(Self, Value), PluginCreateError> {
+        let invalid = |what: String| PluginCreateError::Other(format!("codec {name}: {what}"));
+        let mut options = Self { theirs, ..Self::default() };
+        let mut special = Value::Null;
+        let mut shuffle = None;
+        for (key, value) in configuration.into_iter().flatten() {
+            let wrong = |expected: &str| invalid(format!("{key} is {value}, expected {expected}"));
+            match (theirs, key.as_str()) {
+                (false, "codec") => {
+                    options.codec = value.as_str().ok_or_else(|| wrong("a name"))?.to_owned();
+                }
+                (false, "level") => {
+                    let level = value.as_u64().filter(|&level| level <= 9).ok_or_else(|| wrong("0 to 9"))?;
+                    options.level = level as u8;
+                }
+                (false, "filters") => {
+                    let expected = "names, or pairs of a name and a number below 256";
+                    options.filters = Vec::deserialize(value).map_err(|_| wrong(expected))?;
+                }
+                (true, "compressor") if value.is_null() => {}
+                (true, "compressor") => {
+                    options.codec = value.as_str().ok_or_else(|| wrong("a name"))?.to_lowercase();
+                }
+                (true, "level") if value.is_null() => {}
+                (true, "level") => {
+                    let level = value.as_i64().ok_or_else(|| wrong("a number"))?;
+                    options.level = level.clamp(0, 9) as u8;
+                }
+                (true, "shuffle") => shuffle = value.as_str().map(str::to_uppercase),
+                (_, key) if key == own[usize::from(theirs)] => special = value.clone(),
+                // imagecodecs has members that say nothing about the bytes.
+                (true, _) => {}
+                (false, _) => return Err(invalid(format!("{key} is not a member of its configuration"))),
+            }
+        }
+        if let Some(shuffle) = shuffle {
+            let known = THEIR_FILTERS.iter().find(|(known, _)| *known == shuffle);
+            let (_, filters) = known.ok_or_else(|| invalid(format!("shuffle {shuffle} is not known")))?;
+            options.filters = filters.iter().map(|&filter| filter.into()).collect();
+        }
+        Ok((options, special))
+    }
+
+    /// Returns the configuration, without the member that only one of the codecs has.
+    pub(crate) fn configuration(&self) -> Map<String, Value> {
+        let mut map = Map::new();
+        if self.theirs {
+            let same = |filters: &[&str]| {
+                filters.len() == self.filters.len()
+                    && filters.iter().zip(&self.filters).all(|(&name, filter)| *filter == name.into())
+            };
+            let shuffle = THEIR_FILTERS.iter().find(|(_, filters)| same(filters));
+            map.insert("level".into(), self.level.into());
+            map.insert("compressor".into(), self.codec.to_uppercase().into());
+            map.insert("shuffle".into(), shuffle.map_or("NOFILTER", |(name, _)| name).into());
+        } else {
+            map.insert("codec".into(), self.codec.clone().into());
+            map.insert("level".into(), self.level.into());
+            map.insert("filters".into(), serde_json::to_value(&self.filters).unwrap_or_default());
+        }
+        map
+    }
+
+    /// Returns the settings for new chunks.
+    pub(crate) fn compression(&self) -> Result<Compression, CodecError> {
+        let codec = CodecId::from_name(&self.codec);
+        let codec = codec
+            .ok_or_else(|| CodecError::Other(format!("no codec of Blosc2 is called {:?}", self.codec)))?;
+        let slots = self.filters.iter().map(|filter| {
+            let (name, parameter) = match filter {
+                Filter::Name(name) => (name, 0),
+                Filter::With(name, parameter) => (name, *parameter),
+            };
+            let id = FilterId::from_name(name);
+            let id =
+                id.ok_or_else(|| CodecError::Other(format!("no filter of Blosc2 is called {name:?}")))?;
+            Ok(FilterSlot::new(id, parameter))
+        });
+        let slots = slots.collect::<Result<Vec<_>, CodecError>>()?;
+        Ok(Compression::new().plugins(PLUGINS.clone()).codec(codec).level(self.level).filters(slots))
+    }
+}
+
+/// Returns the name of a codec, which is the one that it was created by.
+pub(crate) fn name(options: &Options, ours: &'static str, theirs: &'static str) -> Cow<'static, str> {
+    Cow::Borrowed(if options.theirs { theirs } else { ours })
+}
+
+/// Converts an error, with its causes, to one of zarrs.
+pub(crate) fn failed(name: &str, error: &(dyn std::error::Error + 'static)) -> CodecError {
+    CodecError::Other(format!("{name}: {}", b2_core::Report(error)))
+}

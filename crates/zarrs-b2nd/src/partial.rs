@@ -1,0 +1,364 @@
+//! Reads parts of chunks: from their ranges of bytes, whichever interface of zarrs fetches them.
+
+use std::any::Any;
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use b2nd::{MaybeSendFuture, RangedOpening, RangedRead, Selection, Slice};
+use bytes::Bytes;
+use zarrs_chunk_grid::{Indexer, IndexerError};
+use zarrs_codec::{
+    ArrayBytes, ArrayBytesRaw, ArrayPartialDecoderTraits, BytesPartialDecoderTraits, CodecError,
+    CodecOptions, StoragePartialDecoder, StoragePartialEncoder,
+};
+use zarrs_data_type::DataType;
+use zarrs_storage::byte_range::ByteRange;
+use zarrs_storage::{ReadableWritableStorage, StorageError};
+
+use crate::b2nd::NAME;
+use crate::chunk::{Chunk, control};
+use crate::options::failed;
+
+/// Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB.
+const END: u64 = 4096;
+/// Chunks with at most this many bytes of items are fetched whole: one request takes longer than to transfer them.
+const SMALL: u64 = 64 << 10;
+/// Most rounds of requests to read a chunk; damaged chunks may ask for more.
+const MAX_ROUNDS: usize = 16;
+
+/// What fetches bytes of a chunk.
+pub(crate) trait Fetch {
+    /// Fetches ranges together; `None` if there is no chunk.
+    fn fetch(
+        &self,
+        ranges: Vec<ByteRange>,
+        options: &CodecOptions,
+    ) -> impl MaybeSendFuture<Output = Result<Option<Vec<Bytes>>, CodecError>>;
+
+    /// Returns whether parts can be fetched for less than the whole.
+    fn has_parts(&self) -> bool;
+
+    /// Returns whether the end of the chunk may be asked for while its length is not known, behind a first range that is at
+    /// least as long. Only blocking stores may: they answer ranges in order, and fail at the first. Others would subtract
+    /// more than the length; and the inner chunks of a shard are answered with the bytes before them.
+    fn takes_end(&self) -> bool;
+}
+
+fn to_bytes(parts: Vec<ArrayBytesRaw<'_>>) -> Vec<Bytes> {
+    parts.into_iter().map(|part| Bytes::from(part.into_owned())).collect()
+}
+
+/// The blocking interface. Its futures are ready at once.
+struct Blocking(Arc<dyn BytesPartialDecoderTraits>);
+
+impl Fetch for Blocking {
+    async fn fetch(
+        &self,
+        ranges: Vec<ByteRange>,
+        options: &CodecOptions,
+    ) -> Result<Option<Vec<Bytes>>, CodecError> {
+        Ok(self.0.partial_decode_many(Box::new(ranges.into_iter()), options)?.map(to_bytes))
+    }
+
+    fn has_parts(&self) -> bool {
+        self.0.supports_partial_decode()
+    }
+
+    fn takes_end(&self) -> bool {
+        let handle: &dyn Any = &*self.0;
+        handle.is::<StoragePartialDecoder>() || handle.is::<StoragePartialEncoder<ReadableWritableStorage>>()
+    }
+}
+
+/// Runs a future that is ready at once.
+fn run<T>(future: impl Future<Output = Result<T, CodecError>>) -> Result<T, CodecError> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(CodecError::Other(format!("{NAME}: a blocking store did not block"))),
+    }
+}
+
+/// Reads parts of one chunk. Head and end of the chunk are kept, so that the next part needs only its blocks.
+pub(crate) struct PartialDecoder<F> {
+    source: F,
+    chunk: Chunk,
+    /// How many bytes to request first, to include the places of the blocks if a writer followed the specification.
+    first: u64,
+    opened: Mutex<Option<Arc<RangedOpening>>>,
+}
+
+impl<F: Fetch> PartialDecoder<F> {
+    fn new(source: F, chunk: Chunk, blocks: Option<&[u32]>) -> Self {
+        // The header of the frame with shapes and dtype, and the header of the chunk.
+        let known = 256 + 24 * chunk.shape.len() as u64 + 48;
+        let starts = match blocks {
+            Some(blocks) if blocks.len() == chunk.shape.len() => {
+                let along =
+                    chunk.shape.iter().zip(blocks).map(|(length, &block)| length.div_ceil(block.into()));
+                along.fold(4, |size: u64, n| size.saturating_mul(n))
+            }
+            _ => END,
+        };
+        let first = known.saturating_add(starts).clamp(END, chunk.max_frame());
+        Self { source, chunk, first, opened: Mutex::default() }
+    }
+
+    /// Fetches head and end of the chunk, or all of it, and opens it. `None` if there is no chunk.
+    async fn open(
+        &self,
+        all: bool,
+        options: &CodecOptions,
+    ) -> Result<Option<Arc<RangedOpening>>, CodecError> {
+        let known = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let whole = async || {
+            let parts = self.source.fetch(vec![ByteRange::FromStart(0, None)], options).await?;
+            Ok::<_, CodecError>(parts.map(|parts| (u64::MAX, parts)))
+        };
+        let parts = if all || self.chunk.nbytes <= SMALL || !self.source.has_parts() {
+            whole().await?
+        } else {
+            let mut ranges = vec![ByteRange::FromStart(0, Some(self.first))];
+            if self.source.takes_end() {
+                // The first range is at least as long, so a chunk without this end fails before it is asked for.
+                ranges.push(ByteRange::Suffix(END));
+            }
+            match self.source.fetch(ranges, options).await {
+                Ok(parts) => parts.map(|parts| (self.first, parts)),
+                // Most stores reject ranges that are longer than the object. Other errors will occur again.
+                Err(_) => whole().await?,
+            }
+        };
+        let Some((asked, parts)) = parts else { return Ok(None) };
+        let mut parts = parts.into_iter();
+        let first = parts.next().unwrap_or_default();
+        // What is short has its end in the first part.
+        let end = parts.next().filter(|_| first.len() as u64 == asked).unwrap_or_default();
+        let mut opening = RangedOpening::new(self.chunk.read_options(options), asked, first, end);
+        for _ in 0..MAX_ROUNDS {
+            let missing = opening.step().map_err(|error| failed(NAME, &error))?;
+            if missing.is_empty() {
+                let array = opening.array().ok_or_else(lost)?;
+                self.chunk.check(array)?;
+                let opening = Arc::new(opening);
+                *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opening.clone());
+                return Ok(Some(opening));
+            }
+            let Some(answers) = self.more(&missing, options).await? else { return Ok(None) };
+            missing.into_iter().zip(answers).for_each(|(range, bytes)| opening.put(range, bytes));
+        }
+        Err(lost())
+    }
+
+    /// Fetches ranges that reading has asked for.
+    async fn more(
+        &self,
+        ranges: &[Range<u64>],
+        options: &CodecOptions,
+    ) -> Result<Option<Vec<Bytes>>, CodecError> {
+        if ranges.iter().any(|range| range.end > self.chunk.max_frame()) {
+            let what = format!("{NAME}: the chunk claims more bytes than a chunk of its shape can have");
+            return Err(CodecError::Other(what));
+        }
+        let ranges =
+            ranges.iter().map(|range| ByteRange::FromStart(range.start, Some(range.end - range.start)));
+        self.source.fetch(ranges.collect(), options).await
+    }
+
+    /// Reads the items that an indexer selects, in its order.
+    async fn read(
+        &self,
+        indexer: &dyn Indexer,
+        options: &CodecOptions,
+    ) -> Result<ArrayBytes<'static>, CodecError> {
+        let chosen = Chosen::new(indexer, &self.chunk.shape)?;
+        let nitems = indexer.len();
+        let Some(opening) = self.open(chosen.is_all(&self.chunk.shape), options).await? else {
+            return self.chunk.filled(nitems);
+        };
+        let control = control(options);
+        let array = opening.array().ok_or_else(lost)?.with_control(control.clone());
+        let slice = chosen.slice(&array).map_err(|error| failed(NAME, &error))?.native();
+        let mut items = self.chunk.zeroed(slice.nbytes())?;
+        if slice.nbytes() / self.chunk.dtype.itemsize() as u64 != nitems {
+            return Err(IndexerError::new_incompatible_length(slice.len(), nitems).into());
+        }
+        let mut fetched = opening.fetched().clone();
+        let mut read = RangedRead::new(&slice, &mut items[..]).map_err(|error| failed(NAME, &error))?;
+        for _ in 0..MAX_ROUNDS {
+            let missing = read.step(&fetched, &control).map_err(|error| failed(NAME, &error))?;
+            if missing.is_empty() {
+                read.finish().map_err(|error| failed(NAME, &error))?;
+                drop(read);
+                slice.to_native(&mut items);
+                return Ok(ArrayBytes::new_flen(items));
+            }
+            let Some(answers) = self.more(&missing, options).await? else { return self.chunk.filled(nitems) };
+            missing.into_iter().zip(answers).for_each(|(range, bytes)| fetched.put(range, bytes));
+        }
+        Err(lost())
+    }
+
+    fn size_held(&self) -> usize {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.as_ref().map_or(0, |opening| opening.fetched().nbytes())
+    }
+}
+
+fn lost() -> CodecError {
+    CodecError::Other(format!("{NAME}: the chunk does not say where its bytes are"))
+}
+
+/// The items that an indexer selects.
+enum Chosen {
+    Box(Vec<Range<u64>>),
+    /// The positions of single items, by dimension.
+    Points(Vec<Vec<i64>>),
+}
+
+impl Chosen {
+    fn new(indexer: &dyn Indexer, shape: &[u64]) -> Result<Self, CodecError> {
+        if indexer.dimensionality() != shape.len() {
+            let (got, expected) = (indexer.dimensionality(), shape.len());
+            return Err(IndexerError::new_incompatible_dimensionality(got, expected).into());
+        }
+        let outside = |at: &[u64]| IndexerError::new_oob(at.to_vec(), shape.to_vec());
+        if let Some(subset) = indexer.as_array_subset() {
+            let ranges = subset.to_ranges();
+            if ranges.iter().zip(shape).any(|(range, &length)| range.end > length) {
+                return Err(outside(&subset.end_exc()).into());
+            }
+            return Ok(Self::Box(ranges));
+        }
+        let mut points = vec![Vec::new(); shape.len()];
+        for at in indexer.iter_indices() {
+            if at.len() != shape.len() || at.iter().zip(shape).any(|(at, length)| at >= length) {
+                return Err(outside(&at).into());
+            }
+            // Lengths of dimensions are below 2^31.
+            points.iter_mut().zip(at).for_each(|(points, at)| points.push(at as i64));
+        }
+        Ok(Self::Points(points))
+    }
+
+    fn is_all(&self, shape: &[u64]) -> bool {
+        match self {
+            Self::Box(ranges) => ranges.iter().zip(shape).all(|(range, &length)| *range == (0..length)),
+            Self::Points(_) => false,
+        }
+    }
+
+    fn slice(self, array: &b2nd::NdArray) -> Result<Slice, b2nd::NdError> {
+        match self {
+            Self::Box(ranges) => array.slice(ranges.into_iter().map(Selection::from).collect::<Vec<_>>()),
+            // An array without dimensions has one item.
+            Self::Points(points) if points.is_empty() => Ok(array.all()),
+            Self::Points(points) => array.points(points.into_iter().map(Selection::List).collect::<Vec<_>>()),
+        }
+    }
+}
+
+pub(crate) fn blocking(
+    handle: Arc<dyn BytesPartialDecoderTraits>,
+    chunk: Chunk,
+    blocks: Option<&[u32]>,
+) -> Arc<dyn ArrayPartialDecoderTraits> {
+    Arc::new(PartialDecoder::new(Blocking(handle), chunk, blocks))
+}
+
+impl ArrayPartialDecoderTraits for PartialDecoder<Blocking> {
+    fn data_type(&self) -> &DataType {
+        &self.chunk.data_type
+    }
+
+    fn exists(&self) -> Result<bool, StorageError> {
+        self.source.0.exists()
+    }
+
+    fn size_held(&self) -> usize {
+        self.source.0.size_held() + self.size_held()
+    }
+
+    fn partial_decode(
+        &self,
+        indexer: &dyn Indexer,
+        options: &CodecOptions,
+    ) -> Result<ArrayBytes<'_>, CodecError> {
+        run(self.read(indexer, options))
+    }
+
+    fn supports_partial_decode(&self) -> bool {
+        self.source.has_parts()
+    }
+}
+
+#[cfg(feature = "async")]
+pub(crate) use asynchronous::asynchronous;
+
+#[cfg(feature = "async")]
+mod asynchronous {
+    use zarrs_codec::{AsyncArrayPartialDecoderTraits, AsyncBytesPartialDecoderTraits};
+
+    use super::*;
+
+    /// The asynchronous interface.
+    struct Asynchronous(Arc<dyn AsyncBytesPartialDecoderTraits>);
+
+    impl Fetch for Asynchronous {
+        async fn fetch(
+            &self,
+            ranges: Vec<ByteRange>,
+            options: &CodecOptions,
+        ) -> Result<Option<Vec<Bytes>>, CodecError> {
+            Ok(self.0.partial_decode_many(Box::new(ranges.into_iter()), options).await?.map(to_bytes))
+        }
+
+        fn has_parts(&self) -> bool {
+            self.0.supports_partial_decode()
+        }
+
+        fn takes_end(&self) -> bool {
+            false
+        }
+    }
+
+    pub(crate) fn asynchronous(
+        handle: Arc<dyn AsyncBytesPartialDecoderTraits>,
+        chunk: Chunk,
+        blocks: Option<&[u32]>,
+    ) -> Arc<dyn AsyncArrayPartialDecoderTraits> {
+        Arc::new(PartialDecoder::new(Asynchronous(handle), chunk, blocks))
+    }
+
+    #[cfg_attr(target_arch = "wasm32", async_trait::async_trait(?Send))]
+    #[cfg_attr(not(target_arch = "wasm32"), async_trait::async_trait)]
+    impl AsyncArrayPartialDecoderTraits for PartialDecoder<Asynchronous> {
+        fn data_type(&self) -> &DataType {
+            &self.chunk.data_type
+        }
+
+        async fn exists(&self) -> Result<bool, StorageError> {
+            self.source.0.exists().await
+        }
+
+        fn size_held(&self) -> usize {
+            self.source.0.size_held() + self.size_held()
+        }
+
+        async fn partial_decode<'a>(
+            &'a self,
+            indexer: &dyn Indexer,
+            options: &CodecOptions,
+        ) -> Result<ArrayBytes<'a>, CodecError> {
+            self.read(indexer, options).await
+        }
+
+        fn supports_partial_decode(&self) -> bool {
+            self.source.has_parts()
+        }
+    }
+}
