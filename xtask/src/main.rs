@@ -34,6 +34,7 @@ mod stores;
 mod test;
 mod toolchains;
 mod windows;
+mod zarrs;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
 #[derive(Parser)]
@@ -63,6 +64,7 @@ enum Task {
     Python(pythonpkg::Args),
     Release(release::Args),
     Stores(stores::Args),
+    Zarrs(zarrs::Args),
     Demo(demo::Args),
     Deny(deny::Args),
     Rooms(rooms::Args),
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Task::Python(args) => pythonpkg::run(&args),
         Task::Release(args) => release::run(&args),
         Task::Stores(args) => stores::run(&args),
+        Task::Zarrs(args) => zarrs::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Deny(args) => deny::run(&args),

@@ -194,9 +194,25 @@ fn pytest(mut command: Command, folder: &Path, tested: &mut Tested) -> Result<()
     Ok(())
 }
 
+/// Returns the interpreter of the environment in which zarr-python and the package were installed by the last run.
+pub(crate) fn with_zarr() -> Result<PathBuf> {
+    let (_, minor) = newest()?;
+    let python = folder(minor).join("bin").join("python");
+    ensure!(python.exists(), "`cargo xtask python` has not made an environment");
+    let mut probe = Command::new(&python);
+    probe.current_dir(root::target()).args(["-c", "import zarr, b2kit.zarr"]);
+    sh::output(&mut probe).context("zarr or the Python package is not installed")?;
+    Ok(python)
+}
+
+/// Returns where the environment for this version is.
+fn folder(minor: u32) -> PathBuf {
+    root::scratch(&format!("venv/package-3.{minor}"))
+}
+
 /// Returns the environment for this version, with everything that can be installed.
 fn environment(base: &Path, minor: u32, skipped: &mut Vec<String>) -> Result<PathBuf> {
-    let folder = root::scratch(&format!("venv/package-3.{minor}"));
+    let folder = folder(minor);
     let python = folder.join("bin").join("python");
     if !python.exists() {
         let _ = fs::remove_dir_all(&folder);

@@ -96,10 +96,12 @@ fn succeeds(words: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Returns the oldest Rust version that the crates promise to support.
-fn minimum(manifest: &str) -> Option<String> {
+/// Returns the oldest Rust version that a manifest promises to support.
+pub(crate) fn minimum(manifest: &str) -> Option<String> {
     let manifest: toml::Table = manifest.parse().ok()?;
-    Some(manifest.get("workspace")?.get("package")?.get("rust-version")?.as_str()?.to_owned())
+    let shared = manifest.get("workspace").and_then(|workspace| workspace.get("package"));
+    let package = shared.or_else(|| manifest.get("package"))?;
+    Some(package.get("rust-version")?.as_str()?.to_owned())
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use super::place::Release;
 use crate::{root, sh};
 
 /// Manifests beside that of the workspace, each with a lock file of its own.
-pub(super) const BESIDE: &[&str] = &["crates/b2-object-store", "crates/b2-python", "fuzz"];
+pub(super) const BESIDE: &[&str] =
+    &["crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd", "fuzz"];
 
 /// Lays the clone: the last commit with what has changed since, and the version set. A full run starts with no artefacts.
 pub(super) fn lay(release: &mut Release, full: bool) -> Result<()> {
@@ -82,8 +83,7 @@ pub(super) fn link(to: &Path, at: &Path) -> Result<()> {
 pub(super) fn set_version(tree: &Path, version: &str, date: &str) -> Result<()> {
     let manifest = tree.join("Cargo.toml");
     let old = metadata::version(&fs::read_to_string(&manifest)?).context("Cargo.toml: no version")?;
-    let manifests = ["", "crates/b2-object-store", "crates/b2-python", "fuzz"];
-    for folder in manifests {
+    for folder in [""].iter().chain(BESIDE) {
         let path = tree.join(folder).join("Cargo.toml");
         let text = fs::read_to_string(&path)?;
         fs::write(&path, in_manifest(&text, &old, version))?;
