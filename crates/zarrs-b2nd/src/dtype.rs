@@ -52,7 +52,7 @@ pub(crate) fn is_same(stored: &Dtype, expected: &Dtype) -> bool {
     if stored.itemsize() != expected.itemsize() {
         return false;
     }
-    let unit = |dtype: &Dtype| dtype.as_str().find('[').map(|at| dtype.as_str()[at..].to_owned());
+    let unit = |dtype: &Dtype| dtype.as_str().split_once('[').map(|(_, unit)| unit.to_owned());
     match (stored.kind(), expected.kind()) {
         (DtypeKind::Simple { code: 'V', .. }, _) => true,
         // Structures are bytes here.
