@@ -141,7 +141,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut first: Option<Vec<f32>> = None;
             for _ in 0..TURNS {
                 for (n, (_, array)) in arrays.iter().enumerate() {
-                    (far.bytes.store(0, Relaxed), far.rounds.store(0, Relaxed));
+                    far.bytes.store(0, Relaxed);
+                    far.rounds.store(0, Relaxed);
                     let begin = Instant::now();
                     let found: Vec<f32> = array.retrieve_array_subset(&cut)?;
                     times[n].push(begin.elapsed());

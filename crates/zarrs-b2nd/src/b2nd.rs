@@ -21,11 +21,9 @@ use zarrs_metadata::{ChunkShape, Configuration};
 use zarrs_plugin::{ExtensionName, PluginCreateError, ZarrVersion};
 
 use crate::chunk::{Chunk, control};
-use crate::options::{Filter, Options, failed, name};
+use crate::options::{B2ND as NAME, Filter, Options, failed, name};
 use crate::{aliases, partial};
 
-/// The name of the codec in the metadata.
-pub(crate) const NAME: &str = "b2kit.b2nd";
 /// The name of the same payload in imagecodecs.
 const THEIRS: &str = "imagecodecs_b2nd";
 /// The member of the configuration that only this codec has, here and in imagecodecs.

@@ -9,9 +9,8 @@ use bytes::Bytes;
 use zarrs_codec::{ArrayBytes, CodecError, CodecOptions};
 use zarrs_data_type::{DataType, FillValue};
 
-use crate::b2nd::NAME;
 use crate::dtype;
-use crate::options::{PLUGINS, failed};
+use crate::options::{B2ND as NAME, PLUGINS, failed};
 
 /// Largest chunk of Blosc2 in bytes.
 const MAX_CHUNK: u64 = i32::MAX as u64 - 32;

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use zarrs_codec::CodecError;
 use zarrs_plugin::PluginCreateError;
 
+/// The name of the codec for arrays in the metadata.
+pub(crate) const B2ND: &str = "b2kit.b2nd";
 /// Filters by their names in imagecodecs.
 const THEIR_FILTERS: &[(&str, &[&str])] =
     &[("NOFILTER", &[]), ("NOSHUFFLE", &[]), ("SHUFFLE", &["shuffle"]), ("BITSHUFFLE", &["bitshuffle"])];

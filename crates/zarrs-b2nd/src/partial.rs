@@ -17,9 +17,8 @@ use zarrs_data_type::DataType;
 use zarrs_storage::byte_range::ByteRange;
 use zarrs_storage::{ReadableWritableStorage, StorageError};
 
-use crate::b2nd::NAME;
 use crate::chunk::{Chunk, control};
-use crate::options::failed;
+use crate::options::{B2ND as NAME, failed};
 
 /// Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB.
 const END: u64 = 4096;

@@ -74,34 +74,6 @@ impl FrameFiles for Nowhere {
 }
 
 /// Opens an array in a contiguous frame that is fetched in ranges.
-///
-/// ```
-/// # use b2_core::Control;
-/// # use b2_frame::SuperChunk;
-/// # use b2nd::{ArrayBuilder, NdError, RangedOpening, RangedRead, source};
-/// let store = ArrayBuilder::new::<u16>([300, 200]).blocks([20, 30]).to_bytes(source::by_index(|i| i as u16))?;
-/// let fetch = |range: &std::ops::Range<u64>| store.slice(range.start as usize..range.end as usize);
-///
-/// let mut opening = RangedOpening::new(SuperChunk::options(), 100, fetch(&(0..100)), Default::default());
-/// loop {
-///     let missing = opening.step()?;
-///     let true = !missing.is_empty() else { break };
-///     missing.iter().for_each(|range| opening.put(range.clone(), fetch(range)));
-/// }
-/// let slice = opening.array().expect("it is open").slice([250..251, 7..9])?;
-/// let (mut items, mut fetched) = ([0; 4], opening.fetched().clone());
-/// let mut read = RangedRead::new(&slice, &mut items[..])?;
-/// loop {
-///     let missing = read.step(&fetched, &Control::new())?;
-///     let true = !missing.is_empty() else { break };
-///     missing.iter().for_each(|range| fetched.put(range.clone(), fetch(range)));
-/// }
-/// read.finish()?;
-/// drop(read);
-/// assert_eq!(items, [50007u16.to_le_bytes(), 50008u16.to_le_bytes()].concat()[..]);
-/// assert!(fetched.nbytes() < store.len() / 2);
-/// # Ok::<(), NdError>(())
-/// ```
 #[derive(Debug)]
 pub struct RangedOpening {
     options: ReadOptions,
@@ -276,5 +248,43 @@ impl<'d> RangedRead<'d> {
             Some(read) => read.finish().map(drop),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use b2_frame::SuperChunk;
+
+    use super::*;
+    use crate::{ArrayBuilder, source};
+
+    #[test]
+    fn a_box_is_read_from_ranges() {
+        let items = source::by_index(|i| i as u16);
+        let store = ArrayBuilder::new::<u16>([300, 200]).blocks([20, 30]).to_bytes(items).unwrap();
+        let fetch = |range: &Range<u64>| store.slice(range.start as usize..range.end as usize);
+
+        let mut opening = RangedOpening::new(SuperChunk::options(), 100, fetch(&(0..100)), Bytes::new());
+        loop {
+            let missing = opening.step().unwrap();
+            if missing.is_empty() {
+                break;
+            }
+            missing.iter().for_each(|range| opening.put(range.clone(), fetch(range)));
+        }
+        let slice = opening.array().unwrap().slice([250..251, 7..9]).unwrap();
+        let (mut items, mut fetched) = ([0; 4], opening.fetched().clone());
+        let mut read = RangedRead::new(&slice, &mut items[..]).unwrap();
+        loop {
+            let missing = read.step(&fetched, &Control::new()).unwrap();
+            if missing.is_empty() {
+                break;
+            }
+            missing.iter().for_each(|range| fetched.put(range.clone(), fetch(range)));
+        }
+        read.finish().unwrap();
+        drop(read);
+        assert_eq!(items, [50007u16.to_le_bytes(), 50008u16.to_le_bytes()].concat()[..]);
+        assert!(fetched.nbytes() < store.len() / 2);
     }
 }

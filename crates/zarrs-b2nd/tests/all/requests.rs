@@ -106,7 +106,8 @@ fn a_small_chunk_is_one_request_and_a_missing_one_none_more() {
     let array = builder.array_to_bytes_codec(Arc::new(B2ndCodec::new())).build(store.clone(), "/a").unwrap();
     array.store_chunk(&[0], (0..100i16).collect::<Vec<_>>()).unwrap();
     store.take();
-    let found: Vec<i16> = array.retrieve_array_subset(&ArraySubset::new_with_ranges(&[98..102])).unwrap();
+    let found: Vec<i16> =
+        array.retrieve_array_subset(&ArraySubset::new_with_ranges(std::slice::from_ref(&(98..102)))).unwrap();
     assert_eq!(found, [98, 99, -7, -7]);
     assert_eq!(store.take().rounds, 2);
 }
