@@ -147,7 +147,7 @@ fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
     if args.tree {
         text.push_str(&store::tree(keys.into_iter(), |key| match store.member(key) {
             Ok(input) => describe(&input),
-            Err(error) => printable(&error::one_line(&error)),
+            Err(error) => printable(&error::one_line_below(&error)),
         }));
     } else {
         let mut table = Table::default();

@@ -172,6 +172,17 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
 
 /// The same, for a place that has just named the file.
 pub(crate) fn one_line_beside(file: &str, error: &anyhow::Error) -> String {
+    joined(error, file, |out, name| names(out, name))
+}
+
+/// The same without the name of any file, for the members of a store, which stand below its name.
+pub(crate) fn one_line_below(error: &anyhow::Error) -> String {
+    joined(error, "", |_, _| true)
+}
+
+/// Joins the error and its causes, behind the name of a file that is said elsewhere. `is_known` says whether a name needs
+/// no repetition, given the text so far.
+fn joined(error: &anyhow::Error, file: &str, is_known: impl Fn(&str, &str) -> bool) -> String {
     let mut out = file.to_owned();
     for cause in error.chain() {
         let mut text = cause.to_string();
@@ -183,7 +194,7 @@ pub(crate) fn one_line_beside(file: &str, error: &anyhow::Error) -> String {
             }
         }
         // Commands say first which file it is about.
-        if only_name(cause).is_some_and(|name| names(&out, name)) {
+        if only_name(cause).is_some_and(|name| is_known(&out, name)) {
             continue;
         }
         // Some errors already end with the text of their cause.

@@ -202,3 +202,15 @@ fn refusals() {
         assert!(folder.fails(1, &["ls", "bad"]).contains("estore_metadata"));
     }
 }
+
+/// A tree has the name of the store at its top, and no other paths, which differ between machines.
+#[test]
+fn a_tree_tells_what_is_wrong_with_a_member_without_its_path() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("dir.b2d")).unwrap();
+    folder.write("dir.b2d/a.b2nd", b"nothing of Blosc2, but a long enough text");
+    let tree = folder.ok_text(&["info", "--tree", "dir.b2d"]);
+    assert!(tree.starts_with("dir.b2d\n└── a  key /a: not a Blosc2 frame"), "{tree}");
+    let told = folder.fails(1, &["cat", "dir.b2d", "--key", "a"]);
+    assert!(told.contains("a.b2nd: not a Blosc2 frame"), "{told}");
+}
