@@ -172,7 +172,7 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
 
 /// The same, for a place that has just named the file.
 pub(crate) fn one_line_beside(file: &str, error: &anyhow::Error) -> String {
-    joined(error, file, |out, name| names(out, name))
+    joined(error, file, names)
 }
 
 /// The same without the name of any file, for the members of a store, which stand below its name.
