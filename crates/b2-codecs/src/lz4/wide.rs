@@ -28,14 +28,25 @@ fn sequences_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) ->
     }
 }
 
+/// Outputs up to this length are decoded with 16-byte copies also with AVX-512. The sources of their matches are near, and
+/// often still on their way to the cache: the CPU can forward a store to a load only if it covers all of it, which it more
+/// often does for 16 bytes than for 32. Tests and fuzz targets, whose outputs are mostly shorter, go both ways.
+const SHORT_OUTPUT: usize = if cfg!(any(test, fuzzing)) { 600 } else { 12 << 10 };
+
 /// Decodes sequences with AVX-512.
 ///
 /// # Safety
 /// The CPU must have AVX-512 F, BW, VL and VBMI.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx2,bmi1,bmi2")]
 unsafe fn avx512(src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    // SAFETY: the instructions of both copiers are enabled here.
-    match unsafe { sequences_with::<copier::Avx512Short, true>(src, end, dst, at) } {
+    let stop = if dst.len() <= SHORT_OUTPUT {
+        // SAFETY: the instructions of all three copiers are enabled here.
+        unsafe { sequences_with::<copier::Avx2Short, true>(src, end, dst, at) }
+    } else {
+        // SAFETY: as above.
+        unsafe { sequences_with::<copier::Avx512Short, true>(src, end, dst, at) }
+    };
+    match stop {
         Stop::ManyLong(at) => {
             // SAFETY: as above.
             let (Stop::ManyLong(at) | Stop::Unusual(at)) =
