@@ -297,7 +297,7 @@ impl<'a> ChunkProducer<'a> {
         let items = match source.lend_region(&region) {
             Some(items) => items,
             None => {
-                let items = grown(buffer, region.nbytes())?;
+                let items = sized(buffer, region.nbytes())?;
                 source.read_region(&region, items).map_err(failed)?;
                 Strided::packed(items, &shape, self.geometry.itemsize())?
             }
@@ -400,11 +400,7 @@ impl Buffers {
     /// Compresses a chunk into a buffer that returns here when the chunk is dropped.
     fn compress(self: &Arc<Self>, blocks: &dyn PlainBlocks, cparams: &CParams) -> Result<Chunk, NdError> {
         let mut bytes = take(&self.chunks);
-        let need = blocks.nbytes() + EXTENDED_HEADER_LEN;
-        if bytes.len() < need {
-            bytes = Vec::new();
-            grown(&mut bytes, need as u64)?;
-        }
+        sized(&mut bytes, (blocks.nbytes() + EXTENDED_HEADER_LEN) as u64)?;
         let mut lent = Lent { bytes, len: 0, home: self.clone() };
         lent.len = Chunk::compress_blocks_into(blocks, &mut lent.bytes, cparams)?;
         Ok(Chunk::from_bytes(Bytes::from_owner(lent))?)
@@ -417,7 +413,7 @@ impl Buffers {
         work: impl FnOnce(&mut [u8]) -> Result<T, NdError>,
     ) -> Result<T, NdError> {
         let mut plain = take(&self.plain);
-        let result = work(grown(&mut plain, len)?);
+        let result = work(sized(&mut plain, len)?);
         put(&self.plain, plain);
         result
     }
@@ -449,14 +445,11 @@ impl Drop for Lent {
     }
 }
 
-/// Returns the first `len` bytes of a buffer, growing it if needed.
-fn grown(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], NdError> {
+/// Returns the first `len` bytes of a buffer, whose content is arbitrary. Pages that are not written to cost nothing.
+fn sized(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], NdError> {
     let too_large = || NdError::TooLarge { asked: len };
     let nbytes = usize::try_from(len).map_err(|_| too_large())?;
-    let more = nbytes.saturating_sub(buffer.len());
-    memory::reserve(buffer, more).map_err(|_| too_large())?;
-    buffer.resize(buffer.len() + more, 0);
-    Ok(&mut buffer[..nbytes])
+    memory::sized(buffer, nbytes).map_err(|_| too_large())
 }
 
 /// Returns how many chunks to read at once: enough for all threads and for large reads, but no more
@@ -501,11 +494,11 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_an_error() {
         let mut buffer = vec![1, 2];
-        assert_eq!(grown(&mut buffer, 3).unwrap(), [1, 2, 0]);
-        assert_eq!(grown(&mut buffer, 2).unwrap(), [1, 2]);
+        assert_eq!(sized(&mut buffer, 2).unwrap(), [1, 2]);
+        assert_eq!(sized(&mut buffer, 3).unwrap(), [0; 3]);
         // A 32-bit machine may be able to allocate 2 GiB.
         for len in [u64::max(isize::MAX as u64, 1 << 40), u64::MAX] {
-            assert!(matches!(grown(&mut buffer, len), Err(NdError::TooLarge { asked }) if asked == len));
+            assert!(matches!(sized(&mut buffer, len), Err(NdError::TooLarge { asked }) if asked == len));
         }
     }
 }
