@@ -132,12 +132,14 @@ pub trait Codec: Debug + Send + Sync {
     /// Creates an encoder. Each worker thread needs its own and reuses it for all streams of a chunk.
     ///
     /// # Errors
-    /// Fails if the codec cannot encode, or not with these parameters.
+    /// [`CodecError::Unsupported`] if the codec cannot encode, or not with these parameters;
+    /// [`CodecError::OutOfMemory`]; [`CodecError::Backend`] if the library behind the codec fails.
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError>;
     /// Creates a decoder. Each worker thread needs its own and reuses it for all streams of a chunk.
     ///
     /// # Errors
-    /// Fails if the codec cannot decode with these parameters.
+    /// [`CodecError::Unsupported`] if the codec cannot decode with these parameters; [`CodecError::OutOfMemory`];
+    /// [`CodecError::Backend`] if the library behind the codec fails.
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError>;
     /// Trains a dictionary of at most `max_len` bytes for the streams of a chunk.
     ///
@@ -263,7 +265,7 @@ pub trait Encoder: Send {
     /// the stream uncompressed.
     ///
     /// # Errors
-    /// Fails only if the backend fails for a reason other than space.
+    /// Only [`CodecError::Backend`] if the backend fails for a reason other than space, and [`CodecError::OutOfMemory`].
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError>;
 }
 
@@ -272,7 +274,9 @@ pub trait Decoder: Send {
     /// Decompresses `src` into all of `dst`. The result does not depend on the previous content of `dst`.
     ///
     /// # Errors
-    /// Fails if `src` is malformed, or decodes to fewer or more than `dst.len()` bytes.
+    /// [`CodecError::Malformed`] if `src` violates the format, or [`CodecError::Backend`] if only the library behind
+    /// the codec can tell; [`CodecError::WrongLength`] if it decodes to fewer or more than `dst.len()` bytes;
+    /// [`CodecError::OutOfMemory`].
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError>;
 
     /// Decompresses the first `end` bytes of `src` into the first `len` bytes of `dst`; both are at least that long. The
@@ -300,7 +304,8 @@ pub trait Decoder: Send {
     /// comes from a file. Codecs that can stop early override it and need no buffer.
     ///
     /// # Errors
-    /// Fails like [`decode`](Self::decode), for the part of the stream that is read.
+    /// As [`decode`](Self::decode), for the part of the stream that is read; the default also fails with
+    /// [`CodecError::OutOfMemory`] if there is no memory for all `len` bytes.
     fn decode_start(&mut self, src: &[u8], dst: &mut [u8], len: usize) -> Result<(), CodecError> {
         if dst.len() >= len {
             return self.decode(src, dst);
