@@ -112,7 +112,7 @@ fn is_plain(cx: &FilterContext<'_>, nbytes: usize) -> bool {
 /// Bit-shuffles items of `typesize` bytes in groups of 8. Bytes after the last whole group are copied.
 ///
 /// # Errors
-/// Fails if the slices differ in length, or `itemsize` is 0.
+/// [`FilterError::Length`] if the slices differ in length, [`FilterError::ItemSize`] if `itemsize` is 0.
 ///
 /// ```
 /// let mut rows = [0; 8];
@@ -129,7 +129,7 @@ pub fn bitshuffle(itemsize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
 /// Reverses [`bitshuffle`].
 ///
 /// # Errors
-/// Fails if the slices differ in length, or `itemsize` is 0.
+/// [`FilterError::Length`] if the slices differ in length, [`FilterError::ItemSize`] if `itemsize` is 0.
 pub fn bitunshuffle(itemsize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
     check(itemsize, src, dst)?;
     bitunshuffle_with(kernels::best(), itemsize, src, dst, false);

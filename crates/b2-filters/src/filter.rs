@@ -74,12 +74,17 @@ pub trait Filter: Debug + Send + Sync {
     /// Applies the filter before compression. `meta` is the parameter byte of the slot.
     ///
     /// # Errors
-    /// Fails if the filter cannot be applied with these parameters.
+    /// [`FilterError::Length`] if `src` and `dst` differ in length; if the filter cannot be applied with these
+    /// parameters, [`FilterError::Meta`] for the parameter byte, [`FilterError::ItemSize`] or
+    /// [`FilterError::Container`] for what the context says, [`FilterError::ReadOnly`] if it is never applied;
+    /// [`FilterError::OutOfMemory`].
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()>;
     /// Undoes the filter after decompression. `meta` is the parameter byte of the slot.
     ///
     /// # Errors
-    /// Fails if the filter cannot be undone with these parameters.
+    /// [`FilterError::Length`] if `src` and `dst` differ in length; if the filter cannot be undone with these
+    /// parameters, [`FilterError::Meta`] for the parameter byte, [`FilterError::ItemSize`] or
+    /// [`FilterError::Container`] for what the context says; [`FilterError::OutOfMemory`].
     fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()>;
     /// Undoes the filter for part of a block: writes the bytes `range` of the unfiltered block to `dst`, which has the
     /// same length as `range`.
@@ -87,8 +92,9 @@ pub trait Filter: Debug + Send + Sync {
     /// The default implementation undoes the whole block.
     ///
     /// # Errors
-    /// Fails like [`backward`](Self::backward), and if `range` is not inside the block, there is no memory for the
-    /// whole block, or `src` is not in [`planes`](FilterProperties::planes) of the filter.
+    /// As [`backward`](Self::backward); [`FilterError::Part`] if `range` is not inside the block, or `src` is not in
+    /// [`planes`](FilterProperties::planes) of the filter; [`FilterError::Length`] if `dst` has another length than
+    /// `range`; [`FilterError::OutOfMemory`] if there is no memory for the whole block.
     fn backward_part(
         &self,
         cx: &FilterContext<'_>,

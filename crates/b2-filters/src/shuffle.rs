@@ -93,7 +93,7 @@ fn size(cx: &FilterContext<'_>, meta: u8) -> usize {
 /// Byte-shuffles items of `typesize` bytes; bytes after the last whole item are copied to the end.
 ///
 /// # Errors
-/// Fails if the slices differ in length, or `itemsize` is 0.
+/// [`FilterError::Length`] if the slices differ in length, [`FilterError::ItemSize`] if `itemsize` is 0.
 ///
 /// ```
 /// let mut planes = [0; 7];
@@ -110,7 +110,7 @@ pub fn shuffle(itemsize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
 /// Reverses [`shuffle`].
 ///
 /// # Errors
-/// Fails if the slices differ in length, or `itemsize` is 0.
+/// [`FilterError::Length`] if the slices differ in length, [`FilterError::ItemSize`] if `itemsize` is 0.
 pub fn unshuffle(itemsize: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
     check(itemsize, src, dst)?;
     unshuffle_with(kernels::best(), itemsize, src, dst, false);
