@@ -70,7 +70,8 @@ impl Compression {
     /// ```
     ///
     /// # Errors
-    /// Fails if a parameter is out of range.
+    /// [`ChunkError::Argument`] if a parameter is out of range; otherwise as [`build`](Self::build) and
+    /// [`Chunk::compress_bytes`], since the sample is compressed.
     pub fn auto(self, sample: &[u8], goal: Goal) -> Result<CParams, ChunkError> {
         let base = self.codec(CodecId::BLOSCLZ).no_filters().use_dict(false).build()?;
         let unit = if base.blocksize() > 0 { base.blocksize() } else { base.itemsize() };

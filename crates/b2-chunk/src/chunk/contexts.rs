@@ -78,7 +78,8 @@ impl Decompressor {
     /// of `dst` is not changed; after an error, its content is unspecified.
     ///
     /// # Errors
-    /// Fails if `dst` is too short, and like [`ChunkRef::from_slice`](crate::ChunkRef::from_slice) and
+    /// [`ChunkError::Argument`] if `dst` is too short, otherwise as
+    /// [`ChunkRef::from_slice`](crate::ChunkRef::from_slice) and
     /// [`ChunkRef::decompress_bytes_into`](crate::ChunkRef::decompress_bytes_into).
     pub fn decompress_into(&mut self, chunk: &[u8], dst: &mut [u8]) -> Result<usize, ChunkError> {
         let header = &checked_header(chunk)?;

@@ -66,7 +66,7 @@ impl Chunk {
     /// ```
     ///
     /// # Errors
-    /// Fails like [`compress_bytes`](Self::compress_bytes), and if `dst` is too short.
+    /// As [`compress_bytes`](Self::compress_bytes); [`ChunkError::Argument`] also if `dst` is too short.
     pub fn compress_bytes_into(src: &[u8], dst: &mut [u8], cparams: &CParams) -> Result<usize, ChunkError> {
         check_room(src.len(), dst)?;
         compress::compress_into(src, dst, cparams, InUse::of_thread()).map(|header| header.cbytes())
@@ -76,7 +76,7 @@ impl Chunk {
     /// [`compress_bytes_into`](Self::compress_bytes_into). The blocks have the size that `cparams` asks for.
     ///
     /// # Errors
-    /// Fails like [`compress_bytes_into`](Self::compress_bytes_into), and if a block cannot be read.
+    /// As [`compress_bytes_into`](Self::compress_bytes_into); [`ChunkError::Source`] if a block cannot be read.
     pub fn compress_blocks_into(
         blocks: &dyn PlainBlocks,
         dst: &mut [u8],
@@ -95,8 +95,8 @@ impl Chunk {
     /// the change.
     ///
     /// # Errors
-    /// Fails if the chunk is malformed or a block does not have the length of the one that it replaces; otherwise like
-    /// [`compress_bytes`](Self::compress_bytes).
+    /// As [`lazy`](Self::lazy) if the chunk is malformed; [`ChunkError::Argument`] if a block does not have the length
+    /// of the one that it replaces; otherwise as [`compress_bytes`](Self::compress_bytes).
     pub fn with_blocks(
         &self,
         changed: &[(usize, &[u8])],
@@ -111,8 +111,9 @@ impl Chunk {
     /// Compresses blocks of different lengths into one chunk (docs/format/chunk.md, section 8).
     ///
     /// # Errors
-    /// Fails like [`compress_bytes`](Self::compress_bytes), and if there is no block, a block is empty, the pipeline
-    /// contains delta (C-Blosc2 decodes it differently from call to call), or the chunk would be too large.
+    /// [`ChunkError::Argument`] if there is no block, a block is empty, the pipeline contains delta (C-Blosc2 decodes
+    /// it differently from call to call), the chunks are for C-Blosc 1, or the chunk would be too large; otherwise as
+    /// [`compress_bytes`](Self::compress_bytes).
     pub fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Self, ChunkError> {
         compress::compress_vl(blocks, cparams).map(Self::made)
     }
@@ -123,7 +124,8 @@ impl Chunk {
     /// size and `blocksize` the granularity of partial reads, in bytes (0 for automatic).
     ///
     /// # Errors
-    /// Fails if `nbytes` is not a multiple of the value's width (for NaN 4 or 8), or a parameter is out of range.
+    /// [`ChunkError::Argument`] if `nbytes` is not a multiple of the value's width (for NaN 4 or 8), or a parameter is
+    /// out of range.
     pub fn special(
         kind: SpecialKind,
         value: &[u8],

@@ -21,10 +21,11 @@ impl ChunkRef<'_> {
     ///
     /// # Errors
     /// [`ChunkError::Argument`] if the size of `T` is not the item size (items of 1 byte convert to any type);
-    /// [`ChunkError::Truncated`], [`ChunkError::Block`], [`ChunkError::Dictionary`], [`ChunkError::Stream`] or
-    /// [`ChunkError::Filter`] if the chunk is malformed; [`ChunkError::UnknownCodec`] or [`ChunkError::UnknownFilter`] if a
-    /// plugin is not registered; [`ChunkError::Hook`] if the postfilter fails; [`ChunkError::Limit`],
-    /// [`ChunkError::Cancelled`], [`ChunkError::OutOfMemory`].
+    /// [`ChunkError::Truncated`], [`ChunkError::Field`], [`ChunkError::Block`], [`ChunkError::Dictionary`],
+    /// [`ChunkError::Stream`] or [`ChunkError::Filter`] if the chunk is malformed; [`ChunkError::UnknownCodec`],
+    /// [`ChunkError::UnknownCodecFormat`] or [`ChunkError::UnknownFilter`] if a plugin is not registered;
+    /// [`ChunkError::Hook`] if the postfilter fails; [`ChunkError::Limit`], [`ChunkError::Cancelled`],
+    /// [`ChunkError::OutOfMemory`].
     pub fn decompress_with<T: Element>(&self, dparams: &DParams) -> Result<Vec<T>, ChunkError> {
         self.check_items::<T>()?;
         self.check_output(self.nbytes(), dparams)?;
@@ -57,7 +58,7 @@ impl ChunkRef<'_> {
     /// unspecified.
     ///
     /// # Errors
-    /// Fails like [`decompress_with`](Self::decompress_with), and if `dst` has another length.
+    /// [`ChunkError::Argument`] if `dst` has another length, otherwise as [`decompress_with`](Self::decompress_with).
     pub fn decompress_bytes_into(&self, dst: &mut [u8], dparams: &DParams) -> Result<(), ChunkError> {
         if dst.len() != self.nbytes() {
             let what = format!("{} bytes, expected {}", dst.len(), self.nbytes());
@@ -69,7 +70,8 @@ impl ChunkRef<'_> {
     /// Decompresses the values `items`. Only the blocks that contain them are decoded.
     ///
     /// # Errors
-    /// Fails like [`decompress_with`](Self::decompress_with), and if the range is not inside the chunk.
+    /// [`ChunkError::OutOfRange`] if the range is not inside the chunk, otherwise as
+    /// [`decompress_with`](Self::decompress_with).
     pub fn get_items<T: Element>(
         &self,
         items: Range<usize>,
@@ -93,7 +95,8 @@ impl ChunkRef<'_> {
     /// refers to it.
     ///
     /// # Errors
-    /// Fails like [`decompress_with`](Self::decompress_with), and if the range is not inside the chunk.
+    /// [`ChunkError::OutOfRange`] if the range is not inside the chunk, otherwise as
+    /// [`decompress_with`](Self::decompress_with).
     pub fn get_bytes(&self, range: Range<usize>, dparams: &DParams) -> Result<Vec<u8>, ChunkError> {
         self.check_part(range.clone(), dparams)?;
         let mut out = zeroed(range.len())?;
@@ -148,7 +151,8 @@ impl ChunkRef<'_> {
     /// Locates the blocks of this chunk.
     ///
     /// # Errors
-    /// Fails if a table is malformed, or the chunk exceeds a limit.
+    /// [`ChunkError::Truncated`], [`ChunkError::Block`], [`ChunkError::Dictionary`] or [`ChunkError::Field`] if a table
+    /// is malformed, [`ChunkError::Limit`] if the chunk exceeds a limit, [`ChunkError::OutOfMemory`].
     pub fn lazy(&self, dparams: &DParams) -> Result<LazyChunk, ChunkError> {
         self.whole().lazy(dparams)
     }

@@ -46,7 +46,9 @@ impl ChunkReader {
     /// Creates a reader and parses the tables of `chunk`.
     ///
     /// # Errors
-    /// Fails if a table is malformed, or the chunk exceeds a limit.
+    /// As [`ChunkRef::lazy`](crate::ChunkRef::lazy): [`ChunkError::Truncated`], [`ChunkError::Block`],
+    /// [`ChunkError::Dictionary`] or [`ChunkError::Field`] if a table is malformed, [`ChunkError::Limit`] if the chunk
+    /// exceeds a limit.
     pub fn new(chunk: Chunk, dparams: DParams) -> Result<Self, ChunkError> {
         let lazy = chunk.lazy(&dparams)?;
         Ok(Self {
@@ -69,7 +71,8 @@ impl ChunkReader {
     /// Fills `dst` with uncompressed bytes, from the offset `start` on.
     ///
     /// # Errors
-    /// Fails if the range is not inside the chunk, or the chunk is malformed there.
+    /// [`ChunkError::OutOfRange`] if the range is not inside the chunk; otherwise as
+    /// [`ChunkRef::decompress_with`](crate::ChunkRef::decompress_with), for the blocks that are read.
     pub fn read(&mut self, start: usize, dst: &mut [u8]) -> Result<(), ChunkError> {
         let end = start.saturating_add(dst.len());
         if end > self.chunk.nbytes() {

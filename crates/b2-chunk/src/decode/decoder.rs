@@ -64,7 +64,7 @@ impl LazyChunk {
     /// Creates a decoder for blocks of this chunk. Each thread needs its own.
     ///
     /// # Errors
-    /// Fails if a filter of the chunk is not registered.
+    /// [`ChunkError::UnknownFilter`] if a filter of the chunk is not registered.
     pub fn decoder<'a>(&'a self, dparams: &'a DParams) -> Result<BlockDecoder<'a>, ChunkError> {
         let starts = Starts::Lists { extents: &self.extents, plain: &self.starts };
         BlockDecoder::new(&self.layout, starts, dparams, InUse::of_thread())
@@ -138,8 +138,10 @@ impl<'a> BlockDecoder<'a> {
     /// [`LazyChunk::needs_block0`]: crate::LazyChunk::needs_block0
     ///
     /// # Errors
-    /// Fails if the stored bytes are malformed or do not decode to exactly `dst.len()` bytes, or if their codec is not
-    /// registered.
+    /// [`ChunkError::Block`], [`ChunkError::Stream`] or [`ChunkError::Filter`] if the stored bytes are malformed or do
+    /// not decode to exactly `dst.len()` bytes; [`ChunkError::UnknownCodec`] or [`ChunkError::UnknownCodecFormat`] if
+    /// there is no codec for them; [`ChunkError::Argument`] if `dst` has another length than the block, or `block0` is
+    /// missing; [`ChunkError::Hook`] if the postfilter fails; [`ChunkError::Limit`], [`ChunkError::OutOfMemory`].
     pub fn decode(
         &mut self,
         nblock: usize,

@@ -71,7 +71,9 @@ impl LazyChunk {
     /// fit into it.
     ///
     /// # Errors
-    /// Fails if the header or a table is malformed, or the chunk does not fit.
+    /// As [`ChunkHeader::parse`]; [`ChunkError::Truncated`] if the chunk does not fit; [`ChunkError::Truncated`],
+    /// [`ChunkError::Block`], [`ChunkError::Dictionary`] or [`ChunkError::Field`] if a table is malformed;
+    /// [`ChunkError::Limit`] if the chunk is larger than the limits allow, [`ChunkError::OutOfMemory`].
     pub fn parse(head: &[u8], available: u64, dparams: &DParams) -> Result<LazyHead, ChunkError> {
         let header_len = match head {
             [_, _, flags, ..] if flags & 5 == 5 => 32,

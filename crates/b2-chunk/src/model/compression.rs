@@ -189,9 +189,10 @@ impl Compression {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// Fails if a value is out of range, a codec or filter is not registered, the codec does not support dictionaries,
-    /// there is more than one delta filter (C-Blosc2 cannot invert that), a filter precedes zfp, or C-Blosc 1 is to read
-    /// the chunks and lacks what is asked for.
+    /// [`ChunkError::UnknownCodec`] or [`ChunkError::UnknownFilter`] if a codec or filter is not registered;
+    /// [`ChunkError::Argument`] if a value is out of range, the codec does not support dictionaries, there is more than
+    /// one delta filter (C-Blosc2 cannot invert that), a filter precedes zfp, or C-Blosc 1 is to read the chunks and
+    /// lacks what is asked for.
     pub fn build(self) -> Result<CParams, ChunkError> {
         let Self { params: mut p, filters } = self;
         let fail = |name, what: String| Err(ChunkError::Argument { name, what });

@@ -129,7 +129,8 @@ impl ChunkHeader {
     /// ```
     ///
     /// # Errors
-    /// Fails if there are too few bytes, a field is out of range, or a newer version of the format is used.
+    /// [`ChunkError::Truncated`] if there are too few bytes, [`ChunkError::Field`] if a field is out of range,
+    /// [`ChunkError::NewerVersion`] if a newer version of the format is used.
     pub fn parse(bytes: &[u8]) -> Result<Self, ChunkError> {
         let truncated = |need: usize| ChunkError::Truncated {
             what: "the header",

@@ -20,7 +20,8 @@ impl<'a> BlockDecoder<'a> {
     /// `block0` is the decoded block 0, as for [`decode`](Self::decode).
     ///
     /// # Errors
-    /// Fails like [`decode`](Self::decode), and if `part` is not inside the block or `dst` has another length.
+    /// As [`decode`](Self::decode); [`ChunkError::OutOfRange`] if `part` is not inside the block,
+    /// [`ChunkError::Argument`] if `dst` has another length.
     pub fn decode_part(
         &mut self,
         nblock: usize,
