@@ -131,7 +131,7 @@ impl VlMetalayers {
     /// Returns the compressed value of a vlmetalayer.
     ///
     /// # Errors
-    /// When the value is not exactly one chunk.
+    /// [`FrameError::Chunk`] if the value is not a chunk, [`FrameError::Field`] if other bytes follow the chunk.
     pub fn chunk(&self, name: impl AsRef<[u8]>) -> Result<Option<Chunk>, FrameError> {
         let name = name.as_ref();
         let Some(value) = self.entries.get(name) else { return Ok(None) };

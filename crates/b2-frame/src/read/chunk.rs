@@ -100,7 +100,8 @@ impl<'a> ChunkRef<'a> {
     /// Decompresses the chunk into `dst`, which must have exactly its size.
     ///
     /// # Errors
-    /// As for [`decompress`](Self::decompress), and when `dst` has another length.
+    /// As for [`decompress`](Self::decompress); [`FrameError::Chunk`] (as [`detail`](FrameError::detail)) of the kind
+    /// [`Argument`](b2_core::ErrorKind::Argument) when `dst` has another length.
     pub fn decompress_into(self, dst: &mut [u8]) -> Result<(), FrameError> {
         self.run_plan(self.plan_decoding(|chunk| chunk.decompress_bytes_into(dst, &self.frame.dparams)))
     }

@@ -48,7 +48,8 @@ impl SuperChunk {
     /// the chunk headers, many at once.
     ///
     /// # Errors
-    /// The last item is an error if an index entry is malformed, or a chunk header is damaged or cannot be read.
+    /// The last item is an error if an index entry is malformed, or a chunk header is damaged or cannot be read: as for
+    /// [`ChunkRef::read`](crate::ChunkRef::read).
     pub fn chunk_infos(&self) -> impl Iterator<Item = Result<ChunkInfo, FrameError>> {
         let (mut next, mut batch) = (0, Vec::new().into_iter());
         std::iter::from_fn(move || {
@@ -77,7 +78,8 @@ impl SuperChunk {
     /// for sparse frames, whose dead chunks are separate files.
     ///
     /// # Errors
-    /// As for [`ChunkRef::header`](crate::ChunkRef::header).
+    /// As for [`ChunkRef::read`](crate::ChunkRef::read) if a chunk header is damaged or cannot be read,
+    /// [`FrameError::OutOfMemory`].
     pub fn dead_bytes(&self) -> Result<u64, FrameError> {
         self.count_dead_bytes().map_err(|error| self.explain(error))
     }

@@ -42,7 +42,8 @@ impl SuperChunk {
     /// Opens a contiguous frame in memory. The buffer must hold nothing but the frame.
     ///
     /// # Errors
-    /// When the buffer is not exactly one valid frame: one of the details that [`open`](Self::open) names, by itself.
+    /// When the buffer is not exactly one valid frame: one of the details that [`open`](Self::open) names, by itself,
+    /// such as [`FrameError::NotAFrame`], [`FrameError::Truncated`] or [`FrameError::Field`].
     pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, FrameError> {
         Self::options().from_bytes(frame)
     }
@@ -56,7 +57,7 @@ impl SuperChunk {
     /// Settings from [`set_container`](Self::set_container) and a postfilter are kept.
     ///
     /// # Errors
-    /// As for opening. After an error this super-chunk is unchanged.
+    /// As for [`open`](Self::open). After an error this super-chunk is unchanged.
     pub fn refresh(&mut self) -> Result<bool, FrameError> {
         let Some(source) = self.source.clone() else { return Ok(false) };
         let Some(newest) = source.newer_than(self)? else { return Ok(false) };
@@ -158,7 +159,7 @@ impl ReadOptions {
     /// Opens a contiguous frame (a file) or a sparse frame (a directory).
     ///
     /// # Errors
-    /// As for [`SuperChunk::open`].
+    /// As for [`SuperChunk::open`]; [`FrameError::OutOfRange`] if the offset is beyond the end of the file.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<SuperChunk, FrameError> {
         let path = path.as_ref();
         let fs = anchored_files(&self.fs, path)?;
@@ -209,7 +210,7 @@ impl ReadOptions {
     /// ```
     ///
     /// # Errors
-    /// As for [`SuperChunk::open`].
+    /// As for [`SuperChunk::open`]; [`FrameError::OutOfRange`] if the offset is beyond the end of the storage.
     pub fn from_reader(
         &self,
         reader: Arc<dyn ReadAt>,
@@ -298,7 +299,7 @@ impl ReadOptions {
     /// Opens a contiguous frame in memory.
     ///
     /// # Errors
-    /// As for [`SuperChunk::from_bytes`].
+    /// As for [`SuperChunk::from_bytes`]; [`FrameError::OutOfRange`] if the offset is beyond the end of the buffer.
     pub fn from_bytes(&self, frame: impl Into<Bytes>) -> Result<SuperChunk, FrameError> {
         let file = OpenFile::new(Arc::new(frame.into()), "frame in memory", self.offset)?;
         self.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true)

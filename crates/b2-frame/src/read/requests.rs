@@ -193,7 +193,8 @@ impl<'d, P: Places> Read<'d, P> {
     /// Chunks are planned one at a time, so that pending requests take little memory.
     ///
     /// # Errors
-    /// When the index or a chunk is damaged.
+    /// An error of the kind [`Damaged`](b2_core::ErrorKind::Damaged) when the index or a chunk is damaged,
+    /// [`Limit`](b2_core::ErrorKind::Limit) when a limit is exceeded, or [`Memory`](b2_core::ErrorKind::Memory).
     pub fn need(&mut self) -> Result<Option<Request>, P::Error> {
         loop {
             if let Some(request) = self.requests.pop_front() {
@@ -214,7 +215,10 @@ impl<'d, P: Places> Read<'d, P> {
     /// Takes the bytes of a request.
     ///
     /// # Errors
-    /// When the bytes violate the format, or the request is unknown or already answered.
+    /// [`FrameError::Argument`] when the request is unknown or already answered; otherwise an error of the kind
+    /// [`Damaged`](b2_core::ErrorKind::Damaged) when the bytes violate the format,
+    /// [`Unsupported`](b2_core::ErrorKind::Unsupported) when a codec or filter is missing,
+    /// [`Limit`](b2_core::ErrorKind::Limit), or [`Memory`](b2_core::ErrorKind::Memory).
     pub fn put(&mut self, id: u64, bytes: Bytes) -> Result<(), P::Error> {
         let unknown = || FrameError::argument("id", "no request with this id is open");
         let asked = self.asked.remove(&id).ok_or_else(unknown)?;
@@ -282,7 +286,8 @@ impl<'d, P: Places> Read<'d, P> {
     /// Returns the destination.
     ///
     /// # Errors
-    /// When the read is not complete: a request was not answered, or a job was dropped, still runs or has failed.
+    /// [`FrameError::Argument`] when the read is not complete: a request was not answered, or a job was dropped, still
+    /// runs or has failed.
     pub fn finish(self) -> Result<&'d mut [u8], P::Error> {
         let done = self.is_done() && !self.failed;
         let complete = |shared: &Common<'d, P>| done && shared.outstanding.load(Relaxed) == 0;
@@ -406,7 +411,9 @@ impl<P: Places> Job<'_, P> {
     /// Runs the job, which writes to its places in the destination.
     ///
     /// # Errors
-    /// When a block does not decode, or the call was cancelled.
+    /// [`Cancelled`](b2_core::Cancelled); an error of the kind [`Damaged`](b2_core::ErrorKind::Damaged) when a block
+    /// does not decode, [`Unsupported`](b2_core::ErrorKind::Unsupported) when a codec or filter is missing,
+    /// [`Limit`](b2_core::ErrorKind::Limit), or [`Memory`](b2_core::ErrorKind::Memory).
     pub fn run(self) -> Result<(), P::Error> {
         let Common { places, buffer, control, turn, .. } = &*self.shared;
         control.check()?;

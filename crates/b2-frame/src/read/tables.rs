@@ -41,7 +41,8 @@ impl SuperChunk {
     /// Everything else was compared when the frame was opened.
     ///
     /// # Errors
-    /// [`FrameError::Checksum`] (as [`detail`](FrameError::detail)) for the first damaged chunk, and when a chunk cannot be read.
+    /// [`FrameError::Checksum`] (as [`detail`](FrameError::detail)) for the first damaged chunk; as for
+    /// [`ChunkRef::read`](crate::ChunkRef::read) when a chunk cannot be read; [`FrameError::Cancelled`].
     pub fn verify_checksums(&self) -> Result<Checksums, FrameError> {
         self.compare_all().map_err(|error| self.named(error))
     }

@@ -64,8 +64,8 @@ impl SuperChunk {
     /// ```
     ///
     /// # Errors
-    /// When the data exceed the limit (of the kind [`Limit`](b2_core::ErrorKind::Limit)), or when index or chunk sizes cannot
-    /// be read.
+    /// [`FrameError::Limit`] (as [`detail`](FrameError::detail)) when the data exceed the limit, and as for
+    /// [`unstored`](Self::unstored) when index or chunk sizes cannot be read.
     pub fn check_output(&self) -> Result<(), FrameError> {
         self.check_chunks(0..self.nchunks(), self.nbytes()).map_err(|error| self.named(error))
     }
@@ -75,7 +75,10 @@ impl SuperChunk {
     /// count as stored, in sparse frames the size of the chunk file.
     ///
     /// # Errors
-    /// When an index entry is malformed, or chunk sizes or files cannot be read.
+    /// [`FrameError::Io`] or [`FrameError::Changed`] when chunk sizes or files cannot be read. As
+    /// [`detail`](FrameError::detail): [`Field`](FrameError::Field) when an index entry is malformed,
+    /// [`Chunk`](FrameError::Chunk) or [`Truncated`](FrameError::Truncated) when a chunk header is,
+    /// [`Limit`](FrameError::Limit) when there are too many stored chunks.
     pub fn unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<Unstored, FrameError> {
         self.count_unstored(nchunks, enough).map_err(|error| self.named(error))
     }

@@ -77,7 +77,9 @@ impl SuperChunk {
     /// come from anywhere.
     ///
     /// # Errors
-    /// When a chunk's header cannot be read.
+    /// If a chunk's header cannot be read, [`FrameError::Io`] or [`FrameError::Changed`]; if it is malformed or its
+    /// index entry is, [`FrameError::Chunk`], [`FrameError::Truncated`] or [`FrameError::Field`];
+    /// [`FrameError::Limit`].
     pub fn cross_check(&self, uniform: bool) -> Result<CrossCheck, FrameError> {
         let mut found = CrossCheck::default();
         let mut pipelines = Pipelines::default();

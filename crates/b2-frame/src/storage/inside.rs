@@ -27,7 +27,7 @@ impl Inside {
     /// Opens the directory. Links in its own path are followed.
     ///
     /// # Errors
-    /// When it is not a directory, or any error of the file system.
+    /// [`io::ErrorKind::NotADirectory`] if it is none, or any error of the file system.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let root = fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -42,7 +42,8 @@ impl Inside {
     /// Creates the missing directories of a path.
     ///
     /// # Errors
-    /// When one of them exists and is not a directory, or any error of the file system.
+    /// [`io::ErrorKind::InvalidInput`] if it is outside of the directory; an error if one of them exists and is not a
+    /// directory, or any other of the file system.
     pub fn create_dirs(&self, path: &Path) -> io::Result<()> {
         let mut dir = self.root.try_clone()?;
         for name in self.names(path)? {
@@ -62,7 +63,8 @@ impl Inside {
     /// Removes a file, or a directory with everything in it. Links are removed, not followed.
     ///
     /// # Errors
-    /// Any error of the file system. Part of a directory may have been removed.
+    /// [`io::ErrorKind::InvalidInput`] if it is outside of the directory, or any error of the file system. Part of a
+    /// directory may have been removed.
     pub fn remove_all(&self, path: &Path) -> io::Result<()> {
         match self.kind(path, Links::Refuse)? {
             FileKind::Directory => {
@@ -78,7 +80,7 @@ impl Inside {
     /// Lists a directory, with the kind of each entry.
     ///
     /// # Errors
-    /// Any error of the file system.
+    /// [`io::ErrorKind::InvalidInput`] if it is outside of the directory, or any error of the file system.
     pub fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
         let fd = self.directory(&self.names(dir)?)?;
         let mut entries = Vec::new();

@@ -19,7 +19,7 @@ impl Inside {
     /// Opens the directory. Links in its own path are followed.
     ///
     /// # Errors
-    /// When it is not a directory, or any error of the file system.
+    /// [`io::ErrorKind::NotADirectory`] if it is none, or any error of the file system.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         match Disk.kind(&path, Links::Follow)? {
@@ -36,7 +36,8 @@ impl Inside {
     /// Creates the missing directories of a path.
     ///
     /// # Errors
-    /// When one of them exists and is not a directory, or any error of the file system.
+    /// [`io::ErrorKind::InvalidInput`] if it is outside of the directory; an error if one of them exists and is not a
+    /// directory, or any other of the file system.
     pub fn create_dirs(&self, path: &Path) -> io::Result<()> {
         std::fs::create_dir_all(self.checked(path)?)
     }
@@ -44,7 +45,8 @@ impl Inside {
     /// Removes a file, or a directory with everything in it. Links are removed, not followed.
     ///
     /// # Errors
-    /// Any error of the file system. Part of a directory may have been removed.
+    /// [`io::ErrorKind::InvalidInput`] if it is outside of the directory, or any error of the file system. Part of a
+    /// directory may have been removed.
     pub fn remove_all(&self, path: &Path) -> io::Result<()> {
         match self.kind(path, Links::Refuse)? {
             FileKind::Directory => std::fs::remove_dir_all(path),
@@ -55,7 +57,7 @@ impl Inside {
     /// Lists a directory, with the kind of each entry.
     ///
     /// # Errors
-    /// Any error of the file system.
+    /// [`io::ErrorKind::InvalidInput`] if it is outside of the directory, or any error of the file system.
     pub fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
         let kind = |name: OsString| Ok((name.clone(), Disk.kind(&dir.join(name), Links::Refuse)?));
         self.list(dir)?.into_iter().map(kind).collect()

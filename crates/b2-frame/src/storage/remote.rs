@@ -156,7 +156,8 @@ pub trait RemoteSource: Send + Sync {
     /// Requests a range inside the file.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// [`io::ErrorKind::StaleNetworkFileHandle`] if the file is no longer the one that was opened, which becomes
+    /// [`FrameError::Changed`](crate::FrameError::Changed); or any error of the storage.
     fn range(&self, range: Range<u64>) -> io::Result<Answer>;
 
     /// Returns how many requests may be in flight at once, see [`ReadAt::in_flight`]. There are fewer of them if

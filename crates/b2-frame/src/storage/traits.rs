@@ -22,13 +22,16 @@ pub trait ReadAt: Send + Sync {
     /// Returns the length in bytes.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Any error of the storage, which becomes [`FrameError::Io`](crate::FrameError::Io);
+    /// [`io::ErrorKind::StaleNetworkFileHandle`] as for [`read_exact_at`](Self::read_exact_at).
     fn len(&self) -> io::Result<u64>;
 
     /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] if there are fewer bytes, or any error of the storage.
+    /// [`io::ErrorKind::UnexpectedEof`] if there are fewer bytes; [`io::ErrorKind::StaleNetworkFileHandle`] if the file
+    /// is no longer the one that was opened, which becomes [`FrameError::Changed`](crate::FrameError::Changed); or any
+    /// error of the storage, which becomes [`FrameError::Io`](crate::FrameError::Io).
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
     /// Returns the bytes of `range`. Callers first compare the range with [`ReadAt::len`], so that
@@ -66,7 +69,7 @@ pub trait ReadAt: Send + Sync {
     /// that was renamed over it.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Any error of the storage, which becomes [`FrameError::Io`](crate::FrameError::Io).
     fn identity(&self) -> io::Result<Option<FileId>> {
         Ok(None)
     }
@@ -85,19 +88,23 @@ pub trait WriteAt: ReadAt {
     /// Writes all of `data` at `offset`. A gap before it reads as zeros.
     ///
     /// # Errors
-    /// Any error of the storage. Part of the data may have been written.
+    /// Any error of the storage, such as [`io::ErrorKind::StorageFull`], which becomes
+    /// [`FrameError::Io`](crate::FrameError::Io). Part of the data may have been written.
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// Truncates the file, or extends it with zeros.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Any error of the storage, such as [`io::ErrorKind::StorageFull`], which becomes
+    /// [`FrameError::Io`](crate::FrameError::Io).
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Syncs the file: when this returns, all written data survive a power loss.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Any error of the storage, which becomes [`FrameError::Io`](crate::FrameError::Io), or
+    /// [`FrameError::NotSynced`](crate::FrameError::NotSynced) if a change is already visible. What was written since
+    /// the last sync may be lost.
     fn sync(&self) -> io::Result<()>;
 
     /// Reserves space for the bytes of `range`, which will be written soon, so that writing them costs less. It does
@@ -116,7 +123,7 @@ pub trait WriteAt: ReadAt {
     /// leaves the others with the old content.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Any error of the storage, which becomes [`FrameError::Io`](crate::FrameError::Io).
     fn hard_links(&self) -> io::Result<u64> {
         Ok(1)
     }
@@ -124,13 +131,14 @@ pub trait WriteAt: ReadAt {
     /// Waits for an exclusive advisory lock on the file. It is released when the handle is dropped.
     ///
     /// # Errors
-    /// Any error of the storage, also if it does not support locks.
+    /// [`io::ErrorKind::Unsupported`] if the storage does not support locks, or any error of it, which becomes
+    /// [`FrameError::Lock`](crate::FrameError::Lock).
     fn lock(&self) -> io::Result<()>;
 
     /// Releases the lock at once, even if a child process holds a copy of the handle.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Any error of the storage. Writers of this crate ignore it.
     fn unlock(&self) -> io::Result<()> {
         Ok(())
     }
@@ -258,7 +266,8 @@ pub trait FileSystem: ReadFiles {
     /// Renames a file or directory, replacing a file of the new name.
     ///
     /// # Errors
-    /// Any error of the file system.
+    /// Any error of the file system, such as [`io::ErrorKind::NotFound`], which becomes
+    /// [`FrameError::Io`](crate::FrameError::Io) or [`FrameError::SetAside`](crate::FrameError::SetAside).
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Renames a file to a name that must not exist yet.
@@ -279,32 +288,34 @@ pub trait FileSystem: ReadFiles {
     /// Removes a file.
     ///
     /// # Errors
-    /// Any error of the file system.
+    /// [`io::ErrorKind::NotFound`] if it does not exist, or any error of the file system.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Any error of the file system.
+    /// [`io::ErrorKind::DirectoryNotEmpty`], or any error of the file system.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Syncs a directory: when this returns, the names in it survive a power loss. Does nothing
     /// where directories cannot be synced.
     ///
     /// # Errors
-    /// Any error of the file system.
+    /// Any error of the file system, which becomes [`FrameError::Io`](crate::FrameError::Io), or
+    /// [`FrameError::NotSynced`](crate::FrameError::NotSynced) if a change is already visible.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Returns the path with all symbolic links resolved.
     ///
     /// # Errors
-    /// Any error of the file system.
+    /// [`io::ErrorKind::NotFound`] if it leads nowhere, or any error of the file system.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
 
     /// Gives `to` the permissions of `from` and, if allowed, its owner.
     ///
     /// # Errors
-    /// Any error from setting the permissions. A refused change of owner is ignored.
+    /// [`io::ErrorKind::PermissionDenied`], or any other error from setting the permissions. A refused change of owner
+    /// is ignored.
     fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()>;
 }
 

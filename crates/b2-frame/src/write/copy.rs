@@ -41,8 +41,10 @@ impl SuperChunk {
     /// be finished.
     ///
     /// # Errors
-    /// When a chunk cannot be read, decoded, compressed or written, when the chunk size is 0, or
-    /// when a chunk size is given for variable-length blocks.
+    /// [`FrameError::Argument`] if the chunk size is 0, if one is given for variable-length blocks, or if `cparams` are
+    /// for C-Blosc 1; [`FrameError::Chunk`] if a chunk cannot be compressed; [`FrameError::Limit`] if the data are
+    /// divided anew and expand to more than the limit on output; otherwise as for
+    /// [`ChunkRef::decompress`](crate::ChunkRef::decompress) and [`FrameWriter::append`].
     pub fn copy_into(
         &self,
         writer: &mut FrameWriter,

@@ -63,7 +63,8 @@ impl SuperChunk {
     /// Returns the super-chunk as a contiguous frame in memory, without dead space.
     ///
     /// # Errors
-    /// When a chunk cannot be read, or there is not enough memory.
+    /// As for [`ChunkRef::read`](crate::ChunkRef::read) if a chunk cannot be read; [`FrameError::OutOfMemory`] if there
+    /// is not enough memory, [`FrameError::Cancelled`].
     pub fn to_frame(&self) -> Result<Bytes, FrameError> {
         let mut store = self.write_whole(|header_len| Ok(MemoryStore::create(header_len)?.into()))?;
         // The store is in memory, so it has content.
@@ -80,8 +81,9 @@ impl SuperChunk {
     /// none at that offset. Only the options for durability and file system are used.
     ///
     /// # Errors
-    /// When the file does not exist or cannot be written, or a chunk cannot be read. The file is
-    /// unchanged then.
+    /// [`FrameError::Io`] if the file does not exist or cannot be written, [`FrameError::Lock`] if it is a frame whose
+    /// lock file cannot be used, [`FrameError::Cancelled`]; as for [`ChunkRef::read`](crate::ChunkRef::read) if a chunk
+    /// cannot be read. The file is unchanged then.
     pub fn append_to_file(&self, path: impl AsRef<Path>, options: &WriteOptions) -> Result<u64, FrameError> {
         let path = path.as_ref();
         let Staging { fs, durability, .. } = &options.target;

@@ -77,7 +77,9 @@ impl WriteOptions {
     /// Creates a frame at `path`: a file, or with [`Storage::Sparse`] a directory.
     ///
     /// # Errors
-    /// When the parameters contradict each other, or when the target cannot be created or replaced.
+    /// [`FrameError::Argument`] if the parameters are out of range or contradict each other, [`FrameError::Exists`] if
+    /// the target exists and may not be replaced, [`FrameError::NotRegular`] or [`FrameError::NotASparseFrame`] if it
+    /// is nothing that is ever replaced, [`FrameError::Io`] if it cannot be created.
     pub fn create(&self, path: impl AsRef<Path>, params: FrameParams) -> Result<FrameWriter, FrameError> {
         let (path, target) = (path.as_ref(), self.target.clone());
         FrameWriter::new(params, self.storage, self, |header_len| match self.storage {
@@ -89,7 +91,7 @@ impl WriteOptions {
     /// Creates a contiguous frame in memory, whatever [`storage`](Self::storage) is set.
     ///
     /// # Errors
-    /// When the parameters contradict each other.
+    /// [`FrameError::Argument`] if the parameters are out of range or contradict each other.
     pub fn memory(&self, params: FrameParams) -> Result<FrameWriter, FrameError> {
         FrameWriter::new(params, Storage::Contiguous, self, |header_len| {
             Ok(MemoryStore::create(header_len)?.into())
@@ -233,8 +235,10 @@ impl FrameWriter {
     /// one, gives the frame individual chunk sizes.
     ///
     /// # Errors
-    /// When only one of the frame and the chunk has variable-length blocks, or when the chunk
-    /// cannot be written, or decoded if it must be recompressed.
+    /// [`FrameError::Argument`] if only one of the frame and the chunk has variable-length blocks, or there are too
+    /// many chunks; [`FrameError::Chunk`] if the chunk must be recompressed and cannot be decoded; [`FrameError::Io`]
+    /// if it cannot be written; [`FrameError::Abandoned`] after an earlier call that failed; [`FrameError::Cancelled`],
+    /// [`FrameError::OutOfMemory`].
     pub fn append(&mut self, chunk: Chunk) -> Result<usize, FrameError> {
         let nchunk = self.nchunks();
         self.draft.check_chunk(nchunk, chunk.header().is_vl())?;
@@ -245,8 +249,9 @@ impl FrameWriter {
     /// Appends a chunk of `nbytes` zeros, NaNs or uninitialised items, and returns its number.
     ///
     /// # Errors
-    /// For repeated values (use [`append`](Self::append) with a chunk), when NaNs do not match the
-    /// item size, and as for [`append`](Self::append).
+    /// [`FrameError::Argument`] for repeated values (use [`append`](Self::append) with a chunk), when there are no
+    /// bytes or more than a chunk can have, and when NaNs do not match the item size; otherwise as for
+    /// [`append`](Self::append).
     pub fn append_special(&mut self, kind: SpecialKind, nbytes: usize) -> Result<usize, FrameError> {
         if kind == SpecialKind::Value {
             return Err(FrameError::argument("kind", "repeated values need a stored chunk: use `append`"));
@@ -284,8 +289,8 @@ impl FrameWriter {
     /// for a name wins.
     ///
     /// # Errors
-    /// When the name does not have 1 to 31 bytes, or there are more than 16 (see
-    /// [`WriteOptions::many_vlmetalayers`]).
+    /// [`FrameError::Argument`] when the name does not have 1 to 31 bytes, or there are more than 16 (see
+    /// [`WriteOptions::many_vlmetalayers`]); [`FrameError::Chunk`] when the value is too long for a chunk.
     pub fn set_vlmetalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
         self.draft.set_vlmetalayer(name.as_ref(), value)
     }
@@ -302,7 +307,8 @@ impl FrameWriter {
     /// publishes it. The snapshot is not readable after that, or after the writer is dropped.
     ///
     /// # Errors
-    /// When buffered data cannot be written, or an earlier call failed.
+    /// [`FrameError::Io`] when buffered data cannot be written, [`FrameError::Abandoned`] after an earlier call that
+    /// failed.
     pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
         if self.abandoned {
             return Err(FrameError::Abandoned);
@@ -313,9 +319,11 @@ impl FrameWriter {
     /// Writes index, trailer and header, and on disk renames the frame to its target.
     ///
     /// # Errors
-    /// When something cannot be written, the target must not be replaced, an earlier call failed,
-    /// or all chunks are empty (which a frame cannot distinguish from no chunks). Only after
-    /// [`FrameError::NotSynced`] does the frame exist.
+    /// [`FrameError::Io`] when something cannot be written; [`FrameError::Exists`], [`FrameError::NotRegular`] or
+    /// [`FrameError::NotASparseFrame`] when the target must not be replaced; [`FrameError::Abandoned`] after an earlier
+    /// call that failed; [`FrameError::Argument`] when all chunks are empty (which a frame cannot distinguish from no
+    /// chunks); [`FrameError::SetAside`] when what was there has got another name. Only after [`FrameError::NotSynced`]
+    /// does the frame exist.
     pub fn finish(mut self) -> Result<Written, FrameError> {
         if self.abandoned {
             return Err(FrameError::Abandoned);

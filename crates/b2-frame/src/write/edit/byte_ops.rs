@@ -23,8 +23,11 @@ impl FrameEditor {
     /// individual sizes, each call makes new chunks.
     ///
     /// # Errors
-    /// When the frame has variable-length blocks, the last chunk cannot be read, or something
-    /// cannot be compressed or written. Nothing is appended then.
+    /// [`FrameError::Argument`] when the frame has variable-length blocks, or there would be too many chunks;
+    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not as the frame header says; [`FrameError::Io`]
+    /// when they cannot be written; as for [`ChunkRef::decompress`](crate::ChunkRef::decompress) when the last chunk
+    /// cannot be read; [`FrameError::Cancelled`], [`FrameError::OutOfMemory`]; [`FrameError::Abandoned`] after a sync
+    /// that failed. Nothing is appended then.
     pub fn append_bytes(&mut self, data: &[u8]) -> Result<(), FrameError> {
         self.no_vl_blocks()?;
         if data.is_empty() {
@@ -164,9 +167,9 @@ impl FrameEditor {
     /// Replaces the bytes from `start` on. Only the affected chunks are recompressed.
     ///
     /// # Errors
-    /// When the range is not inside the data, the frame has variable-length blocks, a chunk that
-    /// keeps some of its bytes cannot be read, or something cannot be compressed or written.
-    /// Nothing changes then.
+    /// [`FrameError::OutOfRange`] when the range is not inside the data; as for
+    /// [`ChunkRef::decompress`](crate::ChunkRef::decompress) when a chunk that keeps some of its bytes cannot be read;
+    /// otherwise as for [`append_bytes`](Self::append_bytes). Nothing changes then.
     pub fn write_bytes(&mut self, start: u64, data: &[u8]) -> Result<(), FrameError> {
         let end = start.saturating_add(data.len() as u64);
         if end > self.nbytes() {
@@ -239,7 +242,7 @@ impl FrameEditor {
     /// Appends `nbytes` of zeros, NaNs or uninitialised items, mostly without storing anything.
     ///
     /// # Errors
-    /// For repeated values, when NaNs do not match the item size, and as for
+    /// [`FrameError::Argument`] for repeated values and when NaNs do not match the item size, otherwise as for
     /// [`append_bytes`](Self::append_bytes).
     pub fn append_special(&mut self, kind: SpecialKind, nbytes: u64) -> Result<(), FrameError> {
         let pattern: &[u8] = match (kind, self.draft.rules.typesize) {
@@ -268,7 +271,7 @@ impl FrameEditor {
     /// Appends `count` copies of an item.
     ///
     /// # Errors
-    /// When the item does not have the frame's item size, and as for
+    /// [`FrameError::Argument`] when the item does not have the frame's item size, otherwise as for
     /// [`append_bytes`](Self::append_bytes).
     pub fn append_value(&mut self, item: &[u8], count: u64) -> Result<(), FrameError> {
         let typesize = self.draft.rules.typesize;

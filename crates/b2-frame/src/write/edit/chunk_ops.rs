@@ -15,8 +15,10 @@ impl FrameEditor {
     /// it is recompressed with default parameters.
     ///
     /// # Errors
-    /// When only one of the frame and the chunk has variable-length blocks, or when the chunk
-    /// cannot be written, or decoded if it must be recompressed.
+    /// [`FrameError::Argument`] when only one of the frame and the chunk has variable-length blocks, or there are too
+    /// many chunks; [`FrameError::Chunk`] when the chunk must be recompressed and cannot be decoded, or when a buffered
+    /// last chunk cannot be compressed; [`FrameError::Io`] when the chunk cannot be written; [`FrameError::Abandoned`]
+    /// after a sync that failed; [`FrameError::Cancelled`], [`FrameError::OutOfMemory`].
     pub fn append(&mut self, chunk: Chunk) -> Result<usize, FrameError> {
         self.settle()?;
         let nchunk = self.nchunks();
@@ -28,7 +30,8 @@ impl FrameEditor {
     /// chunk of another size gives the frame individual chunk sizes permanently.
     ///
     /// # Errors
-    /// As for [`append`](Self::append), and when `nchunk` is greater than the number of chunks.
+    /// [`FrameError::OutOfRange`] when `nchunk` is greater than the number of chunks, otherwise as for
+    /// [`append`](Self::append).
     pub fn insert(&mut self, nchunk: usize, chunk: Chunk) -> Result<(), FrameError> {
         if nchunk > self.nchunks() {
             return Err(self.no_chunk(nchunk));
@@ -45,7 +48,7 @@ impl FrameEditor {
     /// permanently, unless it is the last one and not larger than the others.
     ///
     /// # Errors
-    /// As for [`append`](Self::append), and when chunk `nchunk` does not exist.
+    /// [`FrameError::OutOfRange`] when chunk `nchunk` does not exist, otherwise as for [`append`](Self::append).
     pub fn update(&mut self, nchunk: usize, chunk: Chunk) -> Result<(), FrameError> {
         if nchunk >= self.nchunks() {
             return Err(self.no_chunk(nchunk));
@@ -62,7 +65,8 @@ impl FrameEditor {
     /// Removes chunk `nchunk`.
     ///
     /// # Errors
-    /// When the chunk does not exist, or a buffered last chunk cannot be written.
+    /// [`FrameError::OutOfRange`] when the chunk does not exist; [`FrameError::Chunk`], [`FrameError::Io`] or
+    /// [`FrameError::Abandoned`] when a buffered last chunk cannot be compressed or written.
     pub fn delete(&mut self, nchunk: usize) -> Result<(), FrameError> {
         if nchunk >= self.nchunks() {
             return Err(self.no_chunk(nchunk));
@@ -77,7 +81,9 @@ impl FrameEditor {
     /// gives the frame individual chunk sizes permanently.
     ///
     /// # Errors
-    /// When `order` is not a permutation of all chunks, or something cannot be written.
+    /// [`FrameError::Argument`] when `order` is not a permutation of all chunks; [`FrameError::Chunk`],
+    /// [`FrameError::Io`] or [`FrameError::Abandoned`] when a buffered last chunk, or a special one that must be stored
+    /// now, cannot be made or written.
     pub fn reorder(&mut self, order: &[usize]) -> Result<(), FrameError> {
         let n = self.nchunks();
         let mut seen = vec![false; n];
@@ -101,7 +107,8 @@ impl FrameEditor {
     /// Compresses `plain` with [`cparams`](Self::cparams) and inserts it before chunk `nchunk`.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert), and when the bytes cannot be compressed.
+    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not as the frame header says;
+    /// [`FrameError::Argument`] when they are more than a chunk can have; otherwise as for [`insert`](Self::insert).
     pub fn insert_bytes(&mut self, nchunk: usize, plain: &[u8]) -> Result<(), FrameError> {
         let chunk = self.compress_one(nchunk, plain)?;
         self.insert(nchunk, chunk)
@@ -110,7 +117,8 @@ impl FrameEditor {
     /// Compresses `plain` with [`cparams`](Self::cparams) and replaces chunk `nchunk` by it.
     ///
     /// # Errors
-    /// As for [`update`](Self::update), and when the bytes cannot be compressed.
+    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not as the frame header says;
+    /// [`FrameError::Argument`] when they are more than a chunk can have; otherwise as for [`update`](Self::update).
     pub fn update_bytes(&mut self, nchunk: usize, plain: &[u8]) -> Result<(), FrameError> {
         let chunk = self.compress_one(nchunk, plain)?;
         self.update(nchunk, chunk)
@@ -119,7 +127,8 @@ impl FrameEditor {
     /// Appends a chunk of variable-length blocks, compressed with [`cparams`](Self::cparams).
     ///
     /// # Errors
-    /// As for [`append`](Self::append), and when the blocks cannot be compressed.
+    /// [`FrameError::Chunk`] when the blocks cannot be compressed, or not as the frame header says; otherwise as for
+    /// [`append`](Self::append).
     pub fn append_blocks(&mut self, blocks: &[&[u8]]) -> Result<usize, FrameError> {
         let nchunk = self.nchunks();
         let nbytes = blocks.iter().map(|block| block.len() as u64).sum();

@@ -23,7 +23,8 @@ impl FrameEditor {
     /// commit.
     ///
     /// # Errors
-    /// When the metalayer does not exist, or the new value has another length than the old one.
+    /// [`FrameError::Argument`] when the metalayer does not exist, or the new value has another length than the old
+    /// one.
     pub fn set_metalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
         let name = name.as_ref();
         let head = &self.draft.state.head;
@@ -66,8 +67,9 @@ impl EditVlMeta<'_> {
     /// Compresses and sets a vlmetalayer. By convention the value is msgpack.
     ///
     /// # Errors
-    /// When the name does not have 1 to 31 bytes, and for a new name if there are already 16 (see
-    /// [`EditOptions::many_vlmetalayers`](crate::EditOptions::many_vlmetalayers)).
+    /// [`FrameError::Argument`] when the name does not have 1 to 31 bytes, and for a new name if there are already 16
+    /// (see [`EditOptions::many_vlmetalayers`](crate::EditOptions::many_vlmetalayers)); [`FrameError::Chunk`] when the
+    /// value is too long for a chunk.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
         self.0.set_vlmetalayer(name.as_ref(), value)
     }

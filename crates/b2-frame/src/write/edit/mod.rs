@@ -157,7 +157,8 @@ impl FrameEditor {
     /// [`set_cparams`](Self::set_cparams), or those in the frame header.
     ///
     /// # Errors
-    /// When the header names an unknown codec or filter, or contradicts itself.
+    /// [`FrameError::Chunk`] when the header names an unknown codec or filter, or contradicts itself: as for
+    /// [`Compression::build`](b2_chunk::Compression::build).
     pub fn cparams(&self) -> Result<CParams, FrameError> {
         if let Some(cparams) = &self.cparams {
             return Ok(cparams.clone());
@@ -210,7 +211,8 @@ impl FrameEditor {
     /// fails. In memory it stays valid.
     ///
     /// # Errors
-    /// [`FrameError::Io`] if buffered data cannot be written, [`FrameError::Abandoned`] after a sync that failed.
+    /// [`FrameError::Io`] if buffered data cannot be written, [`FrameError::Chunk`] if they cannot be compressed,
+    /// [`FrameError::Abandoned`] after a sync that failed.
     pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
         self.settle()?;
         let mut schunk = self.draft.snapshot()?;
@@ -228,8 +230,10 @@ impl FrameEditor {
     /// is switched off.
     ///
     /// # Errors
-    /// When something cannot be written. The frame is unchanged, the changes are still staged, and
-    /// the commit can be tried again.
+    /// [`FrameError::Io`] or [`FrameError::Lock`] when something cannot be written, [`FrameError::Chunk`] when a
+    /// buffered last chunk cannot be compressed, [`FrameError::Argument`] when all chunks are empty,
+    /// [`FrameError::HardLinks`] when the file has got other names. The frame is unchanged, the changes are still
+    /// staged, and the commit can be tried again.
     ///
     /// Three errors have a special meaning. After a failed sync only [`rollback`](Self::rollback)
     /// remains ([`FrameError::Abandoned`]), because the system may have dropped data that it could
@@ -312,7 +316,8 @@ impl FrameEditor {
     /// that lack one, or sums of their blocks, but does not decode them.
     ///
     /// # Errors
-    /// When a chunk cannot be read.
+    /// As for [`snapshot`](Self::snapshot), and as for [`ChunkRef::read`](crate::ChunkRef::read) when a chunk cannot be
+    /// read; [`FrameError::Cancelled`], [`FrameError::OutOfMemory`].
     pub fn set_checksums(&mut self, checksums: bool) -> Result<(), FrameError> {
         if checksums {
             let (sums, added) = self.during(self.nbytes(), |editor, control| editor.all_sums(control))?;
@@ -360,7 +365,8 @@ impl FrameEditor {
     /// fewer requests and bytes. Adding it reads all chunks, but does not decode them. A rollback does not undo this.
     ///
     /// # Errors
-    /// When a chunk cannot be read.
+    /// As for [`snapshot`](Self::snapshot), and as for [`ChunkRef::read`](crate::ChunkRef::read) when a chunk cannot be
+    /// read; [`FrameError::Cancelled`].
     pub fn set_block_starts(&mut self, block_starts: bool) -> Result<(), FrameError> {
         if !block_starts {
             self.draft.starts = None;
@@ -387,7 +393,7 @@ impl FrameEditor {
     /// last commit are rolled back.
     ///
     /// # Errors
-    /// Any error of the operations or of the commit.
+    /// Those of `operations`, and as for [`commit`](Self::commit).
     pub fn transaction<T, E: From<FrameError>>(
         &mut self,
         operations: impl FnOnce(&mut Self) -> Result<T, E>,
@@ -406,7 +412,8 @@ impl FrameEditor {
     /// (contiguous), or files of no committed chunk (sparse).
     ///
     /// # Errors
-    /// When the sizes of the chunks cannot be read.
+    /// [`FrameError::Io`] when the directory of a sparse frame cannot be listed. For a contiguous frame, which is read
+    /// again, as for [`SuperChunk::from_bytes`] and [`ChunkRef::read`](crate::ChunkRef::read).
     pub fn dead_bytes(&mut self) -> Result<u64, FrameError> {
         if let Some(store) = self.draft.store.sparse() {
             return store.dead_bytes();
@@ -423,8 +430,9 @@ impl FrameEditor {
     /// renamed; of a sparse frame, files that belong to no chunk are removed.
     ///
     /// # Errors
-    /// When a chunk cannot be read, something cannot be written, or the file has several hard links
-    /// ([`FrameError::HardLinks`]). The frame is unchanged then.
+    /// As for [`commit`](Self::commit) (such as [`FrameError::HardLinks`]), and as for
+    /// [`ChunkRef::read`](crate::ChunkRef::read) when a chunk cannot be read; [`FrameError::Cancelled`]. The frame is
+    /// unchanged then, unless only unused files of a sparse frame could not be removed ([`FrameError::Io`]).
     pub fn compact(&mut self) -> Result<Committed, FrameError> {
         self.draft.store.check()?;
         self.epoch = Arc::default();

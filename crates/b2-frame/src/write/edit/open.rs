@@ -33,9 +33,10 @@ impl EditOptions {
     /// the lock unless locking is switched off.
     ///
     /// # Errors
-    /// As for [`SuperChunk::open`], when the lock file cannot be opened or created, and when there
-    /// are bytes behind the frame that are not part of it ([`FrameError::ForeignBytes`]) or the
-    /// file has several hard links ([`FrameError::HardLinks`]), see [`EditOptions::force`].
+    /// As for [`SuperChunk::open`]; [`FrameError::Lock`] when the lock file cannot be opened, created or locked;
+    /// [`FrameError::Argument`] when the options have an offset; [`FrameError::ForeignBytes`] when there are bytes
+    /// behind the frame that are not part of it, and [`FrameError::HardLinks`] when the file has several hard links,
+    /// see [`EditOptions::force`].
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
         let path = path.as_ref();
         let read_only = || io::Error::new(io::ErrorKind::Unsupported, "this storage can only be read");
@@ -61,7 +62,7 @@ impl EditOptions {
     /// frame.
     ///
     /// # Errors
-    /// As for [`SuperChunk::from_bytes`].
+    /// As for [`SuperChunk::from_bytes`]; [`FrameError::Argument`] when the options have an offset.
     pub fn edit_bytes(&self, frame: impl Into<Bytes>) -> Result<FrameEditor, FrameError> {
         self.check_offset()?;
         // Only a vector is certain not to change any more.

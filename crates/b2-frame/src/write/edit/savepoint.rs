@@ -33,7 +33,8 @@ impl FrameEditor {
     /// ```
     ///
     /// # Errors
-    /// When buffered data cannot be written.
+    /// [`FrameError::Chunk`] or [`FrameError::Io`] when a buffered last chunk cannot be compressed or written,
+    /// [`FrameError::Abandoned`] after a sync that failed.
     pub fn savepoint(&mut self) -> Result<Savepoint, FrameError> {
         self.settle()?;
         self.sweep();

@@ -57,7 +57,7 @@ impl SuperChunk {
     /// bytes behind the frame do not come from this crate.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// [`FrameError::Io`] when the file cannot be read.
     pub fn leftover_bytes(&self) -> Result<u64, FrameError> {
         if self.storage() == Storage::Sparse {
             return Ok(0);
