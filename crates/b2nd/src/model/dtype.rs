@@ -86,7 +86,7 @@ impl Dtype {
     /// the little-endian string.
     ///
     /// # Errors
-    /// When the string is none of these, or describes Python objects.
+    /// [`NdError::Dtype`] when the string is none of these, or describes Python objects.
     pub fn parse(text: &str) -> Result<Self, NdError> {
         let fail = |(offset, what)| NdError::Dtype { dtype: text.to_owned(), offset, what };
         if text.len() > MAX_TEXT {
@@ -119,7 +119,7 @@ impl Dtype {
     /// ```
     ///
     /// # Errors
-    /// When field names are empty or repeated, when fields do not fit the item, or when they nest
+    /// [`NdError::Dtype`] when field names are empty or repeated, when fields do not fit the item, or when they nest
     /// too deep.
     pub fn structure(fields: impl IntoIterator<Item = Field>, itemsize: usize) -> Result<Self, NdError> {
         let fields: Vec<Field> = fields.into_iter().collect();

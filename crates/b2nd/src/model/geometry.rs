@@ -29,9 +29,8 @@ impl Geometry {
     /// Checks the shapes (in items) and the item size (in bytes) against each other.
     ///
     /// # Errors
-    /// When the shapes differ in their number of dimensions or have more than 16, when a chunk or
-    /// block length is 0 along a dimension that has items, or when a product exceeds the limits of
-    /// the format.
+    /// [`NdError::Geometry`] when the shapes differ in their number of dimensions or have more than 16, when a chunk or
+    /// block length is 0 along a dimension that has items, or when a product exceeds the limits of the format.
     pub fn new(
         shape: Vec<u64>,
         chunkshape: Vec<u32>,

@@ -35,7 +35,8 @@ impl ArrayMeta {
     /// Parses the metalayer `name` (`b2nd` or `caterva`).
     ///
     /// # Errors
-    /// When a marker or number violates the format.
+    /// [`NdError::Meta`] when a part is missing or is another msgpack item than the format prescribes,
+    /// [`NdError::Contradiction`] when a number is out of range.
     pub fn parse(name: &'static str, bytes: &[u8]) -> Result<Self, NdError> {
         let field = |field| move |source| NdError::Meta { name, field, source };
         let mut r = Reader::new(bytes);

@@ -201,7 +201,8 @@ impl NdArray {
     /// Opens an array in a contiguous frame in memory.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// [`NdError::Frame`] as for [`SuperChunk::from_bytes`]; one of the details that [`open`](Self::open) names, by
+    /// itself, if the frame is no array.
     pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, NdError> {
         Self::from_super_chunk(SuperChunk::from_bytes(frame)?)
     }
@@ -220,7 +221,10 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// When the frame is not an array, or its fields contradict each other.
+    /// As [`detail`](NdError::detail) of [`NdError::Unreadable`] if the frame has a name:
+    /// [`NotAnArray`](NdError::NotAnArray) or [`NoItems`](NdError::NoItems) when the frame is not an array,
+    /// [`Meta`](NdError::Meta) or [`Contradiction`](NdError::Contradiction) when its fields are malformed or contradict
+    /// each other, [`Limit`](NdError::Limit) when it has too many dimensions.
     pub fn from_super_chunk(frame: SuperChunk) -> Result<Self, NdError> {
         let name = frame.name().map(Cow::into_owned);
         Self::checked(frame).map_err(|error| match name {
@@ -343,7 +347,8 @@ impl NdArray {
     /// Returns the compression parameters that the frame header gives for chunks of this array.
     ///
     /// # Errors
-    /// When the header names an unknown codec or filter, or contradicts itself.
+    /// [`NdError::Chunk`] when the header names an unknown codec or filter, or contradicts itself, as for
+    /// [`Compression::build`].
     pub fn cparams(&self) -> Result<CParams, NdError> {
         let header = self.0.frame.header();
         let builder = Compression::new()

@@ -59,7 +59,8 @@ impl<'a> Attrs<'a> {
     /// Returns the value of an attribute, or `None` if there is none of this name.
     ///
     /// # Errors
-    /// When the value does not decompress, is not one msgpack value, or is too large.
+    /// [`NdError::Frame`] when the value does not decompress, as for [`VlMetalayers::get`]; [`NdError::Attribute`] when
+    /// it is not one msgpack value, [`NdError::Limit`] when it is too large.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Result<Option<Value>, NdError> {
         let name = name.as_ref();
         let Some(bytes) = self.layers.get(name)? else { return Ok(None) };
@@ -94,7 +95,8 @@ impl<'a> Attrs<'a> {
     /// ```
     ///
     /// # Errors
-    /// Fails like [`get`](Self::get), and when the value does not fit the type: JSON has no binary strings, for example.
+    /// As for [`get`](Self::get); [`NdError::Attribute`] also when the value does not fit the type: JSON has no binary
+    /// strings, for example.
     #[cfg(feature = "serde")]
     pub fn get_as<T: serde::de::DeserializeOwned>(
         &self,

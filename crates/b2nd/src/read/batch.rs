@@ -35,7 +35,8 @@ impl Batch {
     /// Puts views together. Their shapes may differ.
     ///
     /// # Errors
-    /// When there are no views, or they are not all of the same open array, or of the same field of its items.
+    /// [`NdError::Argument`] when there are no views, or they are not all of the same open array, or of the same field
+    /// of its items.
     pub fn new(views: impl IntoIterator<Item = Slice>) -> Result<Self, NdError> {
         let views: Vec<Slice> = views.into_iter().collect();
         let Some(first) = views.first() else { return Err(NdError::argument("no views to read")) };

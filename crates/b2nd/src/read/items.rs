@@ -19,9 +19,8 @@ impl Slice {
     /// ```
     ///
     /// # Errors
-    /// When the items have another dtype ([`NdError::Element`]), when the result has another number
-    /// of dimensions than requested ([`NdError::Argument`]), when reading or decoding fails, or
-    /// when there is not enough memory.
+    /// [`NdError::Element`] when the items have another dtype, [`NdError::Argument`] when the result has another number
+    /// of dimensions than requested, otherwise as for [`read_bytes`](Self::read_bytes).
     pub fn read<R: FromItems>(&self) -> Result<R, NdError> {
         R::from_items(self)
     }
@@ -30,8 +29,8 @@ impl Slice {
     /// [`len`](Self::len) items.
     ///
     /// # Errors
-    /// As for [`read`](Self::read), and when `dst` has another length. After an error the content
-    /// of `dst` is unspecified.
+    /// [`NdError::BufferLength`] when `dst` has another length, otherwise as for [`read`](Self::read). After an error
+    /// the content of `dst` is unspecified.
     pub fn read_into<T: Element>(&self, dst: &mut [T]) -> Result<(), NdError> {
         let other_order = self.byte_order::<T>()?;
         check_len(dst.len().saturating_mul(T::ITEMSIZE), self.nbytes())?;
@@ -56,7 +55,7 @@ pub trait FromItems: Sized {
     /// Reads the items of a selection.
     ///
     /// # Errors
-    /// As for [`Slice::read`].
+    /// As for [`Slice::read`]; [`NdError::Argument`] when the items do not fit the collection.
     fn from_items(slice: &Slice) -> Result<Self, NdError>;
 }
 

@@ -31,7 +31,8 @@ impl NdArray {
     /// data, and if all data together are below the limit it reads only the header.
     ///
     /// # Errors
-    /// When the data exceed the limit ([`NdError::Limit`]), or when the index cannot be read.
+    /// [`NdError::Limit`] when the data exceed the limit; [`NdError::Frame`] when the index or chunk sizes cannot be
+    /// read, as for [`SuperChunk::unstored`](b2_frame::SuperChunk::unstored).
     pub fn check_output(&self) -> Result<(), NdError> {
         // Padding counts, since it is decoded too.
         let nbytes = self.super_chunk().nbytes().max(self.nbytes());

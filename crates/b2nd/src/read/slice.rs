@@ -66,8 +66,8 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// When there are too many selections, an index is out of range, a step is 0, a mask does not
-    /// have the shape of its dimensions, or the result would have more than 2^63 bytes.
+    /// [`NdError::Slice`] when there are too many selections, an index is out of range, a step is 0, or a mask does not
+    /// have the shape of its dimensions; [`NdError::TooLarge`] when the result would have more than 2^63 bytes.
     pub fn slice(&self, selection: impl IntoSelections) -> Result<Slice, NdError> {
         self.all().slice(selection)
     }
@@ -97,7 +97,7 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// As for [`slice`](Self::slice), and when lists differ in length.
+    /// As for [`slice`](Self::slice); [`NdError::Slice`] also when lists differ in length.
     pub fn points(&self, selection: impl IntoSelections) -> Result<Slice, NdError> {
         self.all().points(selection)
     }
@@ -115,7 +115,7 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// When the number of marks differs from the number of items.
+    /// [`NdError::Slice`] when the number of marks differs from the number of items, [`NdError::OutOfMemory`].
     pub fn mask<M: Mark>(&self, marks: impl AsRef<[M]>) -> Result<Slice, NdError> {
         self.all().mask(marks)
     }
@@ -216,7 +216,7 @@ impl Slice {
     /// Selects single positions of this view, like [`NdArray::points`].
     ///
     /// # Errors
-    /// As for [`NdArray::points`], and for a view of points whose dimension is not among the
+    /// As for [`NdArray::points`]; [`NdError::Slice`] also for a view of points whose dimension is not among the
     /// selected ones.
     pub fn points(&self, selection: impl IntoSelections) -> Result<Self, NdError> {
         self.choose(self.chosen.select_points(&selection.into_selections())?)
@@ -381,8 +381,8 @@ impl Slice {
     /// Reads the bytes of the items in C order into `dst`, which must have exactly [`nbytes`](Self::nbytes) bytes.
     ///
     /// # Errors
-    /// As for [`read_bytes`](Self::read_bytes), and when `dst` has another length. After an error
-    /// the content of `dst` is unspecified.
+    /// [`NdError::BufferLength`] when `dst` has another length, otherwise as for [`read_bytes`](Self::read_bytes).
+    /// After an error the content of `dst` is unspecified.
     pub fn read_bytes_into(&self, dst: &mut [u8]) -> Result<(), NdError> {
         self.read_stored(dst)?;
         self.to_native(dst);
@@ -415,9 +415,9 @@ impl Slice {
     /// ```
     ///
     /// # Errors
-    /// When items would overlap, `dst` is too short, or the items of a field's sub-array would not
-    /// be contiguous; otherwise as for [`read_bytes`](Self::read_bytes). After an error the content
-    /// of `dst` is unspecified.
+    /// [`NdError::Argument`] when items would overlap, when there is not one stride per dimension, or when the items of
+    /// a field's sub-array would not be contiguous; [`NdError::BufferLength`] when `dst` is too short; otherwise as for
+    /// [`read_bytes`](Self::read_bytes). After an error the content of `dst` is unspecified.
     pub fn read_bytes_strided(&self, dst: &mut [u8], strides: &[isize]) -> Result<(), NdError> {
         let shape = self.shape();
         if strides.len() != shape.len() {
@@ -477,8 +477,8 @@ impl Slice {
     /// ```
     ///
     /// # Errors
-    /// As for [`read_bytes`](Self::read_bytes), and when the memory has another length. After
-    /// an error it may be uninitialised.
+    /// [`NdError::BufferLength`] when the memory has another length, otherwise as for [`read_bytes`](Self::read_bytes).
+    /// After an error it may be uninitialised.
     pub fn read_to<'d>(&self, destination: impl Into<Destination<'d>>) -> Result<&'d mut [u8], NdError> {
         let destination = destination.into();
         check_len(destination.len(), self.nbytes())?;
@@ -514,7 +514,8 @@ impl Slice {
     /// ```
     ///
     /// # Errors
-    /// When the destination has another length, or the index is damaged.
+    /// [`NdError::BufferLength`] when the destination has another length, [`NdError::Frame`] when the index is damaged,
+    /// [`NdError::Cancelled`], [`NdError::OutOfMemory`].
     pub fn begin<'d>(
         &self,
         destination: impl Into<Destination<'d>>,

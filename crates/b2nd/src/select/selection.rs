@@ -114,7 +114,8 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// When an index or a cut is out of range, or a step is 0. Lists, masks, ellipses and new axes have no such positions.
+    /// [`NdError::Slice`] when an index or a cut is out of range, or a step is 0. Lists, masks, ellipses and new axes
+    /// have no such positions.
     pub fn positions(&self, length: u64) -> Result<(u64, i64, u64), NdError> {
         let fail = |what: &str| NdError::Slice { dim: 0, what: what.into() };
         if i64::try_from(length).is_err() {

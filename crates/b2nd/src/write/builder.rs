@@ -105,7 +105,8 @@ impl ArrayBuilder {
     /// itself.
     ///
     /// # Errors
-    /// When a vlmetalayer cannot be decompressed.
+    /// [`NdError::Frame`] when a vlmetalayer cannot be decompressed, as for
+    /// [`VlMetalayers::get`](b2_frame::VlMetalayers::get).
     pub fn layers_of(mut self, array: &NdArray) -> Result<Self, NdError> {
         let frame = array.super_chunk();
         let own = |name: &[u8]| name == METALAYER.as_bytes() || name == OLD_METALAYER.as_bytes();
@@ -191,7 +192,7 @@ impl ArrayBuilder {
     /// Returns the shapes that will be written, with defaults filled in.
     ///
     /// # Errors
-    /// When the shapes contradict each other or exceed the limits of the format.
+    /// [`NdError::Geometry`] when the shapes contradict each other or exceed the limits of the format.
     pub fn geometry(&self) -> Result<Geometry, NdError> {
         let itemsize = self.dtype.itemsize();
         let (chunkshape, blockshape) = match (&self.chunks, &self.blocks) {
@@ -225,8 +226,12 @@ impl ArrayBuilder {
     /// Writes the array to a path, where it appears only when it is complete.
     ///
     /// # Errors
-    /// When parameters are out of range, or when reading the source or writing fails. Nothing is
-    /// left behind then.
+    /// [`NdError::Geometry`] or [`NdError::Chunk`] when shapes or compression parameters are out of range, the latter
+    /// also when a chunk cannot be compressed; [`NdError::Element`], [`NdError::BufferLength`] or [`NdError::Argument`]
+    /// when the items do not fit the array; [`NdError::Source`] when the source fails; [`NdError::Frame`] when writing
+    /// fails, as for [`WriteOptions::create`] and [`FrameWriter::finish`]; [`NdError::Limit`], [`NdError::Cancelled`],
+    /// [`NdError::TooLarge`], [`NdError::OutOfMemory`]. Nothing is left behind then, except after
+    /// [`FrameError::NotSynced`](b2_frame::FrameError::NotSynced).
     pub fn write(&self, path: impl AsRef<Path>, source: impl RegionSource) -> Result<(), NdError> {
         self.run(source, |params| self.options().create(path, params))?.finish()?;
         Ok(())
@@ -253,7 +258,7 @@ impl ArrayBuilder {
     /// Writes the array to memory, as a contiguous frame.
     ///
     /// # Errors
-    /// As for [`write`](Self::write).
+    /// As for [`write`](Self::write), except for what concerns files.
     pub fn to_bytes(&self, source: impl RegionSource) -> Result<Bytes, NdError> {
         let writer = self.run(source, |params| self.options.memory(params))?;
         Ok(writer.finish()?.into_bytes())
@@ -346,7 +351,8 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// As for [`ArrayBuilder::write`], and when the source does not define its shape or dtype.
+    /// [`NdError::Argument`] when the source does not define its shape or dtype, otherwise as for
+    /// [`ArrayBuilder::write`].
     pub fn write(path: impl AsRef<Path>, source: impl RegionSource) -> Result<(), NdError> {
         let unknown =
             |what| NdError::argument(format!("the source does not define its {what}: use `ArrayBuilder`"));

@@ -48,7 +48,7 @@ pub fn uninit() -> Fill {
 /// Returns a source of NaNs, for floating-point and complex items.
 ///
 /// # Errors
-/// When `dtype` has no NaN.
+/// [`NdError::Element`] when `dtype` has no NaN.
 pub fn nans(dtype: &Dtype) -> Result<Fill, NdError> {
     let fail = || Err(NdError::Element { dtype: dtype.to_string(), asked: "a number with a NaN" });
     let DtypeKind::Simple { code: code @ ('f' | 'c'), big_endian } = *dtype.kind() else {

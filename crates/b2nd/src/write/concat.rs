@@ -44,7 +44,8 @@ impl Concat {
     /// Joins arrays along an existing axis, like `numpy.concatenate`.
     ///
     /// # Errors
-    /// When there are no arrays, or they differ in dtype or in a length along another axis.
+    /// [`NdError::Argument`] when there are no arrays, or they differ in dtype or in a length along another axis;
+    /// [`NdError::Slice`] when the axis does not exist.
     pub fn new(parts: impl Into<Vec<Slice>>, axis: usize) -> Result<Self, NdError> {
         let parts = parts.into();
         let Some(first) = parts.first() else { return Err(NdError::argument("no arrays to join")) };
@@ -77,8 +78,8 @@ impl Concat {
     /// Joins arrays of the same shape along a new axis, like `numpy.stack`.
     ///
     /// # Errors
-    /// When there are no arrays, they differ in dtype or shape, or the result has too many
-    /// dimensions.
+    /// [`NdError::Argument`] when there are no arrays, or they differ in dtype or shape; [`NdError::Slice`] when `axis`
+    /// is greater than their number of dimensions, or the result has too many dimensions.
     pub fn stack(parts: impl Into<Vec<Slice>>, axis: usize) -> Result<Self, NdError> {
         let parts: Vec<Slice> = parts.into();
         let expanded: Result<Vec<_>, _> = parts.iter().map(|part| part.expand_dims(axis)).collect();

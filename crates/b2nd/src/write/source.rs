@@ -29,7 +29,9 @@ pub trait RegionSource {
     /// that [`chunk`](Self::chunk) has returned.
     ///
     /// # Errors
-    /// When the items cannot be read. An [`NdError`] inside the error is passed on as it is.
+    /// Any error when the items cannot be read; the call that reads them then fails with [`NdError::Source`]. An
+    /// [`NdError`] inside the error is passed on as it is, unless it is [`NdError::Frame`] or [`NdError::Chunk`]:
+    /// return [`NdError::Element`] or [`NdError::BufferLength`] in this way when the items do not fit the region.
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()>;
 
     /// Returns the region as borrowed memory if the source holds it there. The region is then not
@@ -48,7 +50,7 @@ pub trait RegionSource {
     /// in compressed form.
     ///
     /// # Errors
-    /// When the chunk cannot be read.
+    /// As for [`read_region`](Self::read_region), when the chunk cannot be read.
     fn chunk(&mut self, _geometry: &Geometry, _nchunk: u64) -> io::Result<ChunkContent> {
         Ok(ChunkContent::Items)
     }
@@ -192,7 +194,7 @@ impl<'a> Strided<'a> {
     /// `strides` are the distances between neighbours along each dimension. Both are in bytes.
     ///
     /// # Errors
-    /// When an item lies outside `bytes`.
+    /// [`NdError::Argument`] when an item lies outside `bytes`.
     pub fn new(
         bytes: &'a [u8],
         shape: impl Into<Vec<u64>>,

@@ -34,8 +34,11 @@ impl ArrayEditor {
     /// ```
     ///
     /// # Errors
-    /// When the axis does not exist, the items do not fit the array, the new shape exceeds the
-    /// limits of the format, or reading or writing fails.
+    /// [`NdError::Slice`] when the axis does not exist; [`NdError::Argument`] or [`NdError::Element`] when the items do
+    /// not fit the array; [`NdError::Geometry`] when the new shape exceeds the limits of the format;
+    /// [`NdError::Source`] when the source fails; [`NdError::Frame`], [`NdError::Chunk`] or [`NdError::Limit`] when
+    /// reading, compressing or writing fails, as for [`set`](Self::set); [`NdError::Cancelled`],
+    /// [`NdError::OutOfMemory`].
     pub fn append(&mut self, axis: impl Into<Axis>, mut source: impl RegionSource) -> Result<(), NdError> {
         let axis = axis.into().0;
         let at = self.length(axis)?;

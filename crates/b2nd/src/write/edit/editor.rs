@@ -96,8 +96,10 @@ impl NdArray {
     /// dropped.
     ///
     /// # Errors
-    /// As for [`open`](Self::open); when the lock file cannot be created, or when the file has bytes after the frame that
-    /// are not part of it.
+    /// [`NdError::Frame`] as for [`EditOptions::edit`], for example [`FrameError::Lock`](b2_frame::FrameError::Lock)
+    /// when the lock file cannot be created, or [`FrameError::ForeignBytes`](b2_frame::FrameError::ForeignBytes) when
+    /// the file has bytes after the frame that are not part of it; as for [`open`](Self::open) when the frame is no
+    /// array.
     pub fn edit(path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
         Self::edit_with(path, &EditOptions::default())
     }
@@ -120,7 +122,8 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// As for [`edit`](Self::edit), and when the options say that the array starts at an offset in its file.
+    /// As for [`edit`](Self::edit); [`NdError::Frame`] with [`FrameError::Argument`](b2_frame::FrameError::Argument)
+    /// when the options say that the array starts at an offset in its file.
     pub fn edit_with(path: impl AsRef<Path>, options: &EditOptions) -> Result<ArrayEditor, NdError> {
         ArrayEditor::new(options.edit(path)?)
     }
@@ -138,7 +141,7 @@ impl NdArray {
     /// there was a newer one.
     ///
     /// # Errors
-    /// As for opening. After an error this array is unchanged.
+    /// As for [`open`](Self::open). After an error this array is unchanged.
     pub fn refresh(&mut self) -> Result<bool, NdError> {
         let mut frame = self.super_chunk().clone();
         if !frame.refresh()? {
@@ -153,7 +156,8 @@ impl ArrayEditor {
     /// Creates an editor for the array in a frame that is open for changing.
     ///
     /// # Errors
-    /// When the frame is not an array, or its fields contradict each other.
+    /// As for [`NdArray::from_super_chunk`] when the frame is not an array, or its fields contradict each other; as for
+    /// [`FrameEditor::snapshot`], in [`NdError::Frame`].
     pub fn new(mut frame: FrameEditor) -> Result<Self, NdError> {
         let array = NdArray::from_super_chunk(frame.snapshot()?)?;
         let chunksize = array.super_chunk().header().chunksize();
@@ -196,7 +200,8 @@ impl ArrayEditor {
     /// array. The frame header, which gives other writers their defaults, is not changed.
     ///
     /// # Errors
-    /// When the parameters do not fit the array.
+    /// [`NdError::Chunk`] when the parameters do not fit the array, as for [`Compression::build`];
+    /// [`NdError::Argument`] when they are for C-Blosc 1.
     pub fn set_compression(&mut self, compression: impl Into<Compression>) -> Result<(), NdError> {
         let builder = compression.into().itemsize(self.geometry.itemsize());
         let builder = builder.blocksize(self.geometry.block_nbytes()).blockshape(self.geometry.blockshape());
@@ -218,7 +223,8 @@ impl ArrayEditor {
     /// affect it. It must not be used after a [`rollback`](Self::rollback).
     ///
     /// # Errors
-    /// When buffered rows cannot be written.
+    /// [`NdError::Frame`] or [`NdError::Chunk`] when buffered rows cannot be compressed or written, or an earlier
+    /// [`rollback`](Self::rollback) failed; [`NdError::Limit`], [`NdError::Cancelled`], [`NdError::OutOfMemory`].
     pub fn snapshot(&mut self) -> Result<NdArray, NdError> {
         self.usable()?;
         Ok(self.now()?.clone())
@@ -227,7 +233,7 @@ impl ArrayEditor {
     /// Sets a vlmetalayer. The change becomes visible with the next commit.
     ///
     /// # Errors
-    /// As for [`EditVlMeta::set`](b2_frame::EditVlMeta::set).
+    /// [`NdError::Frame`] as for [`EditVlMeta::set`](b2_frame::EditVlMeta::set).
     pub fn set_vlmetalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), NdError> {
         self.current = None;
         Ok(self.frame.vlmeta().set(name, value)?)
@@ -242,7 +248,8 @@ impl ArrayEditor {
     /// Replaces the value of a metalayer by one of the same length.
     ///
     /// # Errors
-    /// As for [`FrameEditor::set_metalayer`], and for the array's own metalayer.
+    /// [`NdError::Argument`] for the array's own metalayer, otherwise [`NdError::Frame`] as for
+    /// [`FrameEditor::set_metalayer`].
     pub fn set_metalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), NdError> {
         let name = name.as_ref();
         if [METALAYER.as_bytes(), OLD_METALAYER.as_bytes()].contains(&name) {
@@ -255,8 +262,9 @@ impl ArrayEditor {
     /// Makes all staged changes visible at once.
     ///
     /// # Errors
-    /// As for [`FrameEditor::commit`]. After an error the array on disk is unchanged, and the
-    /// changes are still staged.
+    /// [`NdError::Frame`] as for [`FrameEditor::commit`], which says when the commit has taken effect all the same; as
+    /// for [`snapshot`](Self::snapshot) when buffered rows cannot be written. After any other error the array on disk
+    /// is unchanged, and the changes are still staged.
     pub fn commit(&mut self) -> Result<Committed, NdError> {
         self.usable()?;
         self.flush()?;
@@ -268,7 +276,8 @@ impl ArrayEditor {
     /// Discards all changes since the last commit.
     ///
     /// # Errors
-    /// When the committed array cannot be opened; the editor is unusable then.
+    /// As for [`NdArray::open`] when the committed array cannot be opened; the editor is unusable then: its calls fail
+    /// with [`NdError::Frame`], of the variant [`FrameError::Abandoned`](b2_frame::FrameError::Abandoned).
     pub fn rollback(&mut self) -> Result<(), NdError> {
         self.current = None;
         self.pending = Pending::default();
@@ -285,7 +294,7 @@ impl ArrayEditor {
     /// last commit are rolled back.
     ///
     /// # Errors
-    /// Any error of the operations or of the commit.
+    /// Those of `operations`, and as for [`commit`](Self::commit).
     pub fn transaction<T>(
         &mut self,
         operations: impl FnOnce(&mut Self) -> Result<T, NdError>,
@@ -301,7 +310,8 @@ impl ArrayEditor {
     /// Commits, and reclaims the space of dead bytes.
     ///
     /// # Errors
-    /// As for [`FrameEditor::compact`].
+    /// [`NdError::Frame`] as for [`FrameEditor::compact`], and as for [`snapshot`](Self::snapshot) when buffered rows
+    /// cannot be written.
     pub fn compact(&mut self) -> Result<Committed, NdError> {
         self.usable()?;
         self.flush()?;
@@ -312,7 +322,7 @@ impl ArrayEditor {
     /// Returns the number of dead bytes in the committed frame, to which nothing refers.
     ///
     /// # Errors
-    /// As for [`FrameEditor::dead_bytes`].
+    /// [`NdError::Frame`] as for [`FrameEditor::dead_bytes`].
     pub fn dead_bytes(&mut self) -> Result<u64, NdError> {
         Ok(self.frame.dead_bytes()?)
     }

@@ -31,9 +31,11 @@ impl ArrayEditor {
     /// ```
     ///
     /// # Errors
-    /// When the selection does not fit the array, when the source has items of another type or
-    /// another number of them ([`NdError::Element`], [`NdError::BufferLength`]), or when reading or
-    /// writing fails.
+    /// [`NdError::Slice`] or [`NdError::TooLarge`] when the selection does not fit the array; [`NdError::Element`] when
+    /// the source has items of another type, [`NdError::BufferLength`] or [`NdError::Argument`] when it has another
+    /// number of them; [`NdError::Source`] when it fails; [`NdError::Frame`], [`NdError::Chunk`] or
+    /// [`NdError::ChunkSize`] when reading, compressing or writing fails; [`NdError::Limit`] when a chunk is too large
+    /// to be changed; [`NdError::Cancelled`], [`NdError::OutOfMemory`].
     pub fn set(
         &mut self,
         selection: impl IntoSelections,
@@ -56,7 +58,7 @@ impl ArrayEditor {
     /// Sets one field of the selected items and leaves the others; see [`Slice::field`].
     ///
     /// # Errors
-    /// As for [`set`](Self::set), and when the items have no such field.
+    /// [`NdError::Field`] when the items have no such field, otherwise as for [`set`](Self::set).
     pub fn set_field(
         &mut self,
         selection: impl IntoSelections,

@@ -27,8 +27,10 @@ impl ArrayEditor {
     /// ```
     ///
     /// # Errors
-    /// When the number of dimensions differs, the shape exceeds the limits of the format, a
-    /// dimension with chunks of length 0 would get items, or reading or writing fails.
+    /// [`NdError::Geometry`] when the number of dimensions differs, the shape exceeds the limits of the format, or a
+    /// dimension with chunks of length 0 would get items; [`NdError::Frame`], [`NdError::Chunk`] or
+    /// [`NdError::ChunkSize`] when reading, compressing or writing fails; [`NdError::Limit`] when a chunk is too large
+    /// to be changed; [`NdError::Cancelled`], [`NdError::OutOfMemory`].
     pub fn resize(&mut self, shape: &[u64]) -> Result<(), NdError> {
         self.usable()?;
         let new = self.with_shape(shape)?;

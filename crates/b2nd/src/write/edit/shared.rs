@@ -51,7 +51,8 @@ impl ArrayEditor {
     /// Lets many threads change items at once. The shape cannot change meanwhile.
     ///
     /// # Errors
-    /// When the frame header names an unknown codec or filter.
+    /// [`NdError::Frame`] when the frame header names an unknown codec or filter, otherwise as for
+    /// [`snapshot`](Self::snapshot).
     pub fn share(&mut self) -> Result<SharedEditor<'_>, NdError> {
         self.usable()?;
         self.cparams(&self.control)?;

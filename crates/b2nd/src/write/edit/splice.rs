@@ -17,7 +17,7 @@ impl ArrayEditor {
     /// the chunk length, all chunks after `at` are rewritten, in bounded memory.
     ///
     /// # Errors
-    /// As for [`append`](Self::append), and when `at` is beyond the end.
+    /// As for [`append`](Self::append); [`NdError::Slice`] also when `at` is beyond the end.
     pub fn insert(
         &mut self,
         axis: impl Into<Axis>,
@@ -30,7 +30,9 @@ impl ArrayEditor {
     /// Removes the positions `range` along an axis; see [`insert`](Self::insert) for the cost.
     ///
     /// # Errors
-    /// When the axis does not exist, the range is out of bounds, or reading or writing fails.
+    /// [`NdError::Slice`] when the axis does not exist or the range is out of bounds; [`NdError::Frame`],
+    /// [`NdError::Chunk`] or [`NdError::Limit`] when reading, compressing or writing fails, as for [`set`](Self::set);
+    /// [`NdError::Cancelled`], [`NdError::OutOfMemory`].
     pub fn delete(&mut self, axis: impl Into<Axis>, range: Range<u64>) -> Result<(), NdError> {
         self.splice(axis, range, [0u8; 0])
     }
