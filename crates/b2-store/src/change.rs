@@ -24,7 +24,9 @@ impl Store {
     /// Creates the directories above it.
     ///
     /// # Errors
-    /// When the key is no relative path or is taken, or the store cannot be changed.
+    /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken,
+    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Io`] when a directory cannot be
+    /// created.
     pub fn place_for(&self, key: &str, kind: Kind, overwrite: bool) -> Result<PathBuf, StoreError> {
         let path = self.with_folder(self.free(key, overwrite)?, kind)?;
         match self.members.get(&absolute(key)).map(|member| &member.place) {
@@ -48,7 +50,8 @@ impl Store {
     /// Removes a member, or a group and all its contents.
     ///
     /// # Errors
-    /// When there is neither, or one of the members is embedded, or the store cannot be changed.
+    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when one of the members is embedded
+    /// or the store cannot be changed, [`StoreError::Io`] when a file cannot be removed.
     pub fn remove(&self, key: &str) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, absolute(key));
         let group = format!("{key}/");
@@ -79,7 +82,8 @@ impl Store {
     /// Changes attributes of a group in one commit. The values are msgpack; the root is `""`.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchKey`] if an attribute to be removed does not exist, or as for [`place_for`](Self::place_for).
+    /// [`StoreError::NoSuchKey`] if an attribute to be removed does not exist, [`StoreError::Frame`] if the attributes
+    /// cannot be read or written, or as for [`place_for`](Self::place_for).
     pub fn set_attributes(
         &self,
         group: &str,

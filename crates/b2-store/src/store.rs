@@ -147,7 +147,8 @@ impl Store {
     /// Opens the frame of an `EmbedStore`, which may itself be a member of a store; `None` if it has no members.
     ///
     /// # Errors
-    /// When the list of members is damaged.
+    /// When the list of members is damaged: [`StoreError::Frame`] if it does not decompress, [`StoreError::Damaged`] if
+    /// it is malformed.
     pub fn from_frame(frame: SuperChunk) -> Result<Option<Self>, StoreError> {
         let marked = MARKS.iter().any(|mark| frame.metalayers().get(mark).is_some());
         if !marked || !frame.vlmetalayers().iter().any(|(name, _)| name == MAP.as_bytes()) {
@@ -249,7 +250,7 @@ impl Store {
     /// Opens the frame whose vlmetalayers are the attributes of a group; `None` if it has none. The root is `""`.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// As for [`frame`](Self::frame) when it cannot be opened, but never [`StoreError::NoSuchKey`].
     pub fn attributes(&self, group: &str, options: &ReadOptions) -> Result<Option<SuperChunk>, StoreError> {
         match self.frame(&names::attributes_of(group), options) {
             Err(StoreError::NoSuchKey(_)) => Ok(None),
@@ -260,7 +261,9 @@ impl Store {
     /// Returns the bytes of the archive that a member has; `None` for other stores and members.
     ///
     /// # Errors
-    /// When there is no such member, or its header is damaged.
+    /// [`StoreError::NoSuchKey`] when there is no such member; [`StoreError::Unreadable`] when its header is damaged or
+    /// cannot be read, with [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as
+    /// [`detail`](StoreError::detail).
     pub fn window(&self, key: &str) -> Result<Option<Range<u64>>, StoreError> {
         match (&self.root, &self.member(key)?.place) {
             (Root::Archive(archive), Place::Archived { header, len }) => {

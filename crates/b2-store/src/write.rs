@@ -70,7 +70,8 @@ impl StoreWriter {
     /// Starts a store. With `overwrite`, a file of this name is replaced; a directory never is.
     ///
     /// # Errors
-    /// When the path is taken, or nothing can be created beside it.
+    /// [`StoreError::Exists`] when the path is taken, [`StoreError::Io`] or [`StoreError::Frame`] when nothing can be
+    /// created beside it.
     pub fn create(path: impl AsRef<Path>, layout: Layout, overwrite: bool) -> Result<Self, StoreError> {
         let mut target = std::path::absolute(path.as_ref()).map_err(StoreError::io(path.as_ref()))?;
         check_target(&target, layout, overwrite)?;
@@ -111,8 +112,10 @@ impl StoreWriter {
     /// Adds a member: a copy of the frame, byte by byte if it is contiguous.
     ///
     /// # Errors
-    /// When the key is no relative path or is taken, or the frame cannot be read or the copy not be written. If writing
-    /// has begun, the store is incomplete, and cannot be finished.
+    /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken;
+    /// [`StoreError::Frame`] when the frame cannot be read; [`StoreError::Io`], [`StoreError::Archive`] or
+    /// [`StoreError::Frame`] when the copy cannot be written; [`StoreError::Unsupported`] when an archive cannot hold
+    /// the name. If writing has begun, the store is incomplete, and cannot be finished.
     pub fn put(&mut self, key: &str, frame: &SuperChunk) -> Result<(), StoreError> {
         let key = self.take(key)?;
         let written = self.write(&key, frame);
@@ -123,7 +126,8 @@ impl StoreWriter {
     /// Sets an attribute of a group, for which there need be no members. The value is msgpack; the root is `""`.
     ///
     /// # Errors
-    /// When the group is no relative path, or there is a member of that name.
+    /// [`StoreError::Key`] when the group is no relative path, [`StoreError::Exists`] when there is a member of that
+    /// name.
     pub fn set_attribute(
         &mut self,
         group: &str,
@@ -143,8 +147,8 @@ impl StoreWriter {
     /// Adds the members and attributes of a group of another store, and of the groups below it; the root is `""`.
     ///
     /// # Errors
-    /// As for [`put`](Self::put), when there is no such group, or when a member cannot be opened. If a member cannot be
-    /// copied, the store cannot be finished.
+    /// [`StoreError::NoSuchKey`] when there is no such group; as for [`Store::frame`] when a member cannot be opened;
+    /// otherwise as for [`put`](Self::put). If a member cannot be copied, the store cannot be finished.
     pub fn copy(&mut self, store: &Store, group: &str, options: &ReadOptions) -> Result<(), StoreError> {
         let copied = self.copy_below(store, group, options);
         self.failed |= copied.is_err();
@@ -175,7 +179,9 @@ impl StoreWriter {
     /// Completes the store, syncs it, and gives it its name.
     ///
     /// # Errors
-    /// When something cannot be written, now or before, or the path has been taken meanwhile.
+    /// [`StoreError::Unsupported`] when an earlier member could not be written; [`StoreError::Io`],
+    /// [`StoreError::Archive`] or [`StoreError::Frame`] when something cannot be written now; [`StoreError::Exists`]
+    /// when the path has been taken meanwhile.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if self.failed {
             let what = "a member could not be written, so the store is incomplete".to_owned();
