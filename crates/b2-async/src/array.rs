@@ -83,7 +83,8 @@ impl AsyncOptions {
     /// Opens an array.
     ///
     /// # Errors
-    /// When the store fails or holds no array.
+    /// [`NdError::Frame`] as for [`AsyncSuperChunk::open`] when the store fails or holds no frame; as for
+    /// [`NdArray::from_super_chunk`] when the frame is no array.
     pub async fn open<R: RangeReader>(&self, reader: R) -> Result<AsyncNdArray<R>, NdError> {
         let frame = AsyncSuperChunk::open_bounded(reader, &self.options, self.max_bytes).await?;
         AsyncNdArray::from_super_chunk(frame)
@@ -94,7 +95,8 @@ impl<R: RangeReader> AsyncNdArray<R> {
     /// Opens an array: reads header, index and trailer, but no data.
     ///
     /// # Errors
-    /// When the store fails or holds no array.
+    /// [`NdError::Frame`] as for [`AsyncSuperChunk::open`] when the store fails or holds no frame; as for
+    /// [`NdArray::from_super_chunk`] when the frame is no array.
     pub async fn open(reader: R) -> Result<Self, NdError> {
         AsyncOptions::default().open(reader).await
     }
@@ -102,7 +104,7 @@ impl<R: RangeReader> AsyncNdArray<R> {
     /// Opens an array in an open frame.
     ///
     /// # Errors
-    /// When the frame is not an array, or its fields contradict each other.
+    /// As for [`NdArray::from_super_chunk`], when the frame is not an array, or its fields contradict each other.
     pub fn from_super_chunk(frame: AsyncSuperChunk<R>) -> Result<Self, NdError> {
         let (remote, frame) = frame.into_parts();
         Ok(Self { remote, array: NdArray::from_super_chunk(frame)? })
@@ -176,7 +178,7 @@ impl<R: RangeReader> AsyncNdArray<R> {
     /// Reads any view of [`array`](Self::array) asynchronously: transposed, of a field, and so on.
     ///
     /// # Errors
-    /// When the view is of an array with another shape or dtype.
+    /// [`NdError::Argument`] when the view is of an array with another shape or dtype.
     pub fn read_from(&self, view: Slice) -> Result<AsyncSlice<R>, NdError> {
         let own = view.array().shape() == self.shape() && view.array().dtype() == self.dtype();
         match own {
@@ -234,7 +236,8 @@ impl<R: RangeReader> AsyncSlice<R> {
     /// Reads the items in C order as Rust values, like [`Slice::read`].
     ///
     /// # Errors
-    /// As for [`Slice::read`], and when the store fails or the file has changed.
+    /// As for [`Slice::read`]: [`NdError::Frame`] with [`FrameError::Io`](b2_frame::FrameError::Io) when the store
+    /// fails, and with [`FrameError::Changed`](b2_frame::FrameError::Changed) when the file has changed.
     pub async fn read<T: Element>(&self) -> Result<Vec<T>, NdError> {
         self.slice.check_element::<T>()?;
         self.check().await?;
@@ -248,7 +251,7 @@ impl<R: RangeReader> AsyncSlice<R> {
     /// Reads the items as an array of the crate `ndarray`.
     ///
     /// # Errors
-    /// As for [`read`](Self::read), and when the number of dimensions differs.
+    /// [`NdError::Argument`] when the number of dimensions differs, otherwise as for [`read`](Self::read).
     #[cfg(feature = "ndarray")]
     pub async fn read_array<T: Element, D: b2nd::ndarray::Dimension>(
         &self,
@@ -264,7 +267,8 @@ impl<R: RangeReader> AsyncSlice<R> {
     /// Reads the items in C order into `dst`, like [`Slice::read_into`].
     ///
     /// # Errors
-    /// As for [`Slice::read_into`], and when the store fails or the file has changed.
+    /// As for [`Slice::read_into`]: [`NdError::Frame`] with [`FrameError::Io`](b2_frame::FrameError::Io) when the store
+    /// fails, and with [`FrameError::Changed`](b2_frame::FrameError::Changed) when the file has changed.
     pub async fn read_into<T: Element>(&self, dst: &mut [T]) -> Result<(), NdError> {
         self.slice.read_into_by(dst, &*self.remote).await
     }
@@ -272,7 +276,8 @@ impl<R: RangeReader> AsyncSlice<R> {
     /// Reads the bytes of the items in C order, like [`Slice::read_bytes`].
     ///
     /// # Errors
-    /// As for [`Slice::read_bytes`], and when the store fails or the file has changed.
+    /// As for [`Slice::read_bytes`]: [`NdError::Frame`] with [`FrameError::Io`](b2_frame::FrameError::Io) when the
+    /// store fails, and with [`FrameError::Changed`](b2_frame::FrameError::Changed) when the file has changed.
     pub async fn read_bytes(&self) -> Result<Vec<u8>, NdError> {
         self.check().await?;
         let nbytes = self.slice.nbytes();
@@ -285,7 +290,8 @@ impl<R: RangeReader> AsyncSlice<R> {
     /// Reads the bytes of the items in C order into `dst`, like [`Slice::read_bytes_into`].
     ///
     /// # Errors
-    /// As for [`Slice::read_bytes_into`], and when the store fails or the file has changed.
+    /// As for [`Slice::read_bytes_into`]: [`NdError::Frame`] with [`FrameError::Io`](b2_frame::FrameError::Io) when the
+    /// store fails, and with [`FrameError::Changed`](b2_frame::FrameError::Changed) when the file has changed.
     pub async fn read_bytes_into(&self, dst: &mut [u8]) -> Result<(), NdError> {
         self.slice.read_bytes_into_by(dst, &*self.remote).await
     }

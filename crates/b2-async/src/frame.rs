@@ -65,7 +65,8 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// Opens a frame: reads header, index and trailer, but no chunks.
     ///
     /// # Errors
-    /// When the store fails or holds no frame.
+    /// [`FrameError::Io`] when the store fails, [`FrameError::Changed`] when the file changes meanwhile; as for
+    /// [`SuperChunk::open`] when it holds no frame, or a damaged one: [`FrameError::Unreadable`].
     pub async fn open(reader: R) -> Result<Self, FrameError> {
         let options = SuperChunk::options().costs(ReadCosts::REMOTE);
         Self::open_with(reader, &options).await
@@ -75,7 +76,8 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// contiguous frame in its file. The file system is not used.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// As for [`open`](Self::open); [`FrameError::OutOfRange`] when the offset is beyond the end of the file,
+    /// [`FrameError::Argument`] when a sparse frame is opened with an offset.
     pub async fn open_with(reader: R, options: &ReadOptions) -> Result<Self, FrameError> {
         Self::open_bounded(reader, options, IN_FLIGHT).await
     }
@@ -199,7 +201,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// Returns information about all chunks, in order. This reads the chunk headers.
     ///
     /// # Errors
-    /// When a header cannot be read.
+    /// As for [`ChunkRef::read`](b2_frame::ChunkRef::read) when a header cannot be read or is damaged.
     pub async fn chunk_infos(&self) -> Result<Vec<ChunkInfo>, FrameError> {
         let mut infos = Vec::new();
         while infos.len() < self.nchunks() {

@@ -66,7 +66,8 @@ pub trait RangeReader: MaybeSend + MaybeSync {
     /// overlap.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// [`io::ErrorKind::NotFound`] if there is no such file, or any other error of the storage. It becomes
+    /// [`FrameError::Io`](b2_frame::FrameError::Io).
     fn open(
         &self,
         file: FrameFile,
@@ -78,8 +79,9 @@ pub trait RangeReader: MaybeSend + MaybeSync {
     /// range.
     ///
     /// # Errors
-    /// Any error of the storage. [`io::ErrorKind::StaleNetworkFileHandle`] says that the file is no
-    /// longer the one that was opened.
+    /// [`io::ErrorKind::StaleNetworkFileHandle`] if the file is no longer the one that was opened, which becomes
+    /// [`FrameError::Changed`](b2_frame::FrameError::Changed); any other error of the storage becomes
+    /// [`FrameError::Io`](b2_frame::FrameError::Io).
     fn range(
         &self,
         file: FrameFile,
