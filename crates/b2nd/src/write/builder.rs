@@ -227,11 +227,12 @@ impl ArrayBuilder {
     ///
     /// # Errors
     /// [`NdError::Geometry`] or [`NdError::Chunk`] when shapes or compression parameters are out of range, the latter
-    /// also when a chunk cannot be compressed; [`NdError::Element`], [`NdError::BufferLength`] or [`NdError::Argument`]
-    /// when the items do not fit the array; [`NdError::Source`] when the source fails; [`NdError::Frame`] when writing
-    /// fails, as for [`WriteOptions::create`] and [`FrameWriter::finish`]; [`NdError::Limit`], [`NdError::Cancelled`],
-    /// [`NdError::TooLarge`], [`NdError::OutOfMemory`]. Nothing is left behind then, except after
-    /// [`FrameError::NotSynced`](b2_frame::FrameError::NotSynced).
+    /// also when a chunk cannot be compressed; [`NdError::Argument`] when the compression is for C-Blosc 1, or a chunk
+    /// of the source does not fit; [`NdError::Element`] or [`NdError::BufferLength`] when values have another type or
+    /// number than the items; [`NdError::Source`] when the source fails, has another shape, or ends too early;
+    /// [`NdError::Frame`] when writing fails, as for [`WriteOptions::create`] and [`FrameWriter::finish`];
+    /// [`NdError::Limit`], [`NdError::Cancelled`], [`NdError::TooLarge`], [`NdError::OutOfMemory`]. Nothing is left
+    /// behind then, except after [`FrameError::NotSynced`](b2_frame::FrameError::NotSynced).
     pub fn write(&self, path: impl AsRef<Path>, source: impl RegionSource) -> Result<(), NdError> {
         self.run(source, |params| self.options().create(path, params))?.finish()?;
         Ok(())
