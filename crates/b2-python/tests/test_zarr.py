@@ -1,6 +1,5 @@
 """The Zarr codecs, used through zarr-python: both pipelines, local and asynchronous stores, sharding."""
 
-import asyncio
 import json
 import math
 import os
@@ -17,42 +16,11 @@ import b2kit
 zarr = pytest.importorskip("zarr", minversion="3.1", reason="zarr 3.1 or later is not installed")
 
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest  # noqa: E402
-from zarr.storage import LocalStore, MemoryStore, WrapperStore  # noqa: E402
+from zarr.storage import LocalStore, MemoryStore  # noqa: E402
+from zarr_counting import Counting  # noqa: E402
 
 import b2kit.zarr  # noqa: E402
 from b2kit.zarr import B2ndCodec, Blosc2Codec  # noqa: E402
-
-PIPELINES = ["zarr.core.codec_pipeline.BatchedCodecPipeline", "zarr.core.codec_pipeline.FusedCodecPipeline"]
-
-
-@pytest.fixture(params=PIPELINES, ids=["batched", "fused"])
-def pipeline(request):
-    with zarr.config.set({"codec_pipeline.path": request.param}):
-        yield request.param
-
-
-class Counting(WrapperStore):
-    """Counts requests, their bytes, and the rounds in which they were awaited."""
-
-    def __init__(self, store):
-        super().__init__(store)
-        self.requests, self.bytes, self.rounds, self._open = [], 0, 0, 0
-
-    async def get(self, key, prototype, byte_range=None):
-        if self._open == 0:
-            self.rounds += 1
-        self._open += 1
-        try:
-            await asyncio.sleep(0.002)
-            found = await super().get(key, prototype, byte_range)
-        finally:
-            self._open -= 1
-        self.requests.append((key, byte_range))
-        self.bytes += 0 if found is None else len(found)
-        return found
-
-    def reset(self):
-        self.requests, self.bytes, self.rounds = [], 0, 0
 
 
 def field(shape, dtype="f4"):

@@ -1,6 +1,5 @@
 """Zarr's own codec ``blosc``, read in parts: beside zarr-python without this package, with both of its pipelines."""
 
-import asyncio
 import math
 import random
 import resource
@@ -9,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import many
+from conftest import PIPELINES, many
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,22 +19,16 @@ zarr = pytest.importorskip("zarr", minversion="3.4", reason="zarr 3.4 or later i
 import numcodecs  # noqa: E402
 import zarr.codecs.numcodecs  # noqa: E402
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, TransposeCodec  # noqa: E402
-from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore  # noqa: E402
+from zarr.storage import LocalStore, MemoryStore, ZipStore  # noqa: E402
 from zarr.testing import strategies as theirs  # noqa: E402
+from zarr_counting import Counting  # noqa: E402
 
 import b2kit.numcodecs  # noqa: E402
 import b2kit.zarr  # noqa: E402
 from b2kit import _zarr_blosc  # noqa: E402
 
-PIPELINES = ["zarr.core.codec_pipeline.BatchedCodecPipeline", "zarr.core.codec_pipeline.FusedCodecPipeline"]
 NAMES = ["blosclz", "lz4", "lz4hc", "zlib", "zstd"]
 DTYPES = ["u1", "<i2", ">i4", "<f2", "f8", "c16", "?", "M8[s]", "<U5", "S3", "V12"]
-
-
-@pytest.fixture(params=PIPELINES, ids=["batched", "fused"])
-def pipeline(request):
-    with zarr.config.set({"codec_pipeline.path": request.param}):
-        yield request.param
 
 
 @pytest.fixture
@@ -70,33 +63,6 @@ def opened(store, mode="r+"):
 
 def reader_of(z):
     return z._async_array.codec_pipeline.array_bytes_codec
-
-
-class Counting(WrapperStore):
-    """Counts requests, their bytes, and the rounds in which they were awaited."""
-
-    _supports_sync_io = False
-
-    def __init__(self, store):
-        super().__init__(store)
-        self.reset()
-        self._open = 0
-
-    def reset(self):
-        self.requests, self.bytes, self.rounds = [], 0, 0
-
-    async def get(self, key, prototype, byte_range=None):
-        if self._open == 0:
-            self.rounds += 1
-        self._open += 1
-        try:
-            await asyncio.sleep(0.002)
-            found = await super().get(key, prototype, byte_range)
-        finally:
-            self._open -= 1
-        self.requests.append((key, byte_range))
-        self.bytes += 0 if found is None else len(found)
-        return found
 
 
 def field(shape, dtype="f4"):
