@@ -21,8 +21,8 @@ use zarrs_metadata::{ChunkShape, Configuration};
 use zarrs_plugin::{ExtensionName, PluginCreateError, ZarrVersion};
 
 use crate::chunk::{Chunk, control};
-use crate::options::{B2ND as NAME, Filter, Options, failed, name};
-use crate::{aliases, partial};
+use crate::options::{B2ND as NAME, Options, failed, name};
+use crate::{aliases, partial, setters};
 
 /// The name of the same payload in imagecodecs.
 const THEIRS: &str = "imagecodecs_b2nd";
@@ -65,26 +65,7 @@ impl B2ndCodec {
         Self::default()
     }
 
-    /// Sets the codec of Blosc2 for new chunks, by its name: `blosclz`, `lz4`, `lz4hc`, `zlib`, `zstd`, and those of zfp.
-    #[must_use]
-    pub fn codec(mut self, codec: impl Into<String>) -> Self {
-        self.options.codec = codec.into();
-        self
-    }
-
-    /// Sets the compression level for new chunks, 0 to 9; larger ones count as 9.
-    #[must_use]
-    pub fn level(mut self, level: u8) -> Self {
-        self.options.level = level.min(9);
-        self
-    }
-
-    /// Sets the filters of Blosc2 for new chunks, at most 6, in the order in which they are applied.
-    #[must_use]
-    pub fn filters<F: Into<Filter>>(mut self, filters: impl IntoIterator<Item = F>) -> Self {
-        self.options.filters = filters.into_iter().map(Into::into).collect();
-        self
-    }
+    setters!();
 
     /// Sets the shape of the blocks in items: the smallest unit that is read. 32 KiB to 256 KiB are good. A length above
     /// that of the chunk is reduced to it, and 0 counts as 1.

@@ -16,9 +16,9 @@ use zarrs_metadata::Configuration;
 use zarrs_metadata::v3::MetadataV3;
 use zarrs_plugin::{ExtensionName, PluginCreateError, ZarrVersion};
 
-use crate::aliases;
 use crate::chunk::control;
-use crate::options::{Filter, Options, PLUGINS, failed, name};
+use crate::options::{Options, PLUGINS, failed, name};
+use crate::{aliases, setters};
 
 /// The name of the codec in the metadata.
 const NAME: &str = "b2kit.blosc2";
@@ -59,26 +59,7 @@ impl Blosc2Codec {
         Self::default()
     }
 
-    /// Sets the codec of Blosc2 for new chunks, by its name: `blosclz`, `lz4`, `lz4hc`, `zlib`, `zstd`.
-    #[must_use]
-    pub fn codec(mut self, codec: impl Into<String>) -> Self {
-        self.options.codec = codec.into();
-        self
-    }
-
-    /// Sets the compression level for new chunks, 0 to 9; larger ones count as 9.
-    #[must_use]
-    pub fn level(mut self, level: u8) -> Self {
-        self.options.level = level.min(9);
-        self
-    }
-
-    /// Sets the filters of Blosc2 for new chunks, at most 6, in the order in which they are applied.
-    #[must_use]
-    pub fn filters<F: Into<Filter>>(mut self, filters: impl IntoIterator<Item = F>) -> Self {
-        self.options.filters = filters.into_iter().map(Into::into).collect();
-        self
-    }
+    setters!();
 
     /// Sets the size of an item in bytes, for filters such as shuffle; 0 counts as 1. zarrs does not tell this codec what the
     /// items are, so without it they are bytes, and shuffle does nothing.

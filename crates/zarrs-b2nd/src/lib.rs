@@ -45,3 +45,31 @@ macro_rules! aliases {
     };
 }
 use aliases;
+
+/// The setters for new chunks that both codecs have.
+macro_rules! setters {
+    () => {
+        /// Sets the codec of Blosc2 for new chunks, by its name: `blosclz`, `lz4`, `lz4hc`, `zlib`, `zstd`; chunks that are
+        /// arrays (`b2kit.b2nd`) also take those of zfp.
+        #[must_use]
+        pub fn codec(mut self, codec: impl Into<String>) -> Self {
+            self.options.codec = codec.into();
+            self
+        }
+
+        /// Sets the compression level for new chunks, 0 to 9; larger ones count as 9.
+        #[must_use]
+        pub fn level(mut self, level: u8) -> Self {
+            self.options.level = level.min(9);
+            self
+        }
+
+        /// Sets the filters of Blosc2 for new chunks, at most 6, in the order in which they are applied.
+        #[must_use]
+        pub fn filters<F: Into<crate::Filter>>(mut self, filters: impl IntoIterator<Item = F>) -> Self {
+            self.options.filters = filters.into_iter().map(Into::into).collect();
+            self
+        }
+    };
+}
+use setters;
