@@ -1,8 +1,13 @@
 //! Chunks: compressed buffers without a file.
 
+use std::mem::MaybeUninit;
+use std::{ptr, slice};
+
+use b2_core::for_each;
 use b2kit::chunk::{ChunkError, Compatibility, DParams};
-use b2kit::{Chunk, Limits};
+use b2kit::{Chunk, Control, Limits};
 use numpy::{PyReadwriteArray1, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -10,6 +15,9 @@ use crate::control::How;
 use crate::errors::{OrRaise, argument, wrong_type};
 use crate::options::{compression, plugins};
 use crate::source::{Items, bytes_of};
+
+/// Chunks that are not longer stay in the cache as a whole.
+const SMALL: usize = 64 << 10;
 
 /// Compresses the items of a contiguous array. A block size of 0 is automatic.
 #[pyfunction]
@@ -52,12 +60,57 @@ pub(crate) fn decompress<'py>(
     let limits = Limits::default();
     let fits = limits.check_output(chunk.nbytes() as u64, chunk.stored());
     fits.map_err(ChunkError::from).or_raise(py)?;
-    PyBytes::new_with(py, chunk.nbytes(), |dst| {
-        How::threads(threads).run(py, move |control| {
-            let dparams = DParams::default().plugins(plugins()).limits(limits).control(control);
-            chunk.decompress_bytes_into(dst, &dparams)
-        })
-    })
+    let nbytes = chunk.nbytes();
+    let length = nbytes.try_into().unwrap_or(isize::MAX);
+    // SAFETY: without bytes to copy, this creates an object of this length, or raises an exception.
+    let made = unsafe {
+        Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(ptr::null(), length))?
+            .cast_into_unchecked::<PyBytes>()
+    };
+    // SAFETY: the object is new, so nobody else uses its bytes, and it outlives the call.
+    let dst = unsafe { slice::from_raw_parts_mut(ffi::PyBytes_AsString(made.as_ptr()).cast(), nbytes) };
+    How::threads(threads).run(py, move |control| {
+        let dparams = DParams::default().plugins(plugins()).limits(limits).control(control.clone());
+        decompress_new(&chunk, dst, &dparams, &control)
+    })?;
+    Ok(made)
+}
+
+/// Decompresses a chunk into new memory. Each block is zeroed just before it is decoded, so that it is still in the cache
+/// then, and not the whole beforehand.
+fn decompress_new(
+    chunk: &Chunk,
+    dst: &mut [MaybeUninit<u8>],
+    dparams: &DParams,
+    control: &Control,
+) -> Result<(), ChunkError> {
+    if dst.len() <= SMALL {
+        return chunk.decompress_bytes_into(zeroed(dst), dparams);
+    }
+    let (bytes, lazy) = (chunk.as_bytes(), chunk.lazy(dparams)?);
+    if lazy.nblocks() <= 1 || lazy.blocksize() == 0 || lazy.needs_block0() || lazy.header().is_vl() {
+        return chunk.decompress_bytes_into(zeroed(dst), dparams);
+    }
+    let work = dst.len().max(bytes.len()) as u64;
+    let blocks = dst.chunks_mut(lazy.blocksize()).enumerate();
+    for_each(
+        control,
+        usize::MAX,
+        blocks,
+        work,
+        || lazy.decoder(dparams),
+        |decoder, (nblock, block)| {
+            let stored = bytes.get(lazy.block_extent(nblock)).unwrap_or_default();
+            decoder.decode(nblock, stored, None, zeroed(block))?;
+            Ok(control.advance(block.len() as u64)?)
+        },
+    )
+}
+
+fn zeroed(memory: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    memory.fill(MaybeUninit::new(0));
+    // SAFETY: all bytes are initialised now, and nobody writes others through the exclusive borrow.
+    unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len()) }
 }
 
 /// Decompresses a chunk into the start of `out`, and returns the number of bytes.
