@@ -9,11 +9,12 @@ use anyhow::{Result, ensure};
 
 use crate::sh::{Counts, Outcome};
 use crate::steps::minutes;
-use crate::{cross, platforms, root, sanitize, sh, toolchains, windows};
+use crate::{api, cross, platforms, root, sanitize, sh, toolchains, windows};
 
 /// Run what takes too long for every change, and record the results in docs/nightly.md: Miri over small cases of the
 /// unsafe code, also for other processors, all tests for Windows under Wine, the sanitizers for addresses and threads, the kernels
-/// for 64-bit ARM under emulation, and a check that the crates compile for platforms on which nothing can be run here.
+/// for 64-bit ARM under emulation, a check that the crates compile for platforms on which nothing can be run here, and for each
+/// pair of features and the oldest dependencies, and a search for changes of the API that break users.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only these; the others keep their last results.
@@ -37,10 +38,26 @@ enum Part {
     Platforms,
     /// macOS with the C code of zstd and TLS
     Macos,
+    /// Each pair of features of each crate
+    Features,
+    /// The oldest dependencies that the manifests allow
+    Oldest,
+    /// Changes of the API that break users, since the last release
+    Semver,
 }
 
-const PARTS: &[Part] =
-    &[Part::Miri, Part::Arm, Part::Platforms, Part::Macos, Part::Address, Part::Thread, Part::Windows];
+const PARTS: &[Part] = &[
+    Part::Miri,
+    Part::Arm,
+    Part::Platforms,
+    Part::Macos,
+    Part::Address,
+    Part::Thread,
+    Part::Windows,
+    Part::Features,
+    Part::Oldest,
+    Part::Semver,
+];
 
 const HEAD: &str = "\
 # Results of the nightly run
@@ -62,6 +79,9 @@ impl Part {
             Self::Arm => "64-bit ARM under QEMU: b2-filters, b2-codecs",
             Self::Platforms => "compiled for other platforms, without C",
             Self::Macos => "compiled for macOS, with C",
+            Self::Features => "each crate with each pair of its features",
+            Self::Oldest => "each crate with the oldest dependencies",
+            Self::Semver => "changes of the API that break users (cargo-semver-checks)",
         }
     }
 
@@ -74,6 +94,9 @@ impl Part {
             Self::Arm => cross::kernels(),
             Self::Platforms => platforms::check(),
             Self::Macos => platforms::macos_with_c(),
+            Self::Features => api::features(),
+            Self::Oldest => api::oldest_dependencies(),
+            Self::Semver => api::compatibility(),
         }
     }
 }
