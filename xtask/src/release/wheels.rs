@@ -150,6 +150,10 @@ fn build(release: &Release, tools: &Tools, platform: &Platform, python: &str, ta
         build.args(["--compatibility", compatibility]);
     }
     build.args(["--interpreter", python]);
+    // For other systems maturin would take an interpreter without a lock for the one that is meant, if there is one here.
+    if !target.starts_with(std::env::consts::ARCH) || !target.ends_with("linux-gnu") {
+        build.env("PYO3_CROSS_PYTHON_VERSION", python.trim_start_matches("python"));
+    }
     tools.of(&mut build)?;
     let output = build.output().context("cannot start maturin")?;
     let said = String::from_utf8_lossy(&output.stderr);
