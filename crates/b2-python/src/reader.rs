@@ -303,6 +303,9 @@ fn coordinates(marks: &[u8], shape: &[usize], transposed: bool) -> Vec<Vec<i64>>
     lists
 }
 
+/// Where fewer than one in so many items is marked, few are.
+const FEW: usize = 20;
+
 /// So many marks are passed over at once if none is set.
 const STRETCH: usize = 256;
 
@@ -326,6 +329,7 @@ fn read_dense<'py>(
     let row = marks.len() / shape[0];
     // A piece spans at least one row of blocks, so that no block is decoded twice.
     let blocks = (row as u64 * itemsize as u64).saturating_mul(array.blockshape()[0].into());
+    let of_items = (itemsize, gather(itemsize, count < marks.len() / FEW));
     let (mut items, mut filled) = (Vec::new(), 0);
     for piece in array.all().pieces(MARKED.max(blocks)) {
         let Piece { positions: Range { start, end }, slice, .. } = piece.or_raise(py)?;
@@ -342,14 +346,14 @@ fn read_dense<'py>(
                 let items = read(View { slice, shape: lengths }, dtype, how.part())?;
                 // SAFETY: The array is new, contiguous and completely read.
                 let items = unsafe { slice::from_raw_parts(data(&items).cast::<u8>(), nbytes) };
-                gather_box(items, marked, itemsize, dst, filled)
+                gather_box(items, marked, of_items, dst, filled)
             } else {
                 let (items, dst) = (&mut items, &mut *dst);
                 how.part().run(py, move |control| {
                     // The buffer is reused for all pieces, because new memory would cost as much as decoding.
                     items.resize(nbytes, 0);
                     slice.with_control(control).read_bytes_into(items)?;
-                    Ok::<_, NdError>(gather_box(items, marked, itemsize, dst, filled))
+                    Ok::<_, NdError>(gather_box(items, marked, of_items, dst, filled))
                 })?
             };
         }
@@ -394,12 +398,12 @@ fn hull(marks: &[u8], shape: &[usize]) -> Option<Vec<Range<usize>>> {
     Some(hull)
 }
 
-/// Appends the marked items of a box, whose items are contiguous, as [`gather`] does. `marks` and `shape` are those of
+/// Appends the marked items of a box, whose items are contiguous, as [`Gather`] does. `marks` and `shape` are those of
 /// the array around the box.
 fn gather_box(
     items: &[u8],
     (marks, shape, hull): (&[u8], &[usize], &[Range<usize>]),
-    itemsize: usize,
+    (itemsize, gather): (usize, Option<Gather>),
     dst: &mut [MaybeUninit<u8>],
     mut filled: usize,
 ) -> usize {
@@ -414,31 +418,74 @@ fn gather_box(
             rest /= range.len();
             stride *= length;
         }
-        filled = gather(items, &marks[start..start + run], itemsize, dst, filled);
+        let marks = &marks[start..start + run];
+        filled = match gather {
+            Some(gather) => gather(items, marks, dst, filled),
+            None => gather_any(items, marks, itemsize, dst, filled),
+        };
     }
     filled
 }
 
 /// Appends the marked items after the first `filled` bytes of `dst`, as far as there is room. Returns the number of
-/// bytes filled afterwards.
-fn gather(items: &[u8], marks: &[u8], itemsize: usize, dst: &mut [MaybeUninit<u8>], filled: usize) -> usize {
-    match itemsize {
-        1 => gather_of::<1>(items, marks, dst, filled),
-        2 => gather_of::<2>(items, marks, dst, filled),
-        4 => gather_of::<4>(items, marks, dst, filled),
-        8 => gather_of::<8>(items, marks, dst, filled),
-        16 => gather_of::<16>(items, marks, dst, filled),
-        _ => {
-            let mut filled = filled;
-            for (item, _) in items.chunks_exact(itemsize).zip(marks).filter(|&(_, &mark)| mark != 0) {
-                filled = append(dst, filled, item);
-            }
-            filled
-        }
-    }
+/// bytes filled afterwards. The arguments are items, their marks, `dst` and `filled`.
+type Gather = fn(&[u8], &[u8], &mut [MaybeUninit<u8>], usize) -> usize;
+
+/// Returns the function for items of this size, where `few` or many of them are marked.
+fn gather(itemsize: usize, few: bool) -> Option<Gather> {
+    Some(match (itemsize, few) {
+        (1, false) => gather_many::<1>,
+        (2, false) => gather_many::<2>,
+        (4, false) => gather_many::<4>,
+        (8, false) => gather_many::<8>,
+        (16, false) => gather_many::<16>,
+        (1, true) => gather_few::<1>,
+        (2, true) => gather_few::<2>,
+        (4, true) => gather_few::<4>,
+        (8, true) => gather_few::<8>,
+        (16, true) => gather_few::<16>,
+        _ => return None,
+    })
 }
 
-fn gather_of<const N: usize>(
+/// As [`Gather`], for items of any size.
+fn gather_any(
+    items: &[u8],
+    marks: &[u8],
+    itemsize: usize,
+    dst: &mut [MaybeUninit<u8>],
+    filled: usize,
+) -> usize {
+    let marked = items.chunks_exact(itemsize).zip(marks).filter(|&(_, &mark)| mark != 0);
+    marked.fold(filled, |filled, (item, _)| append(dst, filled, item))
+}
+
+/// Passes over eight marks at once if none is set.
+fn gather_few<const N: usize>(
+    items: &[u8],
+    marks: &[u8],
+    dst: &mut [MaybeUninit<u8>],
+    mut filled: usize,
+) -> usize {
+    let stretches = items.as_chunks::<N>().0.chunks(STRETCH).zip(marks.chunks(STRETCH));
+    for (items, marks) in stretches.filter(|(_, marks)| any(marks)) {
+        let (eights, rest) = marks.as_chunks::<8>();
+        for (eight, items) in eights.iter().zip(items.chunks(8)) {
+            let mut set = highest(u64::from_le_bytes(*eight));
+            while let Some(item) = items.get(set.trailing_zeros() as usize / 8) {
+                filled = append(dst, filled, item);
+                set &= set.wrapping_sub(1);
+            }
+        }
+        let last = items.iter().skip(8 * eights.len());
+        for (item, _) in last.zip(rest).filter(|(_, mark)| **mark != 0) {
+            filled = append(dst, filled, item);
+        }
+    }
+    filled
+}
+
+fn gather_many<const N: usize>(
     items: &[u8],
     marks: &[u8],
     dst: &mut [MaybeUninit<u8>],
@@ -468,15 +515,19 @@ fn gather_of<const N: usize>(
     filled
 }
 
+/// Returns the highest bit of each byte that is not 0.
+fn highest(marks: u64) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    (((marks & LOW) + LOW) | marks) & !LOW
+}
+
 /// Returns a bit for each of up to 64 marks, from the lowest.
 fn bits(marks: &[u8]) -> u64 {
-    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let (eights, rest) = marks.as_chunks::<8>();
     let mut bits = 0;
     for (n, eight) in eights.iter().enumerate() {
-        let eight = u64::from_le_bytes(*eight);
-        // The highest bit of each byte that is not 0, moved to the lowest; then these bits, side by side.
-        let set = ((((eight & LOW) + LOW) | eight) & !LOW) >> 7;
+        // Moved to the lowest bit of each byte, and then side by side.
+        let set = highest(u64::from_le_bytes(*eight)) >> 7;
         bits |= (set.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * n);
     }
     let rest = rest.iter().zip(8 * eights.len()..).filter(|(mark, _)| **mark != 0);
