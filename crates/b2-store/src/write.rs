@@ -113,9 +113,9 @@ impl StoreWriter {
     ///
     /// # Errors
     /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken;
-    /// [`StoreError::Frame`] when the frame cannot be read; [`StoreError::Io`], [`StoreError::Archive`] or
-    /// [`StoreError::Frame`] when the copy cannot be written; [`StoreError::Unsupported`] when an archive cannot hold
-    /// the name. If writing has begun, the store is incomplete, and cannot be finished.
+    /// [`StoreError::Frame`] when the frame cannot be read; [`StoreError::Io`] or [`StoreError::Frame`] when the copy
+    /// cannot be written; [`StoreError::Unsupported`] when an archive cannot hold the name, or the store so many
+    /// members. If writing has begun, the store is incomplete, and cannot be finished.
     pub fn put(&mut self, key: &str, frame: &SuperChunk) -> Result<(), StoreError> {
         let key = self.take(key)?;
         let written = self.write(&key, frame);
@@ -179,8 +179,8 @@ impl StoreWriter {
     /// Completes the store, syncs it, and gives it its name.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] when an earlier member could not be written; [`StoreError::Io`],
-    /// [`StoreError::Archive`] or [`StoreError::Frame`] when something cannot be written now; [`StoreError::Exists`]
+    /// [`StoreError::Unsupported`] when an earlier member could not be written; [`StoreError::Io`] or
+    /// [`StoreError::Frame`] when something cannot be written now; [`StoreError::Exists`]
     /// when the path has been taken meanwhile.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if self.failed {
@@ -205,7 +205,7 @@ impl StoreWriter {
                 Layout::Directory
             }
             Inner::Archive(writer) => {
-                let file = writer.finish().map_err(StoreError::Archive)?;
+                let file = writer.finish().map_err(into_io).map_err(io())?;
                 file.sync_all().map_err(io())?;
                 Layout::Archive
             }
@@ -236,7 +236,7 @@ impl StoreWriter {
         let (members, groups) = (&self.members, &self.groups);
         check_free(&key, false, |key| members.contains(key), |group| groups.contains(group))?;
         if members.len() >= MAX_MEMBERS {
-            return Err(StoreError::Key(key));
+            return Err(StoreError::Unsupported(format!("a store holds at most {MAX_MEMBERS} members")));
         }
         self.note_groups(&key);
         self.members.insert(key.clone());
@@ -281,6 +281,15 @@ impl<E: Into<StoreError>> From<E> for Failed {
     }
 }
 
+/// An archive that is being written is not damaged, whatever the zip library calls the failure.
+fn into_io(error: rawzip::Error) -> io::Error {
+    io::Error::other(error)
+}
+
+fn not_written(error: rawzip::Error) -> Failed {
+    Failed::Io(into_io(error))
+}
+
 /// Writes a file of a directory or archive.
 fn write_file(inner: &mut Inner, name: &str, frame: &SuperChunk) -> Result<(), Failed> {
     match inner {
@@ -295,11 +304,11 @@ fn write_file(inner: &mut Inner, name: &str, frame: &SuperChunk) -> Result<(), F
         }
         Inner::Archive(archive) => {
             let (mut entry, config) =
-                archive.new_file(entry_path(name)?).start().map_err(StoreError::Archive)?;
+                archive.new_file(entry_path(name)?).start().map_err(not_written)?;
             let mut writer = config.wrap(&mut entry);
             copy(frame, |piece| writer.write_all(piece).map_err(Failed::Io))?;
-            let (_, end) = writer.finish().map_err(StoreError::Archive)?;
-            entry.finish(end).map_err(StoreError::Archive)?;
+            let (_, end) = writer.finish().map_err(not_written)?;
+            entry.finish(end).map_err(not_written)?;
             Ok(())
         }
         Inner::Frame { .. } => Ok(()),

@@ -227,9 +227,10 @@ impl ArrayBuilder {
     ///
     /// # Errors
     /// [`NdError::Geometry`] or [`NdError::Chunk`] when shapes or compression parameters are out of range, the latter
-    /// also when a chunk cannot be compressed; [`NdError::Argument`] when the compression is for C-Blosc 1, or a chunk
-    /// of the source does not fit; [`NdError::Element`] or [`NdError::BufferLength`] when values have another type or
-    /// number than the items; [`NdError::Source`] when the source fails, has another shape, or ends too early;
+    /// also when a chunk cannot be compressed; [`NdError::Argument`] when the compression is for C-Blosc 1, or when the
+    /// source or one of its chunks has another shape, or it ends too early; [`NdError::Element`] or
+    /// [`NdError::BufferLength`] when values have another type or number than the items; [`NdError::Source`] when the
+    /// source fails;
     /// [`NdError::Frame`] when writing fails, as for [`WriteOptions::create`] and [`FrameWriter::finish`];
     /// [`NdError::Limit`], [`NdError::Cancelled`], [`NdError::TooLarge`], [`NdError::OutOfMemory`]. Nothing is left
     /// behind then, except after [`FrameError::NotSynced`](b2_frame::FrameError::NotSynced).

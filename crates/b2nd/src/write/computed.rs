@@ -216,7 +216,7 @@ impl<T: Element, F: FnMut(&Region<'_>, &mut [T]) -> io::Result<()>> RegionSource
         }
         let len = dst.len() / T::ITEMSIZE;
         let more = len.saturating_sub(self.values.len());
-        memory::reserve(&mut self.values, more).map_err(io::Error::other)?;
+        memory::reserve(&mut self.values, more).map_err(NdError::from).map_err(io::Error::other)?;
         self.values.resize(len, T::read_le(&vec![0; T::ITEMSIZE]));
         (self.fill)(region, &mut self.values)?;
         encode(self.values.iter().copied(), region.dtype(), dst).map_err(io::Error::other)
@@ -395,7 +395,7 @@ impl Rows {
             }
             let per_row = product(whole.iter().skip(1).copied()).saturating_mul(region.itemsize() as u64);
             let len = usize::try_from(count.saturating_mul(per_row)).unwrap_or(usize::MAX);
-            take(memory::sized(&mut self.items, len).map_err(io::Error::other)?)?;
+            take(memory::sized(&mut self.items, len).map_err(NdError::from).map_err(io::Error::other)?)?;
             (self.start, self.len) = (first, count);
         }
         let (mut whole, mut from) = (whole.to_vec(), start.to_vec());

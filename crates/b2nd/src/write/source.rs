@@ -653,6 +653,8 @@ pub(crate) fn copy_region(src: &[u8], region: &Region<'_>, dst: &mut [u8]) {
     );
 }
 
+/// Returns the error of a source that does not fit the array. The call that reads the source gives it as
+/// [`NdError::Argument`].
 pub(crate) fn invalid<T>(what: String) -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    Err(io::Error::other(NdError::argument(what)))
 }

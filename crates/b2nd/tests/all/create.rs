@@ -64,7 +64,7 @@ fn constants_take_no_space() {
     assert_eq!(array.all().read_bytes().unwrap(), item.repeat(20));
     // No value of 4 bytes for items of 8.
     let wrong = source::value(1u32);
-    assert!(matches!(ArrayBuilder::new::<u64>([3]).to_bytes(wrong), Err(NdError::Source(_))));
+    assert!(matches!(ArrayBuilder::new::<u64>([3]).to_bytes(wrong), Err(NdError::Argument { .. })));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn arrays_without_items() {
 #[test]
 fn iterators_must_have_enough_items() {
     let builder = ArrayBuilder::new::<u8>([5, 3]);
-    assert!(matches!(builder.to_bytes(source::items(0..14u8)), Err(NdError::Source(_))));
+    assert!(matches!(builder.to_bytes(source::items(0..14u8)), Err(NdError::Argument { .. })));
     assert!(matches!(builder.to_bytes(source::items(0..99u32)), Err(NdError::Element { .. })));
     assert_eq!(
         memory(&builder, source::items(0..99u8)).all().read_bytes().unwrap(),

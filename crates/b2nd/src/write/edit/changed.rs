@@ -9,7 +9,7 @@ use crate::model::geometry::strides;
 use crate::select::chunk_moves::linear;
 use crate::select::copy::copy_box;
 use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, Strided};
-use crate::{Dtype, Geometry, NdArray};
+use crate::{Dtype, Geometry, NdArray, NdError};
 
 /// The old array with a range along an axis replaced.
 pub(super) struct Changed<'a> {
@@ -54,7 +54,7 @@ impl Changed<'_> {
             if nbytes == dst.len() {
                 return read_new(&part, dst);
             }
-            let mut items = memory::zeroed(nbytes).map_err(io::Error::other)?;
+            let mut items = memory::zeroed(nbytes).map_err(NdError::from).map_err(io::Error::other)?;
             read_new(&part, &mut items)?;
             let counts: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
             let strides = strides(counts.iter().copied(), region.itemsize());
