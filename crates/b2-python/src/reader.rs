@@ -21,7 +21,7 @@ use crate::index::{Chosen, Style, View, numpy};
 /// Approximate size in bytes of the pieces in which destinations with gaps are filled.
 const PIECE: u64 = 32 << 20;
 /// Size in bytes of the pieces in which masks are read; small enough to stay in the cache.
-const MARKED: u64 = 4 << 20;
+const MARKED: u64 = 768 << 10;
 /// Results of up to this many bytes are read so quickly that the read need not be interruptible.
 const QUICK: u64 = 4096;
 
@@ -460,29 +460,29 @@ fn gather_any(
     marked.fold(filled, |filled, (item, _)| append(dst, filled, item))
 }
 
-/// Passes over eight marks at once if none is set.
+/// Passes over many marks at once if none is set.
 fn gather_few<const N: usize>(
     items: &[u8],
     marks: &[u8],
     dst: &mut [MaybeUninit<u8>],
     mut filled: usize,
 ) -> usize {
-    let stretches = items.as_chunks::<N>().0.chunks(STRETCH).zip(marks.chunks(STRETCH));
-    for (items, marks) in stretches.filter(|(_, marks)| any(marks)) {
-        let (eights, rest) = marks.as_chunks::<8>();
-        for (eight, items) in eights.iter().zip(items.chunks(8)) {
-            let mut set = highest(u64::from_le_bytes(*eight));
-            while let Some(item) = items.get(set.trailing_zeros() as usize / 8) {
-                filled = append(dst, filled, item);
-                set &= set.wrapping_sub(1);
-            }
+    const MANY: usize = 32;
+    let (items, last) = items.as_chunks::<N>().0.as_chunks::<MANY>();
+    let (marks, rest) = marks.as_chunks::<MANY>();
+    for (items, marks) in items.iter().zip(marks) {
+        let words = marks.as_chunks::<8>().0;
+        if words.iter().fold(0, |any, word| any | u64::from_ne_bytes(*word)) == 0 {
+            continue;
         }
-        let last = items.iter().skip(8 * eights.len());
-        for (item, _) in last.zip(rest).filter(|(_, mark)| **mark != 0) {
+        let mut set = bits(marks);
+        while let Some(item) = items.get(set.trailing_zeros() as usize) {
             filled = append(dst, filled, item);
+            set &= set.wrapping_sub(1);
         }
     }
-    filled
+    let marked = last.iter().zip(rest).filter(|(_, mark)| **mark != 0);
+    marked.fold(filled, |filled, (item, _)| append(dst, filled, item))
 }
 
 fn gather_many<const N: usize>(
@@ -515,19 +515,15 @@ fn gather_many<const N: usize>(
     filled
 }
 
-/// Returns the highest bit of each byte that is not 0.
-fn highest(marks: u64) -> u64 {
-    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    (((marks & LOW) + LOW) | marks) & !LOW
-}
-
 /// Returns a bit for each of up to 64 marks, from the lowest.
 fn bits(marks: &[u8]) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let (eights, rest) = marks.as_chunks::<8>();
     let mut bits = 0;
     for (n, eight) in eights.iter().enumerate() {
-        // Moved to the lowest bit of each byte, and then side by side.
-        let set = highest(u64::from_le_bytes(*eight)) >> 7;
+        let eight = u64::from_le_bytes(*eight);
+        // The highest bit of each byte that is not 0, moved to the lowest; then these bits, side by side.
+        let set = ((((eight & LOW) + LOW) | eight) & !LOW) >> 7;
         bits |= (set.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * n);
     }
     let rest = rest.iter().zip(8 * eights.len()..).filter(|(mark, _)| **mark != 0);
