@@ -60,8 +60,9 @@ Filter = Union[str, tuple[str, int]]
 
 # Maximum size of a Blosc2 chunk in bytes.
 _MAX_CHUNK = 2**31 - 1 - 32
-# Decoding runs inline up to this many bytes, fetched or selected, because a thread switch takes longer.
-_INLINE = 1 << 18
+# Decoding runs inline up to this many bytes, fetched or selected, because a thread switch takes longer; of files up to so
+# many selected bytes, since their blocks are decoded by several threads anyway: a few milliseconds at most.
+_INLINE, _INLINE_FILE = 1 << 18, 2 << 20
 # Maximum number of request rounds to read a chunk; damaged chunks may ask for more.
 _MAX_ROUNDS = 16
 # Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB. At least as many are
@@ -234,7 +235,7 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         prototype = chunk_spec.prototype
         path = _file(byte_getter)
         if path is not None:
-            if _nbytes(selection, chunk_spec) <= _INLINE:
+            if _nbytes(selection, chunk_spec) <= _INLINE_FILE:
                 return _from_file(path, selection, chunk_spec)
             return await asyncio.to_thread(_from_file, path, selection, chunk_spec)
         if is_all(selection, chunk_spec.shape):
