@@ -303,8 +303,7 @@ fn write_file(inner: &mut Inner, name: &str, frame: &SuperChunk) -> Result<(), F
             file.sync_all().map_err(Failed::Io)
         }
         Inner::Archive(archive) => {
-            let (mut entry, config) =
-                archive.new_file(entry_path(name)?).start().map_err(not_written)?;
+            let (mut entry, config) = archive.new_file(entry_path(name)?).start().map_err(not_written)?;
             let mut writer = config.wrap(&mut entry);
             copy(frame, |piece| writer.write_all(piece).map_err(Failed::Io))?;
             let (_, end) = writer.finish().map_err(not_written)?;
