@@ -113,6 +113,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     };
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     refuse_terminal(&output, args)?;
+    output.reserve(selection.nbytes().saturating_add(header.len() as u64));
     output.send(&header)?;
     let mut progress = Progress::new(named(), selection.nbytes(), global.quiet || output.is_terminal());
     selection.send(&mut output, &mut progress, || match args.chunk {

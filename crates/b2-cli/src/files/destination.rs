@@ -79,6 +79,21 @@ impl Output {
         opened().with_context(|| path.display().to_string())
     }
 
+    /// Reserves space for a file of exactly this many bytes, if it is to replace another: ext4 otherwise allocates the space,
+    /// and begins to write it, before the rename returns.
+    pub(crate) fn reserve(&self, nbytes: u64) {
+        #[cfg(target_os = "linux")]
+        if let Self::File { temp, path, force: true } = self
+            && path.exists()
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            // File systems that cannot do this allocate space when bytes are written.
+            let _ = fallocate(temp.as_file(), FallocateFlags::KEEP_SIZE, 0, nbytes);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = nbytes;
+    }
+
     /// Writes all of `bytes`.
     ///
     /// # Errors
