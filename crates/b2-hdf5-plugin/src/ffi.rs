@@ -1,0 +1,423 @@
+//! The interface to HDF5, which is C: the only unsafe code. Its structures and constants are those of HDF5 1.10 and later.
+//!
+//! Nothing here is linked to HDF5, of which a process may hold several copies. What is needed of it is looked up when it is needed, in
+//! the copy that has called the filter.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::mem::transmute;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use b2_core::Report;
+
+use crate::filter::{Dataset, Filter, Memory, Plain};
+use crate::Error;
+
+/// `H5PL_TYPE_FILTER`: what `H5PLget_plugin_type` returns for filters.
+pub const PLUGIN_IS_FILTER: c_int = 0;
+/// `H5Z_CLASS_T_VERS`: the version of [`Description`].
+const VERSION: c_int = 1;
+/// `H5Z_FLAG_REVERSE`: the filter is to decode.
+const REVERSE: c_uint = 0x100;
+/// `H5T_ARRAY`: the class of types whose items are arrays.
+const ARRAY: c_int = 10;
+/// `H5E_DEFAULT`: the error stack of the thread.
+const DEFAULT: Id = 0;
+/// Most dimensions that HDF5 has.
+const MAX_DIMENSIONS: usize = 32;
+/// Room for the parameters that the creator of a data set has given: more than any filter here has.
+const MAX_PARAMETERS: usize = 64;
+
+/// `hid_t`.
+type Id = i64;
+/// `herr_t`: negative for a failure.
+type Status = c_int;
+
+/// `H5Z_class2_t`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Description {
+    version: c_int,
+    id: c_int,
+    encoder: c_uint,
+    decoder: c_uint,
+    name: *const c_char,
+    can_apply: Option<extern "C" fn(Id, Id, Id) -> Status>,
+    set_local: Option<extern "C" fn(Id, Id, Id) -> Status>,
+    filter: Option<
+        unsafe extern "C" fn(c_uint, usize, *const c_uint, usize, *mut usize, *mut *mut c_void) -> usize,
+    >,
+}
+
+/// Returns the description of a filter, which lives as long as the library.
+pub fn description<F: Filter>() -> &'static Description {
+    const {
+        &Description {
+            version: VERSION,
+            id: F::ID,
+            encoder: 1,
+            decoder: 1,
+            name: F::NAME.as_ptr(),
+            can_apply: None,
+            set_local: Some(set_local::<F>),
+            filter: Some(filter::<F>),
+        }
+    }
+}
+
+/// Runs `work`, and reports an error to HDF5. No panic gets out.
+fn guarded<F: Filter, T>(failure: T, work: impl FnOnce() -> Result<T, Error>) -> T {
+    // What a panic may have left half done is not used again.
+    let error = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(done)) => return done,
+        Ok(Err(error)) => Some(error),
+        Err(_) => None,
+    };
+    // Reporting must not fail either, and needs memory.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let what = match &error {
+            Some(error) => Report(error).to_string(),
+            None => "a fault in the filter itself".into(),
+        };
+        report(&format!("{}: {what}", F::NAME.to_string_lossy()));
+    }));
+    failure
+}
+
+/// Encodes or decodes a chunk. Returns the number of bytes, or 0 for a failure.
+///
+/// # Safety
+/// As HDF5 calls it: `count` parameters are at `values`; `*buffer` comes from `malloc`, has `*room` bytes, and the first
+/// `nbytes` of them are the chunk.
+unsafe extern "C" fn filter<F: Filter>(
+    flags: c_uint,
+    count: usize,
+    values: *const c_uint,
+    nbytes: usize,
+    room: *mut usize,
+    buffer: *mut *mut c_void,
+) -> usize {
+    guarded::<F, _>(0, || {
+        // SAFETY: the caller promises that both point to what it owns, alone until this function returns.
+        let (room, buffer) = unsafe { (&mut *room, &mut *buffer) };
+        // SAFETY: the caller promises so many parameters and bytes. They are not changed below while they are borrowed.
+        let (values, bytes) = unsafe { (borrowed(values, count), borrowed(buffer.cast::<u8>(), nbytes)) };
+        let mut result = if flags & REVERSE == 0 {
+            let Some(chunk) = F::encode(values, bytes)? else { return Ok(0) };
+            if chunk.len() <= *room {
+                // SAFETY: the buffer has `room` bytes, and the chunk is memory of its own. `bytes` is not used any more.
+                unsafe { ptr::copy_nonoverlapping(chunk.as_ptr(), buffer.cast::<u8>(), chunk.len()) };
+                return Ok(chunk.len());
+            }
+            let mut memory = Allocated::zeroed(chunk.len()).ok_or(Error::OutOfMemory(chunk.len()))?;
+            memory.bytes().copy_from_slice(&chunk);
+            Plain { memory, nbytes: chunk.len() }
+        } else {
+            F::decode::<Allocated>(values, bytes)?
+        };
+        *room = result.memory.bytes().len();
+        let old = std::mem::replace(buffer, result.memory.into_raw());
+        // SAFETY: it came from `malloc`, and nobody has it any more: `bytes` is not used below.
+        unsafe { libc::free(old) };
+        Ok(result.nbytes)
+    })
+}
+
+/// Borrows `len` items, which may be none.
+///
+/// # Safety
+/// `start` is null, or `len` items are there that do not change while they are borrowed.
+unsafe fn borrowed<'a, T>(start: *const T, len: usize) -> &'a [T] {
+    // SAFETY: the caller promises it.
+    if start.is_null() { &[] } else { unsafe { slice::from_raw_parts(start, len) } }
+}
+
+/// Sets the parameters of a new data set.
+extern "C" fn set_local<F: Filter>(properties: Id, item_type: Id, _space: Id) -> Status {
+    guarded::<F, _>(-1, || {
+        let hdf5 = Hdf5::find().ok_or(Error::Hdf5(
+            "the functions of HDF5 were not found, so data sets cannot be created (reading works)",
+        ))?;
+        let (flags, given) = hdf5.parameters(properties, F::ID)?;
+        let chunk = hdf5.chunk(properties)?;
+        let (itemsize, base_itemsize) = hdf5.itemsizes(item_type)?;
+        let values = F::parameters(&given, &Dataset { itemsize, base_itemsize, chunk: &chunk })?;
+        hdf5.set_parameters(properties, F::ID, flags, &values)?;
+        Ok(0)
+    })
+}
+
+/// Memory from `malloc`, in which HDF5 wants to get results.
+struct Allocated {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Allocated {
+    /// Leaves the memory to the caller.
+    fn into_raw(self) -> *mut c_void {
+        let start = self.start.as_ptr().cast();
+        std::mem::forget(self);
+        start
+    }
+}
+
+impl Memory for Allocated {
+    fn zeroed(len: usize) -> Option<Self> {
+        // SAFETY: any size may be asked for.
+        let start = NonNull::new(unsafe { libc::calloc(len.max(1), 1) }.cast())?;
+        Some(Self { start, len })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: so many bytes were allocated and initialised, and they are borrowed as long as `self` is.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: it came from `calloc`, and `into_raw` forgets what it gives away.
+        unsafe { libc::free(self.start.as_ptr().cast()) };
+    }
+}
+
+/// The functions of HDF5 that set up a data set.
+struct Hdf5 {
+    get_filter: unsafe extern "C" fn(
+        Id,
+        c_int,
+        *mut c_uint,
+        *mut usize,
+        *mut c_uint,
+        usize,
+        *mut c_char,
+        *mut c_uint,
+    ) -> Status,
+    modify_filter: unsafe extern "C" fn(Id, c_int, c_uint, usize, *const c_uint) -> Status,
+    get_chunk: unsafe extern "C" fn(Id, c_int, *mut u64) -> c_int,
+    get_size: unsafe extern "C" fn(Id) -> usize,
+    get_class: unsafe extern "C" fn(Id) -> c_int,
+    get_super: unsafe extern "C" fn(Id) -> Id,
+    close: unsafe extern "C" fn(Id) -> Status,
+}
+
+impl Hdf5 {
+    /// Looks the functions up in the copy of HDF5 that has called this library.
+    fn find() -> Option<Self> {
+        find(|library| {
+            // SAFETY: these are the types of the functions in the headers of HDF5 1.10 to 2.0.
+            unsafe {
+                Some(Self {
+                    get_filter: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Pget_filter_by_id2")?),
+                    modify_filter: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Pmodify_filter")?),
+                    get_chunk: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Pget_chunk")?),
+                    get_size: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Tget_size")?),
+                    get_class: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Tget_class")?),
+                    get_super: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Tget_super")?),
+                    close: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Tclose")?),
+                })
+            }
+        })
+    }
+
+    /// Returns the flags of a filter and the parameters that the creator of the data set has given.
+    fn parameters(&self, properties: Id, filter: c_int) -> Result<(c_uint, Vec<c_uint>), Error> {
+        let (mut flags, mut count, mut values) = (0, MAX_PARAMETERS, [0; MAX_PARAMETERS]);
+        // SAFETY: there is room for `count` parameters, and none is wanted for the name and the configuration.
+        let status = unsafe {
+            (self.get_filter)(
+                properties,
+                filter,
+                &raw mut flags,
+                &raw mut count,
+                values.as_mut_ptr(),
+                0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        if status < 0 {
+            return Err(Error::Hdf5("the parameters of the filter cannot be read"));
+        }
+        Ok((flags, values.iter().copied().take(count).collect()))
+    }
+
+    /// Stores the parameters of a filter.
+    fn set_parameters(
+        &self,
+        properties: Id,
+        filter: c_int,
+        flags: c_uint,
+        values: &[c_uint],
+    ) -> Result<(), Error> {
+        // SAFETY: so many parameters are there.
+        let status =
+            unsafe { (self.modify_filter)(properties, filter, flags, values.len(), values.as_ptr()) };
+        if status < 0 { Err(Error::Hdf5("the parameters of the filter cannot be stored")) } else { Ok(()) }
+    }
+
+    /// Returns the shape of a chunk.
+    fn chunk(&self, properties: Id) -> Result<Vec<u64>, Error> {
+        let mut lengths = [0; MAX_DIMENSIONS];
+        // SAFETY: there is room for so many lengths.
+        let ndim = unsafe { (self.get_chunk)(properties, MAX_DIMENSIONS as c_int, lengths.as_mut_ptr()) };
+        let lengths = usize::try_from(ndim).ok().and_then(|ndim| lengths.get(..ndim));
+        lengths.map(<[u64]>::to_vec).ok_or(Error::Hdf5("the shape of the chunks cannot be read"))
+    }
+
+    /// Returns the size of an item, and of an item in it if it is an array.
+    fn itemsizes(&self, item_type: Id) -> Result<(usize, usize), Error> {
+        // SAFETY: HDF5 checks the id.
+        let (size, class) = unsafe { ((self.get_size)(item_type), (self.get_class)(item_type)) };
+        if class != ARRAY {
+            return Ok((size, size));
+        }
+        // SAFETY: HDF5 checks the id.
+        let base = unsafe { (self.get_super)(item_type) };
+        if base < 0 {
+            return Err(Error::Hdf5("the type of the items cannot be read"));
+        }
+        // SAFETY: this id is open, and is not used after it is closed.
+        let base_size = unsafe {
+            let size = (self.get_size)(base);
+            (self.close)(base);
+            size
+        };
+        Ok((size, base_size))
+    }
+}
+
+/// Puts a message on the error stack of HDF5, from which h5py and others take it. Does nothing where that is not found.
+fn report(what: &str) {
+    type Push = unsafe extern "C" fn(
+        Id,
+        *const c_char,
+        *const c_char,
+        c_uint,
+        Id,
+        Id,
+        Id,
+        *const c_char,
+        ...
+    ) -> Status;
+    // A message is cut off at a zero.
+    let Ok(what) = CString::new(what.split('\0').next().unwrap_or_default()) else { return };
+    find(|library| {
+        let id = |name| {
+            let variable = library.symbol(name)?.cast::<Id>();
+            // SAFETY: it is a variable of HDF5 of this type, which is set when HDF5 starts.
+            Some(unsafe { variable.read() })
+        };
+        let (class, major, minor) = (id(c"H5E_ERR_CLS_g")?, id(c"H5E_PLINE_g")?, id(c"H5E_CANTFILTER_g")?);
+        let push = library.symbol(c"H5Epush2")?;
+        // SAFETY: this is the type of the function in the headers of HDF5 1.10 to 2.0.
+        let push = unsafe { transmute::<NonNull<c_void>, Push>(push) };
+        let (file, function) = (c"h5b2kit".as_ptr(), c"filter".as_ptr());
+        // SAFETY: the strings end with a zero, and the format `%s` takes one of them.
+        unsafe { push(DEFAULT, file, function, 0, class, major, minor, c"%s".as_ptr(), what.as_ptr()) };
+        Some(())
+    });
+}
+
+/// The library that hdf5plugin has named, which is linked to HDF5. It is never closed.
+static NAMED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Takes the path of a library that is linked to HDF5. Returns a negative number if it cannot be loaded.
+///
+/// # Safety
+/// `path` is null or a C string.
+pub unsafe fn use_library(path: *const c_char) -> Status {
+    if path.is_null() {
+        return -1;
+    }
+    // SAFETY: it is a C string, and a library that has been loaded already runs no code now.
+    let handle = unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return -1;
+    }
+    NAMED.store(handle, Ordering::Release);
+    0
+}
+
+/// A place in which symbols are looked up.
+struct Library(*mut c_void);
+
+impl Library {
+    fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the handle is open, and the name is a C string.
+        NonNull::new(unsafe { libc::dlsym(self.0, name.as_ptr()) })
+    }
+}
+
+/// Looks up in the library that has called this one, then in the one that hdf5plugin has named, then in what the process shows to all.
+fn find<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
+    if let Some(caller) = caller() {
+        // SAFETY: the path is that of a library that is loaded; it is not loaded again, and not loaded if it is not.
+        let handle = unsafe { libc::dlopen(caller.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if !handle.is_null() {
+            let found = look(&Library(handle));
+            // SAFETY: the handle is from above. What was found stays, since the library is running.
+            unsafe { libc::dlclose(handle) };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    let named = NAMED.load(Ordering::Acquire);
+    let named = (!named.is_null()).then(|| look(&Library(named))).flatten();
+    named.or_else(|| look(&Library(libc::RTLD_DEFAULT)))
+}
+
+// Of the unwinder, which every Rust library is linked to.
+unsafe extern "C" {
+    fn _Unwind_Backtrace(
+        visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIP(frame: *mut c_void) -> usize;
+}
+
+/// Returns the path of the library that has called this one.
+///
+/// Several copies of HDF5 may be loaded, such as those of h5py and PyTables, often where symbols are not shown to all. An id of one
+/// means something else to another, so only the caller is asked.
+fn caller() -> Option<CString> {
+    const GO_ON: c_int = 0; // _URC_NO_REASON
+    const STOP: c_int = 4; // _URC_NORMAL_STOP
+
+    /// Visits a frame of the stack: stops at the first that is not of this library.
+    extern "C" fn visit(frame: *mut c_void, found: *mut c_void) -> c_int {
+        // SAFETY: the unwinder passes a frame, and what `caller` gave it.
+        let (address, found) = unsafe { (_Unwind_GetIP(frame), &mut *found.cast::<Option<CString>>()) };
+        // The address is where the call returns to, which may be behind the end of a function.
+        let other = library_of(address.wrapping_sub(1) as *const c_void);
+        match (other, library_of(visit as *const c_void)) {
+            (Some((base, name)), Some((own, _))) if base != own => {
+                *found = Some(name);
+                STOP
+            }
+            _ => GO_ON,
+        }
+    }
+
+    let mut found: Option<CString> = None;
+    // SAFETY: `visit` takes the argument as what it is, and does not panic: it only asks for addresses.
+    unsafe { _Unwind_Backtrace(visit, (&raw mut found).cast()) };
+    found
+}
+
+/// Returns where the library with this address is loaded, and its path.
+fn library_of(address: *const c_void) -> Option<(usize, CString)> {
+    // SAFETY: a structure of pointers, for which zeros are valid.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for.
+    if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: it is the name of the library, a C string that lives as long as the library.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some((info.dli_fbase as usize, name.to_owned()))
+}
