@@ -18,6 +18,8 @@ impl CodecId {
     pub const LZ4: Self = Self(1);
     /// LZ4 with the high-compression encoder.
     pub const LZ4HC: Self = Self(2);
+    /// Snappy, which C-Blosc2 has removed. No codec of this library reads it; a plugin can.
+    pub const SNAPPY: Self = Self(3);
     /// zlib (RFC 1950).
     pub const ZLIB: Self = Self(4);
     /// Zstandard.
@@ -65,6 +67,8 @@ impl CodecFormat {
     pub const BLOSCLZ: Self = Self(0);
     /// LZ4 blocks (codecs lz4 and lz4hc).
     pub const LZ4: Self = Self(1);
+    /// Snappy streams, in chunks of C-Blosc 1.
+    pub const SNAPPY: Self = Self(2);
     /// zlib streams.
     pub const ZLIB: Self = Self(3);
     /// zstd frames.
@@ -73,11 +77,12 @@ impl CodecFormat {
     pub const USER_DEFINED: Self = Self(6);
 
     /// Returns the codec that reads this format. `udcodec` is chunk header byte 0x16. The result is `None` for the
-    /// undefined formats 2, 5 and 7.
+    /// undefined formats 5 and 7.
     pub fn codec(self, udcodec: u8) -> Option<CodecId> {
         match self {
             Self::BLOSCLZ => Some(CodecId::BLOSCLZ),
             Self::LZ4 => Some(CodecId::LZ4),
+            Self::SNAPPY => Some(CodecId::SNAPPY),
             Self::ZLIB => Some(CodecId::ZLIB),
             Self::ZSTD => Some(CodecId::ZSTD),
             Self::USER_DEFINED => Some(CodecId(udcodec)),
