@@ -6,14 +6,14 @@ use crate::bench::counts;
 use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
 use crate::{
-    api, cross, deny, faults, flips, fuzz, hostile, platforms, pythonpkg, release, sh, stores, test,
+    api, cross, deny, faults, flips, fuzz, hdf5plugin, hostile, platforms, pythonpkg, release, sh, stores, test,
     toolchains, windows, zarrs,
 };
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, the public API, what is published, a build
 /// without any C compiler, instruction counts (where valgrind is installed), a minute of fuzzing, samples of hostile files, of flipped
 /// bits and of failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package, of the
-/// object stores and of the codecs for zarrs (where Rust is new enough). Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
+/// object stores, of the codecs for zarrs (where Rust is new enough) and of the filters of HDF5. Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
 /// both toolchains where it can), the crates are compiled for other platforms, and where there are emulators a part of
 /// the tests runs on 64-bit ARM and on Windows. `cargo xtask nightly` runs more of that.
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Number of steps besides those of `test`.
-const STEPS: usize = 22;
+const STEPS: usize = 23;
 
 /// Crates whose tests depend on features.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let steps = &mut Steps::new(STEPS + args.test.steps());
     steps.run("formatting", || {
         sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
-        for beside in ["fuzz", "crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd"] {
+        for beside in ["fuzz", "crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd", "crates/b2-hdf5-plugin"] {
             sh::run(sh::cargo(&["fmt", "--manifest-path", &format!("{beside}/Cargo.toml"), "--check"]))?;
         }
         Ok(())
@@ -88,6 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (python, skipped) = steps.run("the Python package", pythonpkg::check)?;
     let object_stores = steps.run("object stores", stores::check)?;
     let zarrs = steps.run("zarrs", zarrs::check)?;
+    let hdf5 = steps.run("filters of HDF5", hdf5plugin::check)?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     let miri = steps.run("Miri", toolchains::miri)?;
     let platforms = steps.run("other platforms", platforms::sample)?;
@@ -99,6 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     skipped.iter().for_each(|what| println!("python: SKIPPED {what}"));
     object_stores.print();
     zarrs.print();
+    hdf5.print();
     dependencies.print();
     println!("packages: {packages} crates can be published");
     match minimum_rust {
@@ -116,6 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("flipped bits", Outcome::Ran(flips), ""),
         ("object stores", Outcome::Ran(object_stores.counts), ""),
         ("zarrs", zarrs.tests, zarrs::UNNOTICED),
+        ("filters of HDF5", Outcome::Ran(hdf5.tests), ""),
         ("Miri", miri, "undefined behaviour would not have been noticed"),
         ("other platforms", platforms, "that the crates compile for them is not known"),
         ("64-bit ARM", arm, "a fault of the NEON kernels would not have been noticed"),

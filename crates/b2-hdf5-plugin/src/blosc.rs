@@ -2,11 +2,13 @@
 
 use std::ffi::CStr;
 
-use b2_chunk::{ChunkRef, CodecId, Compatibility, DParams};
+use b2_chunk::codecs::CodecFormat;
+use b2_chunk::{ChunkRef, CodecId, Compatibility, DParams, Plugins};
 use bytes::Bytes;
 
 use crate::filter::control;
 use crate::parameters::Parameters;
+use crate::snappy::Snappy;
 use crate::{Dataset, Error, Filter, Memory, Plain};
 
 /// Revision of the filter, and version of the format of its chunks.
@@ -30,7 +32,9 @@ impl Filter for Blosc {
 
     fn encode(parameters: &[u32], plain: &[u8]) -> Result<Option<Bytes>, Error> {
         let parameters = Parameters::new(parameters)?;
-        let compression = parameters.compression(parameters.codec()?)?.compatibility(Compatibility::Blosc1);
+        // Any reader of Blosc has LZ4, and a chunk says itself which codec it has.
+        let codec = Some(parameters.codec()?).filter(|&codec| codec != CodecId::SNAPPY).unwrap_or(CodecId::LZ4);
+        let compression = parameters.compression(codec)?.compatibility(Compatibility::Blosc1);
         let itemsize = Some(parameters.itemsize()).filter(|&size| size <= MAX_ITEMSIZE).unwrap_or(1);
         let chunk = ChunkRef::compress_bytes(plain, &compression.itemsize(itemsize).build()?)?.into_bytes();
         Ok(Some(chunk).filter(|chunk| chunk.len() <= plain.len()))
@@ -39,7 +43,11 @@ impl Filter for Blosc {
     fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<Plain<M>, Error> {
         let parameters = Parameters::new(parameters)?;
         let chunk = ChunkRef::from_slice(stored)?;
-        let dparams = DParams::default().control(control());
+        let mut dparams = DParams::default().control(control());
+        // With other codecs than its own, the library keeps less from chunk to chunk.
+        if chunk.header().codec_format() == CodecFormat::SNAPPY {
+            dparams = dparams.plugins(Plugins::builtin().with_codec(Snappy));
+        }
         parameters.decoded(chunk.nbytes() as u64, |bytes| Ok(chunk.decompress_bytes_into(bytes, &dparams)?))
     }
 }

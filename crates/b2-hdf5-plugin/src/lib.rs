@@ -25,6 +25,9 @@ mod error;
 pub mod ffi;
 mod filter;
 mod parameters;
+mod snappy;
+#[cfg(test)]
+mod tests;
 
 pub use blosc::Blosc;
 pub use blosc2::Blosc2;
