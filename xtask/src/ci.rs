@@ -119,6 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("object stores", Outcome::Ran(object_stores.counts), ""),
         ("zarrs", zarrs.tests, zarrs::UNNOTICED),
         ("filters of HDF5", Outcome::Ran(hdf5.tests), ""),
+        ("HDF5 with other programs", hdf5.exchanged, hdf5plugin::UNNOTICED),
         ("Miri", miri, "undefined behaviour would not have been noticed"),
         ("other platforms", platforms, "that the crates compile for them is not known"),
         ("64-bit ARM", arm, "a fault of the NEON kernels would not have been noticed"),

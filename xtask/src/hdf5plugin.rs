@@ -10,6 +10,10 @@ use crate::{python, root, sh};
 /// Who reads and writes the same files.
 const PEERS: &[&str] = &["hdf5plugin", "h5py", "numpy", "tables", "netCDF4", "blosc2"];
 
+/// What nobody notices if they do not.
+pub(crate) const UNNOTICED: &str =
+    "a file that one program writes and another cannot read would not have been noticed";
+
 /// Build the filters of HDF5 and run their tests, alone and in h5py, PyTables and netCDF.
 ///
 /// hdf5plugin and the others are installed from PyPI into target/xtask/venv; h5repack and h5dump are used where they are installed.
@@ -28,16 +32,13 @@ pub(crate) struct Outcome {
 impl Outcome {
     pub(crate) fn print(&self) {
         self.skipped.iter().for_each(|line| println!("hdf5plugin: {line}"));
-        self.exchanged.print(
-            "HDF5 with other programs",
-            "a file that one program writes and another cannot read would not have been noticed",
-        );
     }
 }
 
 pub(crate) fn run(_: &Args) -> Result<()> {
     let outcome = check()?;
     outcome.print();
+    outcome.exchanged.print("HDF5 with other programs", UNNOTICED);
     outcome.tests.print("filters of HDF5");
     outcome.exchanged.verdict()?;
     outcome.tests.verdict()
