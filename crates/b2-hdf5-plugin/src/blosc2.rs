@@ -9,7 +9,7 @@ use b2nd::{ArrayBuilder, Dtype, NdArray};
 use bytes::Bytes;
 
 use crate::filter::control;
-use crate::parameters::{Parameters, REVISION};
+use crate::parameters::Parameters;
 use crate::{Dataset, Error, Filter, Memory, Plain};
 
 /// Revision of the filter.
@@ -82,7 +82,7 @@ fn shape(parameters: Parameters<'_>) -> Result<Option<Vec<u64>>, Error> {
     let Some(ndim) = parameters.get(NDIM) else { return Ok(None) };
     let wrong = || Error::Parameters(format!("{ndim} dimensions, expected 1 to {MAX_DIMENSIONS} and their lengths"));
     let ndim = usize::try_from(ndim).ok().filter(|ndim| (1..=MAX_DIMENSIONS).contains(ndim)).ok_or_else(wrong)?;
-    let lengths = parameters.from(NDIM.saturating_add(1)).get(..ndim).ok_or_else(wrong)?;
+    let lengths = parameters.rest(NDIM.saturating_add(1)).get(..ndim).ok_or_else(wrong)?;
     Ok(Some(lengths.iter().map(|&length| length.into()).collect()))
 }
 
@@ -102,7 +102,7 @@ fn write_array(
     let lengths = lengths.map_err(|_| Error::Parameters(format!("chunks {shape:?}")))?;
     let blocks = match parameters.blocksize(BLOCKSIZE) {
         0 => None,
-        blocksize => Some(blocks(&lengths, blocksize / itemsize)),
+        blocksize => Some(blocks(&lengths, blocksize.checked_div(itemsize).unwrap_or(0))),
     };
     let mut builder = ArrayBuilder::with_dtype(shape, Dtype::parse(&format!("|V{itemsize}"))?)
         .chunks(lengths)
@@ -140,7 +140,7 @@ fn blocks(chunk: &[u32], nitems: usize) -> Vec<u32> {
         .rev()
         .map(|&length| {
             let taken = length.min(left).max(1);
-            left /= taken;
+            left = left.checked_div(taken).unwrap_or(0);
             taken
         })
         .collect();

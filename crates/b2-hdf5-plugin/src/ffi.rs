@@ -26,7 +26,7 @@ const ARRAY: c_int = 10;
 /// `H5E_DEFAULT`: the error stack of the thread.
 const DEFAULT: Id = 0;
 /// Most dimensions that HDF5 has.
-const MAX_DIMENSIONS: usize = 32;
+const MAX_DIMENSIONS: u8 = 32;
 /// Room for the parameters that the creator of a data set has given: more than any filter here has.
 const MAX_PARAMETERS: usize = 64;
 
@@ -261,9 +261,9 @@ impl Hdf5 {
 
     /// Returns the shape of a chunk.
     fn chunk(&self, properties: Id) -> Result<Vec<u64>, Error> {
-        let mut lengths = [0; MAX_DIMENSIONS];
+        let mut lengths = [0; MAX_DIMENSIONS as usize];
         // SAFETY: there is room for so many lengths.
-        let ndim = unsafe { (self.get_chunk)(properties, MAX_DIMENSIONS as c_int, lengths.as_mut_ptr()) };
+        let ndim = unsafe { (self.get_chunk)(properties, MAX_DIMENSIONS.into(), lengths.as_mut_ptr()) };
         let lengths = usize::try_from(ndim).ok().and_then(|ndim| lengths.get(..ndim));
         lengths.map(<[u64]>::to_vec).ok_or(Error::Hdf5("the shape of the chunks cannot be read"))
     }

@@ -6,7 +6,6 @@ use crate::filter::{Memory, Plain, control};
 use crate::{Dataset, Error};
 
 /// Where a parameter is. Those before `LEVEL` are always there; the filter sets them, whatever was given.
-pub(crate) const REVISION: usize = 0;
 pub(crate) const ITEMSIZE: usize = 2;
 pub(crate) const CHUNK_NBYTES: usize = 3;
 pub(crate) const LEVEL: usize = 4;
@@ -58,7 +57,7 @@ impl<'a> Parameters<'a> {
     }
 
     /// Returns the parameters from `at` on.
-    pub(crate) fn from(self, at: usize) -> &'a [u32] {
+    pub(crate) fn rest(self, at: usize) -> &'a [u32] {
         self.0.get(at..).unwrap_or_default()
     }
 
