@@ -32,6 +32,7 @@ SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
 DTYPES = ["u1", "i2", "<u4", "i8", "f4", "f8", ">f4", ">i2", "f2", "c16", "?", "S5", "S300",
           [("a", "i4"), ("b", "f8"), ("c", "S3")], [("a", "u1"), ("b", "f4", (3,))], ("f4", (3,)), ("S100", (2, 3))]
+TEXT = [f"row {n}" for n in range(1000)]
 SHAPES = [((1,), (1,)), ((1000,), (1000,)), ((10_001,), (1024,)), ((100, 70), (100, 70)), ((131, 70), (64, 33)),
           ((40, 30, 20), (17, 30, 7)), ((9, 8, 7, 6), (4, 8, 3, 5)), ((5, 6, 7, 4, 3), (5, 2, 7, 3, 3))]
 
@@ -93,13 +94,6 @@ def cases(number):
             yield case(f"pipe/{name}/{to}", "i4", shape, chunks, "ramp", "lz4", 5, 1, **more)
 
 
-def trunc_prec(number):
-    """Yields what is cut off: values that are compared with those of hdf5plugin, since they change."""
-    if number == BLOSC2:
-        for dtype in ("f4", "f8"):
-            yield f"trunc/{dtype}", values(dtype, (50, 40), "ramp", 3) + np.pi
-
-
 def same(found, expected):
     return found.dtype == expected.dtype and found.shape == expected.shape and found.tobytes() == expected.tobytes()
 
@@ -110,18 +104,19 @@ def same(found, expected):
 def child_write(path, number):
     import h5py
 
+    theirs = "hdf5plugin" in sys.modules
+
     with h5py.File(path, "w") as file:
         for name, dtype, data, shape, arguments in cases(number):
             if len(np.dtype(dtype).shape):
                 file.create_dataset(name, shape=shape, dtype=dtype, **arguments)[...] = data
             else:
                 file.create_dataset(name, data=data, **arguments)
-        for name, data in trunc_prec(number):
-            options = (0, 0, 0, 0, 5, 4, 5)
-            file.create_dataset(name, data=data, chunks=(20, 40), compression=number, compression_opts=options)
-        text = [f"row {n}" for n in range(1000)]
-        options = (0, 0, 0, 0, 5, 1, 5)
-        file.create_dataset("text", data=text, dtype=h5py.string_dtype(), chunks=(300,), compression=number, compression_opts=options)
+        # hdf5plugin 7.1.0 divides by zero when it writes text of variable length.
+        if not theirs:
+            options = (0, 0, 0, 0, 5, 1, 5)
+            text = file.create_dataset("text", (1000,), h5py.string_dtype(), chunks=(300,), compression=number, compression_opts=options)
+            text[...] = TEXT
         enum = h5py.enum_dtype({"RED": 0, "GREEN": 1}, basetype="i2")
         file.create_dataset("enum", data=np.arange(900, dtype="i2").reshape(30, 30) % 2, dtype=enum, chunks=(7, 30), compression=number)
     print(json.dumps({"written": sum(1 for _ in cases(number)) + 2}))
@@ -145,18 +140,11 @@ def child_read(path, number):
             passed += good
             if not good:
                 failed.append(f"{name}: other values")
-        good = list(file["text"].asstr()[...]) == [f"row {n}" for n in range(1000)]
+        good = "text" not in file or list(file["text"].asstr()[...]) == TEXT
         good &= same(file["enum"][...].astype("i2"), np.arange(900, dtype="i2").reshape(30, 30) % 2)
         passed += good
         if not good:
             failed.append("text or enum: other values")
-        for name, data in trunc_prec(number):
-            cut = file[name][...]
-            # All bits of the mantissa are cut off.
-            if (np.abs(cut - data) <= np.abs(data) / 2).all() and not same(cut, data):
-                passed += 1
-            else:
-                failed.append(f"{name}: cut off wrongly")
     print(json.dumps({"passed": passed, "failed": failed, "skipped": int(skipped)}))
 
 
@@ -167,8 +155,8 @@ def child_tables(path, number):
     passed, failed = 0, []
     with tables.open_file(path) as file:
         for name, dtype, data, _, arguments in cases(number):
-            if np.dtype(dtype).fields or len(np.dtype(dtype).shape) or "scaleoffset" in arguments:
-                continue
+            if np.dtype(dtype).fields or len(np.dtype(dtype).shape) or arguments["compression_opts"][6] == CODECS["snappy"]:
+                continue  # It has other types, and its Blosc has no snappy.
             try:
                 good = same(np.asarray(file.get_node("/" + name).read()).astype(data.dtype), data)
             except Exception as error:
@@ -354,7 +342,7 @@ class Run:
         skipped = f", {result['skipped']} not filtered" if result.get("skipped") else ""
         print(f"{what}: {result.get('passed', 0)} passed, {len(failed)} failed{skipped}", flush=True)
         for line in failed[:10]:
-            print(f"    {line}")
+            print(f"    {line.splitlines()[0]}")
 
     def not_run(self, what, why):
         print(f"{what}: NOT RUN ({why})", flush=True)
