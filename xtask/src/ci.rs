@@ -6,8 +6,8 @@ use crate::bench::counts;
 use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
 use crate::{
-    api, cross, deny, faults, flips, fuzz, hdf5plugin, hostile, platforms, pythonpkg, release, sh, stores, test,
-    toolchains, windows, zarrs,
+    api, cross, deny, faults, flips, fuzz, hdf5plugin, hostile, platforms, pythonpkg, release, sh, stores,
+    test, toolchains, windows, zarrs,
 };
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, the public API, what is published, a build
@@ -44,7 +44,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let steps = &mut Steps::new(STEPS + args.test.steps());
     steps.run("formatting", || {
         sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
-        for beside in ["fuzz", "crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd", "crates/b2-hdf5-plugin"] {
+        for beside in [
+            "fuzz",
+            "crates/b2-object-store",
+            "crates/b2-python",
+            "crates/zarrs-b2nd",
+            "crates/b2-hdf5-plugin",
+        ] {
             sh::run(sh::cargo(&["fmt", "--manifest-path", &format!("{beside}/Cargo.toml"), "--check"]))?;
         }
         Ok(())

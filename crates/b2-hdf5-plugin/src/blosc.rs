@@ -33,7 +33,8 @@ impl Filter for Blosc {
     fn encode(parameters: &[u32], plain: &[u8]) -> Result<Option<Bytes>, Error> {
         let parameters = Parameters::new(parameters)?;
         // Any reader of Blosc has LZ4, and a chunk says itself which codec it has.
-        let codec = Some(parameters.codec()?).filter(|&codec| codec != CodecId::SNAPPY).unwrap_or(CodecId::LZ4);
+        let codec =
+            Some(parameters.codec()?).filter(|&codec| codec != CodecId::SNAPPY).unwrap_or(CodecId::LZ4);
         let compression = parameters.compression(codec)?.compatibility(Compatibility::Blosc1);
         let itemsize = Some(parameters.itemsize()).filter(|&size| size <= MAX_ITEMSIZE).unwrap_or(1);
         let chunk = ChunkRef::compress_bytes(plain, &compression.itemsize(itemsize).build()?)?.into_bytes();

@@ -71,7 +71,9 @@ impl Filter for Blosc2 {
         let array = NdArray::from_super_chunk(frame)?;
         if let Some(shape) = shape.filter(|shape| array.shape() != shape) {
             let found = array.shape();
-            return Err(Error::Mismatch(format!("an array of shape {found:?} is stored for a chunk {shape:?}")));
+            return Err(Error::Mismatch(format!(
+                "an array of shape {found:?} is stored for a chunk {shape:?}"
+            )));
         }
         parameters.decoded(array.nbytes(), |bytes| Ok(array.all().read_bytes_into(bytes)?))
     }
@@ -80,8 +82,10 @@ impl Filter for Blosc2 {
 /// Returns the shape of a chunk, if the parameters have it.
 fn shape(parameters: Parameters<'_>) -> Result<Option<Vec<u64>>, Error> {
     let Some(ndim) = parameters.get(NDIM) else { return Ok(None) };
-    let wrong = || Error::Parameters(format!("{ndim} dimensions, expected 1 to {MAX_DIMENSIONS} and their lengths"));
-    let ndim = usize::try_from(ndim).ok().filter(|ndim| (1..=MAX_DIMENSIONS).contains(ndim)).ok_or_else(wrong)?;
+    let wrong =
+        || Error::Parameters(format!("{ndim} dimensions, expected 1 to {MAX_DIMENSIONS} and their lengths"));
+    let ndim =
+        usize::try_from(ndim).ok().filter(|ndim| (1..=MAX_DIMENSIONS).contains(ndim)).ok_or_else(wrong)?;
     let lengths = parameters.rest(NDIM.saturating_add(1)).get(..ndim).ok_or_else(wrong)?;
     Ok(Some(lengths.iter().map(|&length| length.into()).collect()))
 }

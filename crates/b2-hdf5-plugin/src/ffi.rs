@@ -3,6 +3,7 @@
 //! Nothing here is linked to HDF5, of which a process may hold several copies. What is needed of it is looked up when it is needed, in
 //! the copy that has called the filter.
 
+use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,8 +13,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use b2_core::Report;
 
-use crate::filter::{Dataset, Filter, Memory, Plain};
 use crate::Error;
+use crate::filter::{Dataset, Filter, Memory, Plain};
 
 /// `H5PL_TYPE_FILTER`: what `H5PLget_plugin_type` returns for filters.
 pub const PLUGIN_IS_FILTER: c_int = 0;
@@ -303,6 +304,10 @@ fn report(what: &str) {
         *const c_char,
         ...
     ) -> Status;
+    // HDF5 1.14.6 and later do not keep what a filter says.
+    if env::var_os("BLOSC_TRACE").is_some() {
+        eprintln!("{what}");
+    }
     // A message is cut off at a zero.
     let Ok(what) = CString::new(what.split('\0').next().unwrap_or_default()) else { return };
     find(|library| {

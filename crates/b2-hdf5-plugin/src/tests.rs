@@ -96,7 +96,10 @@ fn arrays_have_the_shape_of_the_chunk() {
     let parameters = Blosc2::parameters(&[0, 0, 0, 0, 5, 1, 1], &dataset(4, &[30, 50])).unwrap();
     let chunk = Blosc2::encode(&parameters, &ramp(6000)).unwrap().unwrap();
     let array = NdArray::from_bytes(chunk).unwrap();
-    assert_eq!((array.shape(), array.chunkshape(), array.dtype().as_str()), (&[30, 50][..], &[30, 50][..], "|V4"));
+    assert_eq!(
+        (array.shape(), array.chunkshape(), array.dtype().as_str()),
+        (&[30, 50][..], &[30, 50][..], "|V4")
+    );
 
     let parameters = Blosc2::parameters(&[0, 400, 0, 0, 5, 1, 1], &dataset(4, &[30, 50])).unwrap();
     let array = NdArray::from_bytes(Blosc2::encode(&parameters, &ramp(6000)).unwrap().unwrap()).unwrap();
@@ -124,14 +127,14 @@ fn arrays_of_other_writers_are_read() {
 #[test]
 fn zfp_is_read() {
     let plugins = b2_chunk::Plugins::builtin().with_codec(b2_zfp::FixedRate);
-    let compression = Compression::new().plugins(plugins).codec(CodecId::ZFP_FIXED_RATE).codec_meta(50).no_filters();
+    let compression =
+        Compression::new().plugins(plugins).codec(CodecId::ZFP_FIXED_RATE).codec_meta(50).no_filters();
     let values: Vec<f32> = (0..64 * 64).map(|n| (n as f32).sin()).collect();
     let builder = ArrayBuilder::new::<f32>([64, 64]).compression(compression);
     let frame = builder.to_bytes(&values).unwrap();
     let found = decode::<Blosc2>(&[1, 0, 4, 16384, 5, 0, 0, 2, 64, 64], &frame).unwrap();
-    let close = |(bytes, value): (&[u8], &f32)| {
-        (f32::from_le_bytes(bytes.try_into().unwrap()) - value).abs() < 0.01
-    };
+    let close =
+        |(bytes, value): (&[u8], &f32)| (f32::from_le_bytes(bytes.try_into().unwrap()) - value).abs() < 0.01;
     assert!(found.chunks(4).zip(&values).all(close));
 }
 
@@ -159,7 +162,9 @@ fn snappy_is_read_and_written_as_lz4() {
 fn claims_are_compared_before_memory_is_allocated() {
     let zeros = Chunk::special(b2_chunk::SpecialKind::Zeros, &[], 1 << 30, 4, 4096).unwrap().into_bytes();
     assert!(matches!(decode::<Blosc>(&[2, 2, 4, 4000], &zeros), Err(Error::Mismatch(_))));
-    let frame = ArrayBuilder::new::<f32>([1 << 14, 1 << 14]).chunks([1 << 14, 1 << 14]).to_bytes(b2nd::source::zeros());
+    let frame = ArrayBuilder::new::<f32>([1 << 14, 1 << 14])
+        .chunks([1 << 14, 1 << 14])
+        .to_bytes(b2nd::source::zeros());
     let frame = frame.unwrap();
     let refused = [&[1, 0, 4, 4000][..], &[1, 0, 4, 4000, 5, 1, 1, 2, 10, 100]];
     assert!(refused.iter().all(|parameters| decode::<Blosc2>(parameters, &frame).is_err()));
@@ -172,7 +177,9 @@ fn claims_are_compared_before_memory_is_allocated() {
 #[test]
 fn parameters_without_sense_are_errors() {
     let plain = ramp(800);
-    for (at, value) in [(4, 10), (4, 256), (5, 77), (5, 256), (6, 6), (6, 3), (6, 33), (6, 256), (7, 0), (7, 17), (7, 3)] {
+    for (at, value) in
+        [(4, 10), (4, 256), (5, 77), (5, 256), (6, 6), (6, 3), (6, 33), (6, 256), (7, 0), (7, 17), (7, 3)]
+    {
         let mut parameters = vec![1, 0, 4, 800, 5, 1, 1, 2, 10, 20];
         parameters[at] = value;
         assert!(Blosc2::encode(&parameters, &plain).is_err(), "{parameters:?}");
@@ -183,8 +190,13 @@ fn parameters_without_sense_are_errors() {
         assert!(Blosc::encode(&parameters, &plain).is_err(), "{parameters:?}");
     }
     for len in 0..4 {
-        assert!(Blosc2::encode(&[1; 4][..len], &plain).is_err() && Blosc::encode(&[1; 4][..len], &plain).is_err());
-        assert!(decode::<Blosc2>(&[1; 4][..len], &plain).is_err() && decode::<Blosc>(&[1; 4][..len], &plain).is_err());
+        assert!(
+            Blosc2::encode(&[1; 4][..len], &plain).is_err() && Blosc::encode(&[1; 4][..len], &plain).is_err()
+        );
+        assert!(
+            decode::<Blosc2>(&[1; 4][..len], &plain).is_err()
+                && decode::<Blosc>(&[1; 4][..len], &plain).is_err()
+        );
     }
 }
 

@@ -281,11 +281,11 @@ def child_mutate(number, count):
         near = [min(200, chunk.size), chunk.size][rng.integers(2)]
         at = rng.integers(near) if rng.integers(2) else chunk.size - 1 - rng.integers(near)
         if kind == 0:
-            chunk = chunk[:at]
+            chunk = chunk[: max(at, 1)]
         elif kind == 1:
             chunk = np.concatenate([chunk, rng.integers(0, 256, 1 + rng.integers(100), dtype="u1")])
         elif kind == 2:
-            chunk[at] ^= 1 << rng.integers(8)
+            chunk[at] ^= np.uint8(1 << rng.integers(8))
         elif kind == 3:
             chunk[at:at + 4] = rng.choice(np.array([0, 1, 0x7F, 0x80, 0xFF], "u1"), min(4, chunk.size - at))
         else:
