@@ -185,40 +185,55 @@ impl Drop for Allocated {
     }
 }
 
+// The types of the functions in the headers of HDF5 1.10 to 2.0.
+type GetFilter = unsafe extern "C" fn(
+    Id,
+    c_int,
+    *mut c_uint,
+    *mut usize,
+    *mut c_uint,
+    usize,
+    *mut c_char,
+    *mut c_uint,
+) -> Status;
+type ModifyFilter = unsafe extern "C" fn(Id, c_int, c_uint, usize, *const c_uint) -> Status;
+type GetChunk = unsafe extern "C" fn(Id, c_int, *mut u64) -> c_int;
+type GetSize = unsafe extern "C" fn(Id) -> usize;
+type GetClass = unsafe extern "C" fn(Id) -> c_int;
+type GetSuper = unsafe extern "C" fn(Id) -> Id;
+type Close = unsafe extern "C" fn(Id) -> Status;
+type Push =
+    unsafe extern "C" fn(Id, *const c_char, *const c_char, c_uint, Id, Id, Id, *const c_char, ...) -> Status;
+
 /// The functions of HDF5 that set up a data set.
 struct Hdf5 {
-    get_filter: unsafe extern "C" fn(
-        Id,
-        c_int,
-        *mut c_uint,
-        *mut usize,
-        *mut c_uint,
-        usize,
-        *mut c_char,
-        *mut c_uint,
-    ) -> Status,
-    modify_filter: unsafe extern "C" fn(Id, c_int, c_uint, usize, *const c_uint) -> Status,
-    get_chunk: unsafe extern "C" fn(Id, c_int, *mut u64) -> c_int,
-    get_size: unsafe extern "C" fn(Id) -> usize,
-    get_class: unsafe extern "C" fn(Id) -> c_int,
-    get_super: unsafe extern "C" fn(Id) -> Id,
-    close: unsafe extern "C" fn(Id) -> Status,
+    get_filter: GetFilter,
+    modify_filter: ModifyFilter,
+    get_chunk: GetChunk,
+    get_size: GetSize,
+    get_class: GetClass,
+    get_super: GetSuper,
+    close: Close,
 }
 
 impl Hdf5 {
     /// Looks the functions up in the copy of HDF5 that has called this library.
     fn find() -> Option<Self> {
         find(|library| {
-            // SAFETY: these are the types of the functions in the headers of HDF5 1.10 to 2.0.
+            // SAFETY: the functions have these types.
             unsafe {
                 Some(Self {
-                    get_filter: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Pget_filter_by_id2")?),
-                    modify_filter: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Pmodify_filter")?),
-                    get_chunk: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Pget_chunk")?),
-                    get_size: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Tget_size")?),
-                    get_class: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Tget_class")?),
-                    get_super: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Tget_super")?),
-                    close: transmute::<NonNull<c_void>, _>(library.symbol(c"H5Tclose")?),
+                    get_filter: transmute::<NonNull<c_void>, GetFilter>(
+                        library.symbol(c"H5Pget_filter_by_id2")?,
+                    ),
+                    modify_filter: transmute::<NonNull<c_void>, ModifyFilter>(
+                        library.symbol(c"H5Pmodify_filter")?,
+                    ),
+                    get_chunk: transmute::<NonNull<c_void>, GetChunk>(library.symbol(c"H5Pget_chunk")?),
+                    get_size: transmute::<NonNull<c_void>, GetSize>(library.symbol(c"H5Tget_size")?),
+                    get_class: transmute::<NonNull<c_void>, GetClass>(library.symbol(c"H5Tget_class")?),
+                    get_super: transmute::<NonNull<c_void>, GetSuper>(library.symbol(c"H5Tget_super")?),
+                    close: transmute::<NonNull<c_void>, Close>(library.symbol(c"H5Tclose")?),
                 })
             }
         })
@@ -293,17 +308,6 @@ impl Hdf5 {
 
 /// Puts a message on the error stack of HDF5, from which h5py and others take it. Does nothing where that is not found.
 fn report(what: &str) {
-    type Push = unsafe extern "C" fn(
-        Id,
-        *const c_char,
-        *const c_char,
-        c_uint,
-        Id,
-        Id,
-        Id,
-        *const c_char,
-        ...
-    ) -> Status;
     // HDF5 1.14.6 and later do not keep what a filter says.
     if env::var_os("BLOSC_TRACE").is_some() {
         eprintln!("{what}");
@@ -318,7 +322,7 @@ fn report(what: &str) {
         };
         let (class, major, minor) = (id(c"H5E_ERR_CLS_g")?, id(c"H5E_PLINE_g")?, id(c"H5E_CANTFILTER_g")?);
         let push = library.symbol(c"H5Epush2")?;
-        // SAFETY: this is the type of the function in the headers of HDF5 1.10 to 2.0.
+        // SAFETY: the function has this type.
         let push = unsafe { transmute::<NonNull<c_void>, Push>(push) };
         let (file, function) = (c"h5b2kit".as_ptr(), c"filter".as_ptr());
         // SAFETY: the strings end with a zero, and the format `%s` takes one of them.
