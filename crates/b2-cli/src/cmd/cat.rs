@@ -11,7 +11,7 @@ use b2kit::base::{Control, in_order, workers};
 use crate::args::{Global, Source};
 use crate::files::{Output, refuse_same};
 use crate::npy;
-use crate::print::{Lines, Png, Range, Simple, Stream, dims, table};
+use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage};
 use crate::read::{Data, Input, Selection, View, slice};
 
@@ -232,7 +232,7 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
         Some(range) => Some(range),
         None => range_of(&simple, view).with_context(named)?,
     };
-    let png = Png::new(simple, range, width, height);
+    let png = Png::new(simple, range.map(Scale::from), width, height);
     let mut stream = Stream::default();
     output.send(&png.head())?;
     let mut progress = Progress::new(named(), view.nbytes(), global.quiet);

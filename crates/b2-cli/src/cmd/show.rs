@@ -8,9 +8,9 @@ use b2kit::Dtype;
 use crate::args::{Global, Source};
 use crate::files::print;
 use crate::print::{
-    Range, Simple, Stats, Table, colours, columns, count, dims, half_blocks, items, printable,
+    Range, Scale, Simple, Stats, Table, colours, columns, count, dims, half_blocks, items, printable,
 };
-use crate::process::{Progress, Usage, capture};
+use crate::process::{Progress, capture};
 use crate::read::{Data, View, slice};
 
 const EXAMPLES: &str = "\
@@ -53,21 +53,12 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
     let text = (|| {
         let data = Data::open(&args.source, global)?;
-        let dtype = dtype(args, &data)?;
+        let dtype = data.dtype_or(args.dtype.as_deref())?;
         let view = data.view(&parts)?;
         text(args, &data, &dtype, &view, global)
     })()
     .with_context(named)?;
     print(&text)
-}
-
-fn dtype(args: &Args, data: &Data) -> Result<Dtype> {
-    let own = data.dtype();
-    let Some(text) = &args.dtype else { return Ok(own) };
-    let dtype = Dtype::parse(text).map_err(|e| Usage(format!("--dtype: {e}")))?;
-    let (size, have) = (dtype.itemsize(), own.itemsize());
-    ensure!(size == have, "--dtype {dtype}: items of {size} bytes, the file has items of {have}");
-    Ok(dtype)
 }
 
 /// The complete output for these items.
@@ -130,10 +121,10 @@ fn picture(view: &View<'_>, dtype: &Dtype, range: Range) -> Result<String> {
     let (rows, columns) = (2 * HEIGHT, columns() as u64);
     let step = width.div_ceil(columns.max(1)).max(height.div_ceil(rows)).max(1);
     let (shape, items) = view.thinned(&[height.div_ceil(step), width.div_ceil(step)])?;
-    let simple = Simple::new(dtype);
+    let (simple, scale) = (Simple::new(dtype), Scale::from(range));
     let pixels: Vec<_> = items
         .chunks_exact(dtype.itemsize().max(1))
-        .map(|item| simple.value(item).number().and_then(|x| range.colour(x)))
+        .map(|item| simple.value(item).number().and_then(|x| scale.colour(x)))
         .collect();
     Ok(half_blocks(&pixels, usize::try_from(shape.get(1).copied().unwrap_or(0))?))
 }

@@ -16,7 +16,7 @@ mod text;
 
 pub(crate) use items::{Simple, Value, shown};
 pub(crate) use lines::Lines;
-pub(crate) use picture::{Range, colours, columns, half_blocks};
+pub(crate) use picture::{Range, Scale, colours, columns, half_blocks};
 pub(crate) use png::{Png, Stream};
 pub(crate) use stats::Stats;
 pub(crate) use table::{Table, count, dims, from_to, joined, printable, ratio, short_size, size, thousands};

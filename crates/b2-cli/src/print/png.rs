@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
 use super::items::Simple;
-use super::picture::{Painter, Range};
+use super::picture::{Painter, Scale};
 
 /// Bytes of pixels to compress at once: enough for matches within, and many bands for the threads.
 const BAND: usize = 1 << 20;
@@ -38,21 +38,16 @@ pub(crate) struct Band {
 }
 
 impl Png {
-    pub(crate) fn new(simple: Simple, range: Option<Range>, width: u32, height: u32) -> Self {
-        let painter = Painter::new(&simple, range);
+    pub(crate) fn new(simple: Simple, scale: Option<Scale>, width: u32, height: u32) -> Self {
+        let painter = Painter::new(&simple, scale);
         Self { simple, painter, width: width as usize, height }
     }
 
     /// The start of the file.
     pub(crate) fn head(&self) -> Vec<u8> {
-        let mut out = b"\x89PNG\r\n\x1a\n".to_vec();
-        let mut head = Vec::new();
-        head.extend((self.width as u32).to_be_bytes());
-        head.extend(self.height.to_be_bytes());
-        let (indexed, rgb) = (3, 2);
-        let kind = if self.painter.palette().is_some() { indexed } else { rgb };
-        head.extend([8, kind, 0, 0, 0]);
-        out.extend(chunk(*b"IHDR", &head));
+        let mut out = SIGNATURE.to_vec();
+        let kind = if self.painter.palette().is_some() { INDEXED } else { RGB };
+        out.extend(header(self.width as u32, self.height, kind));
         match self.painter.palette() {
             Some(palette) => {
                 let colours: Vec<u8> = palette.iter().flat_map(|colour| colour.unwrap_or_default()).collect();
@@ -96,17 +91,56 @@ impl Png {
                 pixels[start] = SUB;
             }
         }
+        Band::new(&pixels)
+    }
+}
+
+impl Band {
+    /// Compresses rows, each with its filter in front.
+    fn new(pixels: &[u8]) -> Result<Self> {
         let mut deflated = Vec::with_capacity(pixels.len() + pixels.len() / 16 + 1024);
         let mut compressor = Compress::new(Compression::new(LEVEL), false);
-        let status = compressor.compress_vec(&pixels, &mut deflated, FlushCompress::Sync);
+        let status = compressor.compress_vec(pixels, &mut deflated, FlushCompress::Sync);
         let done =
             status.is_ok_and(|status| status == Status::Ok) && compressor.total_in() == pixels.len() as u64;
         // All is out if there is room left.
         done.then_some(())
             .filter(|()| deflated.len() < deflated.capacity())
-            .context("--png: deflate failed")?;
-        Ok(Band { deflated, adler: simd_adler32::adler32(&&pixels[..]), len: pixels.len() as u64 })
+            .context("PNG: deflate failed")?;
+        Ok(Self { deflated, adler: simd_adler32::adler32(&pixels), len: pixels.len() as u64 })
     }
+}
+
+/// A picture of this width and height, from red, green and blue of each pixel.
+///
+/// # Errors
+/// Fails only if the compressor does.
+pub(crate) fn rgb([width, height]: [usize; 2], pixels: &[u8]) -> Result<Vec<u8>> {
+    let mut out = SIGNATURE.to_vec();
+    out.extend(header(u32::try_from(width)?, u32::try_from(height)?, RGB));
+    let mut rows = Vec::with_capacity(pixels.len() + height);
+    for row in pixels.chunks_exact((3 * width).max(1)) {
+        rows.push(AS_IT_IS);
+        rows.extend_from_slice(row);
+    }
+    let mut stream = Stream::default();
+    out.extend(stream.data(&Band::new(&rows)?));
+    out.extend(stream.tail());
+    Ok(out)
+}
+
+const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+/// Kinds of pixels, as PNG numbers them.
+const INDEXED: u8 = 3;
+const RGB: u8 = 2;
+
+/// The chunk with size and kind of a picture of 8 bits per colour.
+fn header(width: u32, height: u32, kind: u8) -> Vec<u8> {
+    let mut head = Vec::new();
+    head.extend(width.to_be_bytes());
+    head.extend(height.to_be_bytes());
+    head.extend([8, kind, 0, 0, 0]);
+    chunk(*b"IHDR", &head)
 }
 
 impl Stream {

@@ -16,7 +16,7 @@ use crate::files::{is_stdin, spool_stdin, urls};
 use crate::npy::source::ByteSource;
 use crate::npy::{self, NpyHeader, RawSource};
 use crate::print::shown;
-use crate::process::resize;
+use crate::process::{Usage, resize};
 
 /// An open file.
 pub(crate) enum Data {
@@ -81,6 +81,28 @@ impl Data {
                     _ => opaque(),
                 }
             }
+        }
+    }
+
+    /// The dtype that `--dtype` asks for, otherwise that of the items.
+    ///
+    /// # Errors
+    /// Fails if it is not a dtype, or if its items have another size.
+    pub(crate) fn dtype_or(&self, asked: Option<&str>) -> Result<Dtype> {
+        let own = self.dtype();
+        let Some(text) = asked else { return Ok(own) };
+        let dtype = Dtype::parse(text).map_err(|e| Usage(format!("--dtype: {e}")))?;
+        let (size, have) = (dtype.itemsize(), own.itemsize());
+        ensure!(size == have, "--dtype {dtype}: items of {size} bytes, the file has items of {have}");
+        Ok(dtype)
+    }
+
+    /// Lengths of the dimensions. Super-chunks and chunks have one, their items.
+    pub(crate) fn shape(&self) -> Vec<u64> {
+        match self {
+            Self::Npy(npy) => npy.header.shape.clone(),
+            Self::Blosc(Input::Array(array)) => array.shape().to_vec(),
+            Self::Blosc(input) => vec![input.nbytes() / input.itemsize().max(1) as u64],
         }
     }
 
