@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Info(cmd::info::Args),
     /// Print the values as NumPy does, with minimum, maximum and mean
     Show(cmd::show::Args),
+    /// Draw a picture of a selection, as PNG or SVG
+    View(cmd::view::Args),
     /// Write the decompressed data to standard output or a file
     Cat(cmd::cat::Args),
     /// Decode everything, and print size and SHA-256 of each file
@@ -175,6 +177,7 @@ impl Cli {
         let result = match &self.command {
             Command::Info(_)
             | Command::Show(_)
+            | Command::View(_)
             | Command::Cat(_)
             | Command::Unpack(_)
             | Command::Copy(_)
@@ -191,6 +194,7 @@ impl Cli {
         match &self.command {
             Command::Info(args) => cmd::info::run(args, global),
             Command::Show(args) => cmd::show::run(args, global),
+            Command::View(args) => cmd::view::run(args, global),
             Command::Cat(args) => cmd::cat::run(args, global),
             Command::Verify(args) => cmd::verify::run(args, global),
             Command::Pack(args) => cmd::pack::run(args, global),

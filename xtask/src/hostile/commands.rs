@@ -73,9 +73,10 @@ const PRINTED: u64 = 32 << 20;
 /// Up to how many chunks it runs, and a command, or some, with what must hold then.
 type Extra = (u64, fn(&mut Session<'_>) -> Result<()>);
 
-const EXTRAS: [Extra; 12] = [
+const EXTRAS: [Extra; 13] = [
     (u64::MAX, |s| s.cat()),
     (u64::MAX, |s| s.slice()),
+    (u64::MAX, |s| s.view()),
     (WRITTEN, |s| s.chunk()),
     (WRITTEN, |s| s.copy()),
     (WRITTEN, |s| s.salvage()),
@@ -184,6 +185,12 @@ impl Session<'_> {
     fn slice(&mut self) -> Result<()> {
         let slice = format!("--slice={}", slice(&self.info, self.case.id));
         self.ask(&["cat", self.name, "--raw", &slice]).map(drop)
+    }
+
+    /// Draws a picture, which reads few blocks of large data.
+    fn view(&mut self) -> Result<()> {
+        let format = if self.case.id.is_multiple_of(2) { "png" } else { "svg" };
+        self.ask(&["view", self.name, "--format", format, "-q"]).map(drop)
     }
 
     fn chunk(&mut self) -> Result<()> {

@@ -16,7 +16,7 @@ const LEAST: usize = 30;
 
 /// The commands, grouped by purpose. Commands that are in no group go to the last one.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Look", &["info", "show", "cat", "ls", "items"]),
+    ("Look", &["info", "show", "view", "cat", "ls", "items"]),
     ("Make", &["pack", "unpack", "copy"]),
     ("Change", &["append", "set", "insert", "delete", "resize", "chunk", "vlmeta", "compact"]),
     ("Check", &["verify", "diff", "checksum", "salvage"]),

@@ -23,4 +23,5 @@ pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod unpack;
 pub(crate) mod verify;
+pub(crate) mod view;
 pub(crate) mod vlmeta;

@@ -2,6 +2,7 @@
 //! Code belongs here if it turns what it is given into text or pixels, or text back into values.
 //! It uses no other room, opens no file and prints nothing itself.
 
+pub(crate) mod figure;
 pub(crate) mod items;
 pub(crate) mod json;
 pub(crate) mod lines;
@@ -16,7 +17,7 @@ mod text;
 
 pub(crate) use items::{Simple, Value, shown};
 pub(crate) use lines::Lines;
-pub(crate) use picture::{Range, Scale, colours, columns, half_blocks};
+pub(crate) use picture::{Map, Range, Scale, colours, columns, half_blocks};
 pub(crate) use png::{Png, Stream};
 pub(crate) use stats::Stats;
 pub(crate) use table::{Table, count, dims, from_to, joined, printable, ratio, short_size, size, thousands};

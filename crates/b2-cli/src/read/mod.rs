@@ -3,9 +3,11 @@
 //! It may use all rooms but `write` and the commands, and writes no files but temporary ones.
 
 pub(crate) mod damage;
+pub(crate) mod dims;
 pub(crate) mod input;
 mod items;
 pub(crate) mod operand;
+pub(crate) mod sample;
 pub(crate) mod selection;
 pub(crate) mod slice;
 mod source;

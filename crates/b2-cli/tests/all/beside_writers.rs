@@ -35,10 +35,11 @@ fn commands_read_again_what_a_writer_has_compacted() {
             }
         });
         let results = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let commands: [&[&str]; 5] = [
+            let commands: [&[&str]; 6] = [
                 &["cat", "a"],
                 &["verify", "-q", "a"],
                 &["show", "a"],
+                &["view", "a"],
                 &["copy", "-q", "--force", "a", "b", "--chunks", "7,100"],
                 &["cat", "a", "-o", "c", "--force"],
             ];

@@ -30,6 +30,7 @@ fn what_follows_an_array_is_named() {
         &["diff", "a", "IN"],
         &["diff", "IN", "a"],
         &["show", "IN"],
+        &["view", "IN"],
         &["cat", "--csv", "IN"],
         &["bench", "--quick", "IN"],
     ] {

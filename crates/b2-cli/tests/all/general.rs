@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::common::{Folder, counting, npy};
 
-const COMMANDS: [&str; 7] = ["info", "show", "cat", "verify", "pack", "copy", "completions"];
+const COMMANDS: [&str; 8] = ["info", "show", "view", "cat", "verify", "pack", "copy", "completions"];
 
 #[test]
 fn help_has_examples_for_every_command() {

@@ -65,6 +65,8 @@ fn only_regular_files_and_directories_are_opened() {
             &["info", "special"][..],
             &["info", "--json", "special"],
             &["cat", "special"],
+            &["view", "special"],
+            &["view", "special", "-o", "out", "--format", "svg"],
             &["cat", "special", "--offset", "0"],
             &["verify", "special"],
             &["verify", "--files-from", "list"],
@@ -104,7 +106,7 @@ fn members_of_sparse_frames_are_regular_files() {
             }
             fs::remove_file(folder.path(&name).join(member)).unwrap();
             make(&folder.path(&name).join(member));
-            for command in ["verify", "cat", "info"] {
+            for command in ["verify", "cat", "info", "view"] {
                 // For a member that cannot even be queried, the message is that of the system.
                 let words = if what == "link to itself" { member } else { "not a regular file" };
                 if what == "link to itself" && member == "chunks.b2frame" {

@@ -46,4 +46,5 @@ mod truth;
 #[cfg(feature = "http")]
 mod urls;
 mod verify;
+mod view;
 mod words;

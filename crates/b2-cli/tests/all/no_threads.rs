@@ -37,6 +37,7 @@ fn every_command_works_alone() {
                 run(&["diff", "a", copy]);
             }
             run(&["show", "a"]);
+            run(&["view", "a"]);
             run(&["info", "a", "--chunks"]);
             run(&["verify", "-q", "a", "b", "c", "d"]);
             run(&["salvage", "-q", "--force", "a", "s"]);

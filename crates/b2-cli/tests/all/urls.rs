@@ -51,6 +51,7 @@ fn urls_are_read_wherever_files_are() {
     same(&["cat"]);
     same(&["cat", "--slice=3:9,-1"]);
     same(&["show"]);
+    same(&["view", "--format", "svg"]);
     same(&["verify", "-q"]);
     same(&["info"]);
     ok(&folder, &["diff", &url, "a.b2nd"]);

@@ -1,0 +1,691 @@
+//! Samples of a selection that is too large to be drawn item by item: planes and lines of numbers.
+//!
+//! Of each pixel one item is read. If the blocks of these items are more than a limit, every n-th block along each
+//! dimension is read, and pixels in between show the nearest item that was.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, bail, ensure};
+use b2kit::base::Cancelled;
+use b2kit::nd::DtypeKind;
+use b2kit::{Control, Dtype, Selection};
+
+use super::damage;
+use super::input::Input;
+use super::slice::Axis;
+use super::view::{Data, View};
+use crate::print::figure::Column;
+use crate::print::{Simple, Value, joined, printable};
+use crate::process::signals;
+
+/// Bytes of items to keep at once.
+const KEPT: u64 = 48 << 20;
+/// Bytes of items to read at once for a line.
+const PIECE: u64 = 4 << 20;
+/// A dimension is not thinned to fewer pixels than this for the sake of square ones.
+const FEW: u64 = 64;
+
+/// How the items of a file are taken as numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbers {
+    simple: Simple,
+    code: char,
+    /// Size of an item, and where the number is in it.
+    itemsize: usize,
+    part: Range<usize>,
+    /// Numbers that stand for missing ones.
+    fills: Vec<f64>,
+}
+
+impl Numbers {
+    /// Takes the items, or a field of records, as numbers.
+    ///
+    /// # Errors
+    /// Fails if they are none, or if there is no such field.
+    pub(crate) fn new(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Result<Self> {
+        let (part, of) = match (dtype.fields(), field) {
+            (None, None) => (0..dtype.itemsize(), dtype),
+            (None, Some(_)) => bail!("--field: the items have no fields"),
+            (Some(fields), name) => {
+                let names = || {
+                    printable(&joined(&fields.iter().map(|field| &field.name[..]).collect::<Vec<_>>(), ", "))
+                };
+                let Some(name) = name else {
+                    bail!("the items are records: --field picks one of {}", names())
+                };
+                let Some(field) = fields.iter().find(|field| field.name == name) else {
+                    bail!("--field {}: there are {}", printable(name), names());
+                };
+                ensure!(
+                    field.shape.is_empty(),
+                    "--field {}: an array in each record is not drawn",
+                    printable(name)
+                );
+                (field.offset..field.offset.saturating_add(field.dtype.itemsize()), &field.dtype)
+            }
+        };
+        let code = match of.kind() {
+            DtypeKind::Simple { code, .. } => *code,
+            _ => 'V',
+        };
+        ensure!(
+            matches!(code, 'b' | 'i' | 'u' | 'f' | 'c' | 'M' | 'm') && part.end <= dtype.itemsize(),
+            "items of {} are not drawn; `b2kit show` prints them",
+            printable(of.as_str())
+        );
+        Ok(Self { simple: Simple::new(of), code, itemsize: dtype.itemsize(), part, fills })
+    }
+
+    pub(crate) fn is_float(&self) -> bool {
+        matches!(self.code, 'f' | 'c')
+    }
+
+    /// Whether the absolute values of complex numbers are taken.
+    pub(crate) fn is_complex(&self) -> bool {
+        self.code == 'c'
+    }
+
+    /// Appends the numbers of whole items. Missing ones are NaN.
+    pub(crate) fn take(&self, items: &[u8], out: &mut Vec<f64>) {
+        let from = out.len();
+        match self.code {
+            'b' | 'i' | 'u' | 'f' if self.part.len() == self.itemsize => self.simple.numbers(items, out),
+            _ => out.extend(items.chunks_exact(self.itemsize.max(1)).map(|item| self.number(item))),
+        }
+        for fill in &self.fills {
+            // A fill value is stored with the precision of its own type.
+            let single = self.code == 'f' && self.part.len() <= 4;
+            let same = |x: f64| x == *fill || (single && x as f32 == *fill as f32);
+            out[from..].iter_mut().filter(|x| same(**x)).for_each(|x| *x = f64::NAN);
+        }
+    }
+
+    fn number(&self, item: &[u8]) -> f64 {
+        let value = self.simple.value(item.get(self.part.clone()).unwrap_or_default());
+        match value {
+            Value::Complex(re, im) => re.hypot(im),
+            Value::Date(i64::MIN) | Value::Span(i64::MIN) => f64::NAN,
+            Value::Date(time) | Value::Span(time) => time as f64,
+            value => value.number().unwrap_or(f64::NAN),
+        }
+    }
+}
+
+/// What one look at a file may cost.
+#[derive(Clone, Debug)]
+pub(crate) struct Cost {
+    /// Bytes of blocks to decode. One block is always decoded.
+    pub(crate) decoded: u64,
+    /// The number of this look and that of the newest one, which ends all others.
+    pub(crate) looks: Option<(u64, Arc<AtomicU64>)>,
+}
+
+impl Cost {
+    /// Stops calls of the library when a signal or a newer look asks to.
+    fn control(&self) -> Control {
+        let Some((own, newest)) = self.looks.clone() else { return signals::control() };
+        Control::new().progress(move |_| {
+            match newest.load(Ordering::Relaxed) == own && signals::check().is_ok() {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })
+    }
+
+    /// Fails if the work is to stop.
+    ///
+    /// # Errors
+    /// [`Cancelled`], or that a signal asked to stop.
+    pub(crate) fn check(&self) -> Result<()> {
+        signals::check()?;
+        let old = |(own, newest): &(u64, Arc<AtomicU64>)| newest.load(Ordering::Relaxed) != *own;
+        if self.looks.as_ref().is_some_and(old) { Err(Cancelled.into()) } else { Ok(()) }
+    }
+}
+
+/// Numbers of two dimensions, one for each pixel.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plane {
+    /// Positions in the selection along both dimensions: those that the pixels stand for.
+    pub(crate) at: [Vec<u64>; 2],
+    /// Row by row.
+    pub(crate) values: Vec<f64>,
+    /// Every n-th block was read.
+    pub(crate) every: u64,
+    /// Distance of pixels in items.
+    pub(crate) steps: [u64; 2],
+}
+
+/// The positions of pixels along a dimension of which `range` is shown: one for every `step` items, in their middle.
+fn pixels(range: &Range<u64>, step: u64) -> Vec<u64> {
+    let count = (range.end - range.start).div_ceil(step);
+    let middle = |k: u64| {
+        let start = range.start + k * step;
+        start + step.min(range.end - start) / 2
+    };
+    (0..count).map(middle).collect()
+}
+
+/// Distances of pixels, so that there are at most `most`: the same along both dimensions where that leaves enough of
+/// both.
+fn steps(lengths: [u64; 2], most: [usize; 2]) -> [u64; 2] {
+    let least = [0, 1].map(|d| lengths[d].div_ceil((most[d] as u64).max(1)).max(1));
+    let square = least[0].max(least[1]);
+    [0, 1].map(|d| square.min(lengths[d] / FEW).max(least[d]))
+}
+
+/// How a dimension is cut: lengths of chunks and blocks.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    chunk: u64,
+    block: u64,
+}
+
+impl Cut {
+    fn blocks_per_chunk(self) -> u64 {
+        self.chunk.div_ceil(self.block)
+    }
+
+    /// The number of the block of a position, along this dimension.
+    fn block_of(self, position: u64) -> u64 {
+        position / self.chunk * self.blocks_per_chunk() + position % self.chunk / self.block
+    }
+
+    /// The positions of a block.
+    fn span(self, block: u64) -> Range<u64> {
+        let chunk = block / self.blocks_per_chunk() * self.chunk;
+        let start = chunk.saturating_add(block % self.blocks_per_chunk() * self.block);
+        start..start.saturating_add(self.block).min(chunk.saturating_add(self.chunk))
+    }
+}
+
+/// How a file is cut along a dimension, and the decoded size of its blocks.
+fn cut(data: &Data, dim: usize) -> (Cut, u64) {
+    let of = |chunk: u64, block: u64, nbytes: u64| {
+        let chunk = chunk.max(1);
+        (Cut { chunk, block: block.clamp(1, chunk) }, nbytes.max(1))
+    };
+    match data {
+        Data::Blosc(Input::Array(array)) => {
+            let length = |lens: &[u32]| lens.get(dim).copied().unwrap_or(1).into();
+            let block = array.geometry().block_nbytes() as u64;
+            of(length(array.chunkshape()), length(array.blockshape()), block)
+        }
+        Data::Blosc(input @ Input::SuperChunk(frame)) => {
+            let itemsize = input.itemsize() as u64;
+            let (chunk, block) = (frame.chunksize() as u64, frame.header().blocksize() as u64);
+            match chunk {
+                // Of different sizes.
+                0 => of(PIECE / itemsize, PIECE / itemsize, PIECE),
+                _ => of(chunk / itemsize, block / itemsize, block),
+            }
+        }
+        Data::Blosc(input @ Input::Chunk(chunk)) => {
+            let itemsize = input.itemsize() as u64;
+            of(
+                chunk.nbytes() as u64 / itemsize,
+                chunk.header().blocksize() as u64 / itemsize,
+                chunk.header().blocksize() as u64,
+            )
+        }
+        // Any item can be read alone; the system reads pages.
+        Data::Npy(npy) => {
+            let items = (4096 / npy.dtype().itemsize().max(1) as u64).max(1);
+            let last = dim + 1 == npy.shape().len();
+            of(u64::MAX / 2, if last { items } else { 1 }, 4096)
+        }
+    }
+}
+
+/// For each pixel the one whose item it shows, if every n-th of the blocks is read: the nearest in one of these.
+fn snap(blocks: &[u64], every: u64) -> Vec<usize> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (k, block) in blocks.iter().enumerate() {
+        match runs.last_mut() {
+            Some(run) if blocks[run.start] == *block => run.end = k + 1,
+            _ => runs.push(k..k + 1),
+        }
+    }
+    let every = usize::try_from(every).unwrap_or(usize::MAX);
+    let mut out = Vec::with_capacity(blocks.len());
+    for group in runs.chunks(every.max(1)) {
+        let read = &group[group.len() / 2];
+        out.extend((group[0].start..group[group.len() - 1].end).map(|k| k.clamp(read.start, read.end - 1)));
+    }
+    out
+}
+
+fn distinct(blocks: &[u64]) -> u64 {
+    (blocks.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(!blocks.is_empty())) as u64
+}
+
+/// Samples two dimensions of a selection. `axes` says which items are selected along all dimensions of the file, of the
+/// others than `dims` (rows, columns) a single one. `windows` are the parts of `dims` that are shown.
+///
+/// # Errors
+/// Fails if they cannot be read, or if the work is stopped.
+pub(crate) fn plane(
+    data: &Data,
+    numbers: &Numbers,
+    axes: &[Axis],
+    dims: [usize; 2],
+    windows: &[Range<u64>; 2],
+    most: [usize; 2],
+    cost: &Cost,
+) -> Result<Plane> {
+    // Large records are fewer pixels.
+    let side = |most: usize| {
+        let fit = (KEPT / numbers.itemsize.max(1) as u64) as f64 / (LARGEST as f64);
+        ((most as f64 * fit.sqrt().min(1.0)) as usize).max(1)
+    };
+    const LARGEST: usize = 1 << 20;
+    let most = most.map(side);
+    let lengths = [0, 1].map(|d| windows[d].end - windows[d].start);
+    let steps = steps(lengths, most);
+    let at = [0, 1].map(|d| pixels(&windows[d], steps[d]));
+    let position = |d: usize, k: u64| axes[dims[d]].position(k);
+    let cuts = [0, 1].map(|d| cut(data, dims[d]));
+    let blocks =
+        [0, 1].map(|d| at[d].iter().map(|k| cuts[d].0.block_of(position(d, *k))).collect::<Vec<_>>());
+    let count = [0, 1].map(|d| distinct(&blocks[d]));
+    let total = |every: u64| {
+        count[0].div_ceil(every).saturating_mul(count[1].div_ceil(every)).saturating_mul(cuts[0].1)
+    };
+    let mut every = 1;
+    while total(every) > cost.decoded && every < count[0].max(count[1]) {
+        every += 1;
+    }
+    // Which pixels are read, and which of these each one shows.
+    let shown = [0, 1].map(|d| snap(&blocks[d], every));
+    let read = [0, 1].map(|d| {
+        let mut read = shown[d].clone();
+        read.dedup();
+        read
+    });
+    let items = gather(
+        data,
+        numbers,
+        axes,
+        dims,
+        [0, 1].map(|d| read[d].iter().map(|k| position(d, at[d][*k])).collect()),
+        cost,
+    )?;
+    let mut found = Vec::with_capacity(items.len() / numbers.itemsize.max(1));
+    numbers.take(&items, &mut found);
+    drop(items);
+    let place = [0, 1].map(|d| {
+        let mut at = 0;
+        let shown = shown[d].iter().map(|k| {
+            while read[d][at] < *k {
+                at += 1;
+            }
+            at
+        });
+        shown.collect::<Vec<_>>()
+    });
+    let values = if every == 1 {
+        found
+    } else {
+        let wide = read[1].len();
+        let row = |y: &usize| place[1].iter().map(|x| found[y * wide + x]).collect::<Vec<_>>();
+        place[0].iter().flat_map(row).collect()
+    };
+    Ok(Plane { at, values, every, steps })
+}
+
+/// Reads the items at all pairs of these positions, row by row.
+fn gather(
+    data: &Data,
+    numbers: &Numbers,
+    axes: &[Axis],
+    dims: [usize; 2],
+    positions: [Vec<u64>; 2],
+    cost: &Cost,
+) -> Result<Vec<u8>> {
+    if let Data::Blosc(input @ Input::Array(array)) = data {
+        let mut selections = axes
+            .iter()
+            .map(|axis| Ok(Selection::Index(i64::try_from(axis.start)?)))
+            .collect::<Result<Vec<_>>>()?;
+        for (dim, positions) in dims.iter().zip(&positions) {
+            selections[*dim] = list(positions)?;
+        }
+        let slice = array.with_control(cost.control()).slice(selections)?;
+        let slice = if dims[0] > dims[1] { slice.transpose() } else { slice };
+        return slice.read_bytes().map_err(|error| damage::locate(input, error.into()));
+    }
+    // In files of other kinds each row is read by itself.
+    let view = data.view(&[])?;
+    let mut out = Vec::new();
+    let mut buffer = Vec::new();
+    let mut axes = axes.to_vec();
+    let alone = |position: u64| Axis { start: position, step: 1, len: 1, dropped: true };
+    for row in &positions[0] {
+        cost.check()?;
+        axes[dims[0]] = alone(*row);
+        read_positions(&view, numbers, &mut axes, dims[1], &positions[1], &mut buffer, &mut out)?;
+    }
+    Ok(out)
+}
+
+/// Reads the items at these positions of one dimension, each neighbourhood at once.
+fn read_positions(
+    view: &View<'_>,
+    numbers: &Numbers,
+    axes: &mut [Axis],
+    dim: usize,
+    positions: &[u64],
+    buffer: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let size = numbers.itemsize;
+    // Up to this many items apart, reading those between costs less than another call.
+    let near = (4096 / size.max(1)).max(1) as u64;
+    let mut rest = positions;
+    while let [first, ..] = rest {
+        let most = (PIECE / size.max(1) as u64).max(1);
+        let far = |pair: &[u64]| pair[0].abs_diff(pair[1]) > near || pair[1].abs_diff(*first) >= most;
+        let count = rest.windows(2).position(far).map_or(rest.len(), |k| k + 1);
+        let (now, later) = rest.split_at(count);
+        let (low, high) = now.iter().fold((*first, *first), |(low, high), k| (low.min(*k), high.max(*k)));
+        axes[dim] = Axis { start: low, step: 1, len: high - low + 1, dropped: false };
+        view.read(axes, buffer)?;
+        for position in now {
+            let at = usize::try_from(position - low)? * size;
+            out.extend_from_slice(buffer.get(at..at + size).unwrap_or_default());
+        }
+        rest = later;
+    }
+    Ok(())
+}
+
+/// These positions as a selection: a range where they are evenly spaced, which the library reads with less effort.
+fn list(positions: &[u64]) -> Result<Selection> {
+    let all = positions.iter().map(|k| i64::try_from(*k)).collect::<Result<Vec<_>, _>>()?;
+    Ok(match all[..] {
+        [first, second, ..]
+            if second > first && all.windows(2).all(|pair| pair[1] - pair[0] == second - first) =>
+        {
+            let last = all.last().copied().unwrap_or(first);
+            Selection::Range { start: Some(first), stop: Some(last.saturating_add(1)), step: second - first }
+        }
+        _ => Selection::List(all),
+    })
+}
+
+/// Numbers of one dimension, in as many columns as there are pixels.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lined {
+    pub(crate) columns: Vec<Column>,
+    /// Every n-th block was read.
+    pub(crate) every: u64,
+}
+
+/// Samples one dimension of a selection; see [`plane`].
+///
+/// # Errors
+/// Fails if it cannot be read, or if the work is stopped.
+pub(crate) fn line(
+    data: &Data,
+    numbers: &Numbers,
+    axes: &[Axis],
+    dim: usize,
+    window: &Range<u64>,
+    most: usize,
+    cost: &Cost,
+) -> Result<Lined> {
+    let len = window.end - window.start;
+    let wide = len.min(most as u64).max(1);
+    let mut columns = vec![Column::NONE; usize::try_from(wide)?];
+    let axis = axes[dim];
+    let (cut, nbytes) = cut(data, dim);
+    let ends = [window.start, window.end.saturating_sub(1).max(window.start)]
+        .map(|k| cut.block_of(axis.position(k)));
+    let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+    let blocks = (high - low + 1).min(len);
+    let every = blocks.div_ceil((cost.decoded / nbytes).max(1)).max(1);
+    // The items in between are read as well, where they are near.
+    let step = axis.step.unsigned_abs().min(64);
+    let piece = (PIECE / (numbers.itemsize.max(1) as u64 * step)).max(1);
+    let view = data.view(&[])?;
+    let (mut axes, mut buffer, mut found) = (axes.to_vec(), Vec::new(), Vec::new());
+    let mut add = |range: Range<u64>| -> Result<()> {
+        cost.check()?;
+        axes[dim] = axis.part(range.start, range.end);
+        view.read(&axes, &mut buffer)?;
+        found.clear();
+        numbers.take(&buffer, &mut found);
+        for (k, x) in (range.start - window.start..).zip(&found) {
+            let column = (u128::from(k) * u128::from(wide) / u128::from(len)) as usize;
+            columns[column].add(*x);
+        }
+        Ok(())
+    };
+    if every == 1 {
+        let mut start = window.start;
+        while start < window.end {
+            let end = start.saturating_add(piece).min(window.end);
+            add(start..end)?;
+            start = end;
+        }
+    } else if axis.step.unsigned_abs() >= cut.block {
+        // Each item is in a block of its own.
+        for k in (window.start..window.end).skip(usize::try_from(every / 2)?).step_by(usize::try_from(every)?)
+        {
+            add(k..k + 1)?;
+        }
+    } else {
+        let mut block = low.saturating_add(every / 2).min(high);
+        loop {
+            let items = within(axis, &cut.span(block));
+            let start = items.start.max(window.start);
+            let end = items.end.min(window.end).min(start.saturating_add(piece));
+            if start < end {
+                add(start..end)?;
+            }
+            match block.checked_add(every) {
+                Some(next) if next <= high => block = next,
+                _ => break,
+            }
+        }
+    }
+    if every > 1 {
+        spread(&mut columns);
+    }
+    Ok(Lined { columns, every })
+}
+
+/// The items of an axis whose positions are in a range.
+fn within(axis: Axis, span: &Range<u64>) -> Range<u64> {
+    let step = axis.step.unsigned_abs().max(1);
+    let range = if axis.step > 0 {
+        let count = |end: u64| end.saturating_sub(axis.start).div_ceil(step);
+        count(span.start)..count(span.end)
+    } else {
+        // Items from the start down to this position.
+        let count = |low: u64| if axis.start >= low { (axis.start - low) / step + 1 } else { 0 };
+        count(span.end)..count(span.start)
+    };
+    range.start.min(axis.len)..range.end.min(axis.len)
+}
+
+/// Gives columns of which nothing was read the items of the nearest one.
+fn spread(columns: &mut [Column]) {
+    let read: Vec<usize> =
+        (0..columns.len()).filter(|k| columns[*k].count + columns[*k].missing > 0).collect();
+    let mut next = 0;
+    for k in 0..columns.len() {
+        while next + 1 < read.len() && read[next + 1].abs_diff(k) <= read[next].abs_diff(k) {
+            next += 1;
+        }
+        if let Some(from) = read.get(next) {
+            columns[k] = columns[*from];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_are_the_middle_of_what_they_stand_for() {
+        assert_eq!(pixels(&(0..5), 1), [0, 1, 2, 3, 4]);
+        assert_eq!(pixels(&(10..17), 3), [11, 14, 16]);
+        assert_eq!(pixels(&(3..3), 2), [0; 0]);
+        assert_eq!(steps([1000, 2000], [540, 720]), [3, 3]);
+        assert_eq!(steps([10, 1_000_000], [540, 720]), [1, 1389]);
+        assert_eq!(steps([1000, 1_000_000], [540, 720]), [15, 1389]);
+        assert_eq!(steps([0, 0], [540, 720]), [1, 1]);
+    }
+
+    #[test]
+    fn skipped_blocks_show_the_nearest_items() {
+        let blocks = [0, 0, 1, 1, 2, 2, 3, 3, 4];
+        assert_eq!(snap(&blocks, 1), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(snap(&blocks, 3), [2, 2, 2, 3, 3, 3, 8, 8, 8]);
+        assert_eq!(snap(&blocks, 100), [4, 4, 4, 4, 4, 5, 5, 5, 5]);
+        assert_eq!((distinct(&blocks), distinct(&[])), (5, 0));
+        let cut = Cut { chunk: 10, block: 4 };
+        let ids: Vec<u64> = (0..22).map(|k| cut.block_of(k)).collect();
+        assert_eq!(ids, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 6, 6]);
+        for (position, id) in ids.iter().enumerate() {
+            assert!(cut.span(*id).contains(&(position as u64)), "{position}");
+        }
+    }
+
+    #[test]
+    fn items_of_a_block() {
+        for (start, step, len) in [(0, 1, 30), (5, 3, 8), (29, -1, 30), (28, -3, 9), (4, 1, 1)] {
+            let axis = Axis { start, step, len, dropped: false };
+            for span in [0..4, 4..8, 8..10, 27..30, 10..10, 0..30] {
+                let expected: Vec<u64> = (0..len).filter(|k| span.contains(&axis.position(*k))).collect();
+                let found: Vec<u64> = within(axis, &span).collect();
+                assert_eq!(found, expected, "{axis:?} {span:?}");
+            }
+        }
+        let mut columns = vec![Column::NONE; 7];
+        columns[1].add(1.0);
+        columns[5].add(5.0);
+        spread(&mut columns);
+        let firsts: Vec<f64> = columns.iter().map(|column| column.first).collect();
+        assert_eq!(firsts, [1.0, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0]);
+    }
+}
+
+#[cfg(test)]
+mod reading {
+    use std::sync::atomic::AtomicU64;
+
+    use b2kit::ArrayBuilder;
+    use b2kit::frame::SuperChunk;
+
+    use super::*;
+    use crate::read::resolve;
+
+    /// Items whose number says where they are.
+    fn array() -> Data {
+        let items: Vec<f32> = (0..3 * 60 * 80).map(|k| k as f32).collect();
+        let builder = ArrayBuilder::new::<f32>([3, 60, 80]).chunks([2, 30, 40]).blocks([1, 10, 10]);
+        let frame = builder.to_bytes(&items[..]).unwrap();
+        Data::Blosc(Input::from_frame(SuperChunk::from_bytes(frame).unwrap()).unwrap())
+    }
+
+    fn cost(decoded: u64) -> Cost {
+        Cost { decoded, looks: None }
+    }
+
+    #[test]
+    fn planes_are_the_items_or_the_nearest_that_were_read() {
+        let data = array();
+        let numbers = Numbers::new(&data.dtype(), None, Vec::new()).unwrap();
+        let take = |spec: &str, dims: [usize; 2], most: [usize; 2], decoded: u64| {
+            let axes = resolve(&crate::read::slice::parse(spec).unwrap(), &[3, 60, 80]).unwrap();
+            let windows = dims.map(|dim| 0..axes[dim].len);
+            let plane = plane(&data, &numbers, &axes, dims, &windows, most, &cost(decoded)).unwrap();
+            (axes, plane)
+        };
+        let all = u64::MAX;
+        for (spec, dims) in
+            [("1,:,:", [1, 2]), ("1,::-1,::-1", [1, 2]), ("1,:,:", [2, 1]), (":,7,::3", [0, 2])]
+        {
+            let (axes, plane) = take(spec, dims, [1000, 1000], all);
+            let mut values = plane.values.iter();
+            for row in &plane.at[0] {
+                for column in &plane.at[1] {
+                    let mut at = [axes[0].start, axes[1].start, axes[2].start];
+                    at[dims[0]] = axes[dims[0]].position(*row);
+                    at[dims[1]] = axes[dims[1]].position(*column);
+                    let expected = (at[0] * 4800 + at[1] * 80 + at[2]) as f64;
+                    assert_eq!(values.next(), Some(&expected), "{spec} {dims:?} {at:?}");
+                }
+            }
+            assert_eq!((values.next(), plane.every), (None, 1));
+        }
+        let (_, plane) = take("0,:,:", [1, 2], [20, 20], all);
+        assert_eq!((plane.at[0].len(), plane.at[1].len(), plane.steps), (20, 20, [3, 4]));
+        assert_eq!((plane.values[0], plane.values[1]), (82.0, 86.0), "the middle of what they stand for");
+        // Room for four blocks of 48: every fourth along each dimension.
+        let (_, plane) = take("0,:,:", [1, 2], [1000, 1000], 4 * 400);
+        assert_eq!(plane.every, 4);
+        let row = &plane.values[25 * 80..26 * 80];
+        assert_eq!((row[0], row[19], row[20], row[29], row[39]), (2020.0, 2020.0, 2020.0, 2029.0, 2029.0));
+    }
+
+    #[test]
+    fn lines_are_the_extremes_of_their_columns() {
+        let data = array();
+        let numbers = Numbers::new(&data.dtype(), None, vec![4.0]).unwrap();
+        let axes = resolve(&crate::read::slice::parse("0,0,:").unwrap(), &[3, 60, 80]).unwrap();
+        let found = line(&data, &numbers, &axes, 2, &(0..80), 8, &cost(u64::MAX)).unwrap();
+        assert_eq!((found.columns.len(), found.every), (8, 1));
+        let first = found.columns[0];
+        assert_eq!((first.low, first.high, first.count, first.missing), (0.0, 9.0, 9, 1));
+        // Two of eight blocks.
+        let found = line(&data, &numbers, &axes, 2, &(0..80), 8, &cost(2 * 400)).unwrap();
+        assert_eq!(found.every, 4);
+        let lows: Vec<f64> = found.columns.iter().map(|column| column.low).collect();
+        assert_eq!(lows, [20.0, 20.0, 20.0, 20.0, 60.0, 60.0, 60.0, 60.0]);
+        let back = resolve(&crate::read::slice::parse("0,0,::-1").unwrap(), &[3, 60, 80]).unwrap();
+        let found = line(&data, &numbers, &back, 2, &(10..30), 2, &cost(u64::MAX)).unwrap();
+        assert_eq!((found.columns[0].first, found.columns[1].last), (69.0, 50.0));
+    }
+
+    #[test]
+    fn a_newer_look_ends_an_older_one() {
+        let data = array();
+        let numbers = Numbers::new(&data.dtype(), None, Vec::new()).unwrap();
+        let axes = resolve(&[Selection::Index(0)], &[3, 60, 80]).unwrap();
+        let old = Cost { decoded: u64::MAX, looks: Some((1, Arc::new(AtomicU64::new(2)))) };
+        let found = plane(&data, &numbers, &axes, [1, 2], &[0..60, 0..80], [100, 100], &old);
+        assert!(found.is_err());
+        let found = line(&data, &numbers, &axes, 2, &(0..80), 8, &old);
+        assert!(found.is_err());
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        let of =
+            |dtype: &str, field: Option<&str>| Numbers::new(&Dtype::parse(dtype).unwrap(), field, Vec::new());
+        let records = "[('a\u{1b}', '<i4'), ('b', '<f8', (2,)), ('c', '<U3'), ('d', '<c16')]";
+        let told = of(records, None).unwrap_err().to_string();
+        assert!(told.contains("--field") && !told.contains('\u{1b}'), "{told}");
+        assert!(
+            of(records, Some("b")).is_err()
+                && of(records, Some("c")).is_err()
+                && of(records, Some("e")).is_err()
+        );
+        assert!(of("<U3", None).is_err() && of("<i4", Some("a")).is_err());
+        let numbers = of(records, Some("d")).unwrap();
+        let mut item = vec![0; 4 + 16 + 12];
+        item.extend([3.0_f64, -4.0].iter().flat_map(|x| x.to_le_bytes()));
+        let mut out = Vec::new();
+        numbers.take(&item, &mut out);
+        assert_eq!(out, [5.0]);
+        let dates = of("<M8[D]", None).unwrap();
+        dates.take(&[i64::MIN.to_le_bytes(), 7_i64.to_le_bytes()].concat(), &mut out);
+        assert!(out[1].is_nan() && out[2] == 7.0);
+    }
+}
