@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Info(cmd::info::Args),
     /// Print the values as NumPy does, with minimum, maximum and mean
     Show(cmd::show::Args),
-    /// Draw a picture of a selection, as PNG or SVG
+    /// Look at the data: a picture as PNG or SVG, or on the whole screen
     View(cmd::view::Args),
     /// Write the decompressed data to standard output or a file
     Cat(cmd::cat::Args),
@@ -170,7 +170,9 @@ impl Cli {
             // The benchmark creates its own thread pools.
             return cmd::bench::run(args, global);
         }
-        if let Some(threads) = global.threads {
+        // The viewer reads on a thread of its own, which starts the pool.
+        let views = matches!(&self.command, Command::View(args) if cmd::view::is_interactive(args));
+        if let Some(threads) = global.threads.filter(|_| !views) {
             crate::process::threads::begin(threads.into())?;
         }
         urls::begin(global);

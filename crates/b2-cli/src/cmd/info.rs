@@ -494,7 +494,7 @@ fn show_name(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-fn metalayer_tables(input: &Input) -> Result<String> {
+pub(super) fn metalayer_tables(input: &Input) -> Result<String> {
     let Some(frame) = input.frame() else { return Ok(String::new()) };
     let mut text = String::new();
     let mut tables: Vec<(&str, Table)> = Vec::new();

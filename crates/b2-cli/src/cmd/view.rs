@@ -1,6 +1,18 @@
 //! `b2kit view`
 
+#[cfg(feature = "terminal")]
+mod app;
 mod limits;
+#[cfg(feature = "terminal")]
+mod look;
+#[cfg(feature = "terminal")]
+mod screen;
+#[cfg(feature = "terminal")]
+mod terminal;
+#[cfg(all(test, feature = "terminal"))]
+mod testing;
+#[cfg(feature = "terminal")]
+mod worker;
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -9,7 +21,7 @@ use anyhow::{Context, Result, ensure};
 
 use self::limits::{Limits, scale};
 use crate::args::{Global, Source};
-use crate::files::{Output, refuse_same, urls};
+use crate::files::{Output, is_stdin, refuse_same, urls};
 use crate::print::figure::{Canvas, Image, LARGEST, Line};
 use crate::print::{Map, Scale, colours, columns, count, dims, half_blocks, printable};
 use crate::process::{Usage, capture, say};
@@ -19,10 +31,13 @@ use crate::read::{Axis, Data, resolve, slice};
 
 const EXAMPLES: &str = "\
 Examples:
+  b2kit view data.b2nd
   b2kit view data.b2nd -o data.png
   b2kit view data.b2nd --slice=0,::-1 --range=-2:32 -o january.svg
   b2kit view data.b2nd --range=2%:98% --map cividis > data.png
   b2kit view table.b2nd --field speed --log -o speed.png
+
+In a terminal, without OUT, it takes the whole screen; ? tells the keys.
 
 Two dimensions are an image with a colour bar, one is a line. Of more, the
 plane through the middle is drawn, and standard error says which one that is. NaN,
@@ -87,6 +102,13 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let format = format(args)?;
     let named = || args.source.file.display().to_string();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
+    #[cfg(feature = "terminal")]
+    if is_interactive(args) {
+        let Args { source, dtype, map, log, range, field, .. } = args;
+        let app = app::App::new(&named(), source.key.clone(), *map, *log, *range).with_field(field.clone());
+        let opening = look::Opening { source: source.clone(), parts, dtype: dtype.clone(), global };
+        return terminal::run(app, opening).with_context(named);
+    }
     let data = Data::open(&args.source, global).with_context(named)?;
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     let terminal = args.output.is_none() && io::stdout().is_terminal() && !capture::is_active();
@@ -104,6 +126,16 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     .with_context(named)?;
     output.send(&bytes)?;
     output.finish()
+}
+
+/// Whether a person sits at both ends.
+pub(crate) fn is_interactive(args: &Args) -> bool {
+    let plain = cfg!(not(feature = "terminal"))
+        || args.output.is_some()
+        || args.format.is_some()
+        || capture::is_active()
+        || console::is_dumb();
+    !plain && io::stdout().is_terminal() && io::stdin().is_terminal() && !is_stdin(&args.source.file)
 }
 
 /// The format: as requested, otherwise from the extension of OUT.

@@ -47,4 +47,6 @@ mod truth;
 mod urls;
 mod verify;
 mod view;
+#[cfg(all(target_os = "linux", feature = "terminal"))]
+mod view_screen;
 mod words;

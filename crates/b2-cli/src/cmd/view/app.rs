@@ -1,0 +1,664 @@
+//! The state of the screen, and what keys do to it. Knows no terminal and reads no file.
+
+use std::ops::Range;
+
+use super::limits::{Limits, scale};
+use super::look::{Chunks, Facts, Look, Told, What};
+use crate::print::{Map, Scale, printable};
+use crate::read::Axis;
+use crate::read::sample::{Lined, Plane};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Key {
+    Char(char),
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Enter,
+    Escape,
+    Tab,
+    Backspace,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// What is on the right.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Mode {
+    Picture,
+    Grid,
+    Histogram,
+    Chunks,
+}
+
+impl Mode {
+    pub(super) const ALL: [(Self, &'static str); 4] = [
+        (Self::Picture, "picture"),
+        (Self::Grid, "values"),
+        (Self::Histogram, "histogram"),
+        (Self::Chunks, "chunks"),
+    ];
+}
+
+/// The numbers that are there, and which part of the file they are.
+#[derive(Clone, Debug)]
+pub(super) enum Sample {
+    Plane { dims: [usize; 2], windows: [Range<u64>; 2], axes: Vec<Axis>, plane: Plane },
+    Line { window: Range<u64>, line: Lined },
+}
+
+/// The ranges that a key goes through; `None` is from the smallest to the largest value.
+const RANGES: [Option<Limits>; 3] =
+    [None, Some(Limits::Shares(0.01, 0.99)), Some(Limits::Shares(0.05, 0.95))];
+
+#[derive(Clone, Debug)]
+pub(super) struct App {
+    pub(super) file: String,
+    pub(super) members: Vec<String>,
+    pub(super) key: Option<String>,
+    refresh: u64,
+    pub(super) follow: bool,
+    pub(super) facts: Option<Facts>,
+    pub(super) mode: Mode,
+    /// The field that is drawn at first, and the number of the one that is drawn now.
+    asked: Option<String>,
+    pub(super) field: usize,
+    /// The selected items of the file along all dimensions, and the position in each that is shown: of dimensions that
+    /// are not drawn.
+    pub(super) axes: Vec<Axis>,
+    pub(super) at: Vec<u64>,
+    /// The dimensions that are drawn: rows and columns, one, or none.
+    pub(super) dims: Vec<usize>,
+    /// The part that is shown of each of these.
+    pub(super) windows: Vec<Range<u64>>,
+    /// Where the grid of values starts in each of these.
+    pub(super) corner: Vec<u64>,
+    /// The dimension that keys go along.
+    pub(super) along: Option<usize>,
+    pub(super) map: Map,
+    pub(super) log: bool,
+    pub(super) limits: Option<Limits>,
+    /// Whether the list on the left takes the arrows, its selected line, and how far it is scrolled.
+    pub(super) in_tree: bool,
+    pub(super) line: usize,
+    pub(super) sample: Option<Sample>,
+    /// The colours for the sample.
+    pub(super) scale: Option<Scale>,
+    pub(super) grid: Option<(Vec<Axis>, Vec<String>)>,
+    pub(super) chunks: Option<Chunks>,
+    pub(super) message: Option<String>,
+    /// Whether something is being read.
+    pub(super) reading: bool,
+    pub(super) help: bool,
+    /// What was typed so far of an index to go to.
+    pub(super) prompt: Option<String>,
+    pub(super) quit: bool,
+}
+
+impl App {
+    pub(super) fn new(file: &str, key: Option<String>, map: Map, log: bool, limits: Option<Limits>) -> Self {
+        Self {
+            file: printable(file),
+            members: Vec::new(),
+            key,
+            refresh: 0,
+            follow: false,
+            facts: None,
+            mode: Mode::Picture,
+            asked: None,
+            field: 0,
+            axes: Vec::new(),
+            at: Vec::new(),
+            dims: Vec::new(),
+            windows: Vec::new(),
+            corner: Vec::new(),
+            along: None,
+            map,
+            log,
+            limits,
+            in_tree: false,
+            line: 0,
+            sample: None,
+            scale: None,
+            grid: None,
+            chunks: None,
+            message: None,
+            reading: true,
+            help: false,
+            prompt: None,
+            quit: false,
+        }
+    }
+
+    /// Draws this field at first.
+    pub(super) fn with_field(self, field: Option<String>) -> Self {
+        Self { asked: field, ..self }
+    }
+
+    /// What is to be read for a screen with room for so many pixels (rows, columns) and cells of values.
+    pub(super) fn look(&self, pixels: [usize; 2], cells: [usize; 2]) -> Look {
+        let what = match (&self.facts, self.mode) {
+            (None, _) => What::Facts,
+            (Some(_), Mode::Grid) if self.axes.iter().all(|axis| axis.len > 0) => {
+                What::Grid { axes: self.grid_axes(cells) }
+            }
+            (Some(_), Mode::Chunks) => What::Chunks { most: pixels[0] * pixels[1] },
+            (Some(facts), Mode::Picture | Mode::Histogram) => {
+                match (self.dims.as_slice(), facts.fields.get(self.field)) {
+                    ([dim], Some(field)) => What::Line {
+                        field: field.clone(),
+                        axes: self.shown_axes(),
+                        dim: *dim,
+                        window: self.windows[0].clone(),
+                        most: pixels[1],
+                    },
+                    ([rows, columns], Some(field)) => What::Plane {
+                        field: field.clone(),
+                        axes: self.shown_axes(),
+                        dims: [*rows, *columns],
+                        windows: [self.windows[0].clone(), self.windows[1].clone()],
+                        most: pixels,
+                    },
+                    _ => What::Facts,
+                }
+            }
+            _ => What::Facts,
+        };
+        Look { key: self.key.clone(), refresh: self.refresh, what }
+    }
+
+    /// The axes, with the position that is shown of those that are not drawn.
+    pub(super) fn shown_axes(&self) -> Vec<Axis> {
+        let single = |(dim, axis): (usize, &Axis)| match self.dims.contains(&dim) {
+            true => *axis,
+            false => Axis { step: 1, dropped: true, ..axis.part(self.at[dim], self.at[dim] + 1) },
+        };
+        self.axes.iter().enumerate().map(single).collect()
+    }
+
+    /// The items of the grid: as many as there are cells, from the start of the window.
+    fn grid_axes(&self, cells: [usize; 2]) -> Vec<Axis> {
+        let mut axes = self.shown_axes();
+        for (k, dim) in self.dims.iter().enumerate() {
+            let room = if self.dims.len() == 1 { cells[0] * cells[1] } else { cells[k] } as u64;
+            let start = self.corner[k];
+            axes[*dim] = self.axes[*dim].part(start, start.saturating_add(room).min(self.axes[*dim].len));
+        }
+        axes
+    }
+
+    /// Takes an answer of the reader.
+    pub(super) fn told(&mut self, told: Told) {
+        match told {
+            Told::Members(members) => {
+                if self.key.is_none() {
+                    self.key = members.first().cloned();
+                    if members.is_empty() {
+                        self.message = Some("a store without members".into());
+                    }
+                }
+                self.in_tree = true;
+                self.line = 0;
+                self.members = members;
+            }
+            Told::Opened(key, facts) if self.members.is_empty() || key == self.key => self.open(*facts),
+            Told::Opened(..) => {}
+            Told::Plane { dims, windows, axes, plane } => {
+                self.scale_to(&plane.values);
+                self.sample = Some(Sample::Plane { dims, windows, axes, plane });
+            }
+            Told::Line { window, line } => {
+                let ends: Vec<f64> =
+                    line.columns.iter().flat_map(|column| [column.low, column.high]).collect();
+                self.scale_to(&ends);
+                self.sample = Some(Sample::Line { window, line });
+            }
+            Told::Grid { axes, texts } => self.grid = Some((axes, texts)),
+            Told::Chunks(chunks) => self.chunks = Some(chunks),
+            Told::Done => self.reading = false,
+            Told::Failed(message) => {
+                self.message = Some(message);
+                self.reading = false;
+            }
+        }
+    }
+
+    /// Shows another file or member, or the same one after a change.
+    fn open(&mut self, facts: Facts) {
+        let same = self.axes.len() == facts.axes.len() && self.facts.is_some();
+        let old: Vec<u64> = self.axes.iter().map(|axis| axis.len).collect();
+        self.axes.clone_from(&facts.axes);
+        if same && !self.dims.is_empty() {
+            // After a change the view stays where it was; what was shown whole is shown whole again.
+            for (k, dim) in self.dims.iter().enumerate() {
+                let len = self.axes[*dim].len;
+                let window = &mut self.windows[k];
+                *window = match *window == (0..old[*dim]) {
+                    true => 0..len,
+                    false => window.start.min(len.saturating_sub(1))..window.end.min(len),
+                };
+                self.corner[k] = self.corner[k].min(len.saturating_sub(1));
+            }
+            for (at, axis) in self.at.iter_mut().zip(&self.axes) {
+                *at = (*at).min(axis.len.saturating_sub(1));
+            }
+            // So that it is read, though nothing else has changed.
+            self.refresh += 1;
+        } else {
+            self.at = self.axes.iter().map(|axis| axis.len / 2).collect();
+            let long: Vec<usize> = (0..self.axes.len())
+                .filter(|dim| !self.axes[*dim].dropped && self.axes[*dim].len > 1)
+                .collect();
+            self.dims = long[long.len().saturating_sub(2)..].to_vec();
+            self.along = long.len().checked_sub(3).map(|k| long[k]);
+            self.whole();
+            let asked = self.asked.as_ref();
+            let named = |field: &Option<String>| asked.is_some() && field.as_ref() == asked;
+            self.field = facts.fields.iter().position(named).unwrap_or(0);
+            if let Some(field) = asked.filter(|_| !facts.fields.iter().any(named)) {
+                self.message = Some(format!("--field {}: there is none that can be drawn", printable(field)));
+            }
+            if facts.fields.is_empty() || self.dims.is_empty() {
+                self.mode = Mode::Grid;
+            }
+            (self.sample, self.scale) = (None, None);
+        }
+        if self.axes.iter().any(|axis| axis.len == 0) {
+            self.dims.clear();
+            self.windows.clear();
+            self.message = Some("there are no items".into());
+        }
+        (self.grid, self.chunks) = (None, None);
+        self.facts = Some(facts);
+    }
+
+    /// Shows all of the dimensions that are drawn.
+    fn whole(&mut self) {
+        self.windows = self.dims.iter().map(|dim| 0..self.axes[*dim].len).collect();
+        self.start_grid();
+    }
+
+    /// The grid starts where the picture does.
+    fn start_grid(&mut self) {
+        self.corner = self.windows.iter().map(|window| window.start).collect();
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.start_grid();
+    }
+
+    fn scale_to(&mut self, values: &[f64]) {
+        let are_floats = self.facts.as_ref().is_some_and(|facts| facts.is_float);
+        self.scale = scale(values, self.limits, self.map, self.log, are_floats).ok();
+    }
+
+    /// Chooses the colours anew, for what is there already.
+    fn rescale(&mut self) {
+        match self.sample.take() {
+            Some(Sample::Plane { dims, windows, axes, plane }) => {
+                self.told(Told::Plane { dims, windows, axes, plane })
+            }
+            Some(Sample::Line { window, line }) => self.told(Told::Line { window, line }),
+            None => {}
+        }
+    }
+
+    pub(super) fn key(&mut self, key: Key) {
+        if key == Key::Interrupt {
+            self.quit = true;
+            return;
+        }
+        if self.help {
+            self.help = false;
+            return;
+        }
+        self.message = None;
+        if let Some(text) = self.prompt.take() {
+            return self.type_index(text, key);
+        }
+        match key {
+            Key::Char('q') => self.quit = true,
+            Key::Char('?') => self.help = true,
+            Key::Tab => self.in_tree = !self.in_tree && !self.members.is_empty(),
+            Key::Char('1') => self.set_mode(Mode::Picture),
+            Key::Char('2') => self.set_mode(Mode::Grid),
+            Key::Char('3') => self.set_mode(Mode::Histogram),
+            Key::Char('4') => self.set_mode(Mode::Chunks),
+            Key::Char('v') => {
+                let next = Mode::ALL.iter().position(|(mode, _)| *mode == self.mode).unwrap_or(0) + 1;
+                self.set_mode(Mode::ALL[next % Mode::ALL.len()].0);
+            }
+            Key::Char('r') => self.refresh += 1,
+            Key::Char('f') => self.follow = !self.follow,
+            _ if self.in_tree => self.key_in_tree(key),
+            _ => self.key_in_picture(key),
+        }
+    }
+
+    /// Reads the file anew, if the user follows it.
+    pub(super) fn tick(&mut self) {
+        if self.follow && !self.reading {
+            self.refresh += 1;
+        }
+    }
+
+    fn key_in_tree(&mut self, key: Key) {
+        let last = self.members.len().saturating_sub(1);
+        self.line = match key {
+            Key::Up => self.line.saturating_sub(1),
+            Key::Down => (self.line + 1).min(last),
+            Key::PageUp => self.line.saturating_sub(10),
+            Key::PageDown => (self.line + 10).min(last),
+            Key::Home => 0,
+            Key::End => last,
+            Key::Enter | Key::Right => {
+                let member = self.members.get(self.line).cloned();
+                if member != self.key {
+                    self.key = member;
+                    self.facts = None;
+                    self.mode = Mode::Picture;
+                }
+                self.in_tree = false;
+                return;
+            }
+            _ => return self.key_in_picture(key),
+        };
+    }
+
+    fn key_in_picture(&mut self, key: Key) {
+        let ndim = self.dims.len();
+        match key {
+            Key::Left => self.pan(ndim.wrapping_sub(1), -1),
+            Key::Right => self.pan(ndim.wrapping_sub(1), 1),
+            Key::Up => self.pan(ndim.wrapping_sub(2), -1),
+            Key::Down => self.pan(ndim.wrapping_sub(2), 1),
+            Key::Char('+' | '=') => self.zoom(true),
+            Key::Char('-' | '_') => self.zoom(false),
+            Key::Char('0') => self.whole(),
+            Key::Char('.' | ']') => self.walk(1),
+            Key::Char(',' | '[') => self.walk(-1),
+            Key::PageDown => self.walk(self.leap()),
+            Key::PageUp => self.walk(-self.leap()),
+            Key::Home => self.walk(i64::MIN),
+            Key::End => self.walk(i64::MAX),
+            Key::Char('x') if ndim == 2 => {
+                self.dims.swap(0, 1);
+                self.windows.swap(0, 1);
+                self.corner.swap(0, 1);
+            }
+            Key::Char('d') => self.next_dimension(),
+            Key::Char('o') => self.draw_along(),
+            Key::Char('c') => {
+                let at = Map::ALL.iter().position(|map| *map == self.map).unwrap_or(0);
+                self.map = Map::ALL[(at + 1) % Map::ALL.len()];
+                self.rescale();
+            }
+            Key::Char('l') => {
+                self.log = !self.log;
+                self.rescale();
+            }
+            Key::Char('p') => {
+                let at = RANGES.iter().position(|limits| *limits == self.limits).unwrap_or(RANGES.len() - 1);
+                self.limits = RANGES[(at + 1) % RANGES.len()];
+                self.rescale();
+            }
+            Key::Char('n') => {
+                let count = self.facts.as_ref().map_or(0, |facts| facts.fields.len());
+                if count > 0 {
+                    self.field = (self.field + 1) % count;
+                }
+            }
+            Key::Char('g') => self.prompt = Some(String::new()),
+            _ => {}
+        }
+    }
+
+    /// Moves the window along a dimension that is drawn: by an eighth of it, in the grid by one item.
+    fn pan(&mut self, k: usize, sign: i64) {
+        let (Some(dim), Some(window)) = (self.dims.get(k), self.windows.get_mut(k)) else { return };
+        let (len, wide) = (self.axes[*dim].len, window.end - window.start);
+        if self.mode == Mode::Grid {
+            let corner = &mut self.corner[k];
+            *corner = if sign < 0 { corner.saturating_sub(1) } else { (*corner + 1).min(len - 1) };
+            return;
+        }
+        let step = (wide / 8).max(1);
+        let start =
+            if sign < 0 { window.start.saturating_sub(step) } else { window.start.saturating_add(step) };
+        let start = start.min(len - wide.min(len));
+        *window = start..start.saturating_add(wide).min(len);
+    }
+
+    fn zoom(&mut self, closer: bool) {
+        for (dim, window) in self.dims.iter().zip(&mut self.windows) {
+            let (len, wide) = (self.axes[*dim].len, window.end - window.start);
+            let middle = window.start + wide / 2;
+            let wide = if closer { (wide / 2).max(2.min(len)) } else { wide.saturating_mul(2).min(len) };
+            let start = middle.saturating_sub(wide / 2).min(len - wide);
+            *window = start..start + wide;
+        }
+    }
+
+    /// A tenth of the dimension that keys go along.
+    fn leap(&self) -> i64 {
+        let len = self.along.map_or(0, |dim| self.axes[dim].len);
+        i64::try_from(len / 10).unwrap_or(i64::MAX).max(1)
+    }
+
+    /// Goes to another plane.
+    fn walk(&mut self, by: i64) {
+        let Some(dim) = self.along else {
+            self.message = Some("there is no other plane".into());
+            return;
+        };
+        let last = self.axes[dim].len.saturating_sub(1);
+        self.at[dim] = match by {
+            0.. => self.at[dim].saturating_add(by.unsigned_abs()).min(last),
+            _ => self.at[dim].saturating_sub(by.unsigned_abs()),
+        };
+    }
+
+    /// The dimensions that are not drawn but could be.
+    fn others(&self) -> Vec<usize> {
+        let other =
+            |dim: &usize| !self.dims.contains(dim) && !self.axes[*dim].dropped && self.axes[*dim].len > 1;
+        (0..self.axes.len()).filter(other).collect()
+    }
+
+    fn next_dimension(&mut self) {
+        let others = self.others();
+        let at = self.along.and_then(|along| others.iter().position(|dim| *dim == along));
+        self.along = others.get(at.map_or(0, |at| (at + 1) % others.len().max(1))).copied();
+    }
+
+    /// Draws the dimension that keys go along in place of the rows, and goes along these.
+    fn draw_along(&mut self) {
+        if let (Some(dim), [rows, _]) = (self.along, &mut self.dims[..]) {
+            let old = std::mem::replace(rows, dim);
+            self.at[old] = (self.windows[0].start + self.windows[0].end) / 2;
+            self.windows[0] = 0..self.axes[dim].len;
+            self.along = Some(old);
+            self.start_grid();
+        }
+    }
+
+    fn type_index(&mut self, mut text: String, key: Key) {
+        match key {
+            Key::Char(c) if (c.is_ascii_digit() || matches!(c, ',' | '-' | ' ')) && text.len() < 200 => {
+                text.push(c)
+            }
+            Key::Backspace => drop(text.pop()),
+            Key::Escape => return,
+            Key::Enter => {
+                if let Err(message) = self.go(&text) {
+                    self.message = Some(message);
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.prompt = Some(text);
+    }
+
+    /// Goes to the item with these indices: shows its plane, with it in the middle.
+    fn go(&mut self, text: &str) -> Result<(), String> {
+        let dims: Vec<usize> = (0..self.axes.len()).filter(|dim| !self.axes[*dim].dropped).collect();
+        let parts: Vec<&str> = text.split([',', ' ']).filter(|part| !part.is_empty()).collect();
+        if parts.len() != dims.len() {
+            return Err(format!(
+                "{} indices are needed, such as {}",
+                dims.len(),
+                vec!["0"; dims.len()].join(",")
+            ));
+        }
+        let mut at = self.at.clone();
+        for (dim, part) in dims.iter().zip(parts) {
+            let len = self.axes[*dim].len;
+            let k: i64 = part.parse().map_err(|_| format!("'{part}' is not an index"))?;
+            let k = if k < 0 { len.checked_sub(k.unsigned_abs()) } else { Some(k.unsigned_abs()) };
+            at[*dim] =
+                k.filter(|k| *k < len).ok_or_else(|| format!("{part} is out of range: there are {len}"))?;
+        }
+        for (k, dim) in self.dims.iter().enumerate() {
+            let (len, wide) = (self.axes[*dim].len, self.windows[k].end - self.windows[k].start);
+            let start = at[*dim].saturating_sub(wide / 2).min(len - wide);
+            self.windows[k] = start..start.saturating_add(wide).min(len);
+            self.corner[k] = at[*dim];
+        }
+        self.at = at;
+        Ok(())
+    }
+
+    /// The part that is shown, in the notation of slices.
+    pub(super) fn place(&self) -> String {
+        let part = |(dim, axis): (usize, &Axis)| match self.dims.iter().position(|drawn| *drawn == dim) {
+            Some(k) => {
+                let window = &self.windows[k];
+                match *window == (0..axis.len) {
+                    true => ":".into(),
+                    false => format!(
+                        "{}:{}",
+                        axis.position(window.start),
+                        axis.position(window.end.saturating_sub(1)).saturating_add(1)
+                    ),
+                }
+            }
+            None if self.along == Some(dim) => format!("<{}>", axis.position(self.at[dim])),
+            None => axis.position(self.at[dim]).to_string(),
+        };
+        format!("[{}]", self.axes.iter().enumerate().map(part).collect::<Vec<_>>().join(", "))
+    }
+
+    /// The name of a dimension.
+    pub(super) fn name(&self, dim: usize) -> String {
+        let name = self.facts.as_ref().and_then(|facts| facts.names.get(dim));
+        name.filter(|name| !name.is_empty()).cloned().unwrap_or_else(|| format!("dimension {dim}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An array of 4 x 20 x 30.
+    fn app() -> App {
+        let mut app = App::new("a", None, Map::Viridis, false, None);
+        let axis = |len: u64| Axis { start: 0, step: 1, len, dropped: false };
+        let axes = vec![axis(4), axis(20), axis(30)];
+        let facts = Facts { axes, fields: vec![None], is_float: true, ..Facts::default() };
+        app.told(Told::Opened(None, Box::new(facts)));
+        app
+    }
+
+    fn press(app: &mut App, keys: &str) {
+        keys.chars().for_each(|c| app.key(if c == '\n' { Key::Enter } else { Key::Char(c) }));
+    }
+
+    #[test]
+    fn keys_move_the_view() {
+        let mut app = app();
+        assert_eq!(app.place(), "[<2>, :, :]");
+        press(&mut app, ".");
+        assert_eq!(app.place(), "[<3>, :, :]");
+        press(&mut app, "...,");
+        assert_eq!(app.place(), "[<2>, :, :]", "it stays inside");
+        press(&mut app, "+");
+        assert_eq!(app.place(), "[<2>, 5:15, 8:23]");
+        app.key(Key::Left);
+        app.key(Key::Down);
+        assert_eq!(app.place(), "[<2>, 6:16, 7:22]");
+        (0..50).for_each(|_| app.key(Key::Right));
+        assert_eq!(app.place(), "[<2>, 6:16, 15:30]");
+        press(&mut app, "--");
+        assert_eq!(app.place(), "[<2>, :, :]");
+        press(&mut app, "x");
+        assert_eq!(app.dims, [2, 1]);
+        press(&mut app, "xo");
+        assert_eq!((app.dims.clone(), app.place()), (vec![0, 2], "[:, <10>, :]".into()));
+        press(&mut app, "o++++++");
+        assert!(app.windows.iter().all(|window| window.end - window.start == 2), "{:?}", app.windows);
+        press(&mut app, "0g1,19,-1\n");
+        assert_eq!(app.place(), "[<1>, :, :]");
+        press(&mut app, "+g0,1,2\n");
+        assert_eq!(app.place(), "[<0>, 0:10, 0:15]");
+        press(&mut app, "g0,1\n");
+        assert!(app.message.as_ref().unwrap().contains("3 indices"), "{:?}", app.message);
+        press(&mut app, "g0,99,0\n");
+        assert!(app.message.as_ref().unwrap().contains("out of range"), "{:?}", app.message);
+        press(&mut app, "?q");
+        assert!(!app.quit && !app.help, "any key closes the help");
+        press(&mut app, "q");
+        assert!(app.quit);
+    }
+
+    #[test]
+    fn only_what_needs_the_file_is_asked_for() {
+        let mut app = app();
+        let look = |app: &App| app.look([40, 60], [10, 4]);
+        let first = look(&app);
+        press(&mut app, "clp?");
+        app.key(Key::Escape);
+        assert_eq!(look(&app), first, "colours need no reading");
+        press(&mut app, "r");
+        assert_ne!(look(&app), first);
+        press(&mut app, "2");
+        let Look { what: What::Grid { axes }, .. } = look(&app) else { panic!() };
+        assert_eq!(axes.iter().map(|axis| axis.len).collect::<Vec<_>>(), [1, 10, 4]);
+        (0..100).for_each(|_| app.key(Key::Down));
+        let Look { what: What::Grid { axes }, .. } = look(&app) else { panic!() };
+        assert_eq!((axes[1].start, axes[1].len), (19, 1));
+        press(&mut app, "4");
+        assert_eq!(look(&app).what, What::Chunks { most: 2400 });
+    }
+
+    #[test]
+    fn a_file_that_changes_keeps_its_view() {
+        let mut app = app();
+        press(&mut app, "+f");
+        app.reading = false;
+        let before = app.look([1, 1], [1, 1]).refresh;
+        app.tick();
+        assert_eq!(app.look([1, 1], [1, 1]).refresh, before + 1);
+        let mut facts = app.facts.clone().unwrap();
+        (facts.axes[0].len, facts.axes[1].len) = (1, 8);
+        app.told(Told::Opened(None, Box::new(facts.clone())));
+        assert_eq!(app.place(), "[<0>, 5:8, 8:23]");
+        facts.axes[2].len = 0;
+        app.told(Told::Opened(None, Box::new(facts.clone())));
+        assert_eq!(app.look([1, 1], [1, 1]).what, What::Facts, "there is nothing to read");
+        for key in "+-0.,xdogv1234clpn".chars() {
+            app.key(Key::Char(key));
+        }
+        facts.axes[2].len = 5;
+        app.told(Told::Opened(None, Box::new(facts)));
+        app.key(Key::Escape);
+        press(&mut app, "1");
+        assert!(matches!(app.look([9, 9], [1, 1]).what, What::Plane { .. }));
+    }
+}

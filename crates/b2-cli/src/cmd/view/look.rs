@@ -1,0 +1,116 @@
+//! What the screen asks the reader for, and what it answers.
+
+use std::ops::Range;
+
+use b2kit::Selection;
+
+use crate::args::{Global, Source};
+use crate::read::Axis;
+use crate::read::sample::{Lined, Plane};
+
+/// What the command line says about the file.
+#[derive(Clone, Debug)]
+pub(super) struct Opening {
+    pub(super) source: Source,
+    pub(super) parts: Vec<Selection>,
+    pub(super) dtype: Option<String>,
+    pub(super) global: Global,
+}
+
+/// What is to be read next. The newest look ends all others.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Look {
+    /// The member of a store.
+    pub(super) key: Option<String>,
+    /// Counts how often the file was to be read anew.
+    pub(super) refresh: u64,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum What {
+    /// What is in the file.
+    Facts,
+    Plane {
+        field: Option<String>,
+        axes: Vec<Axis>,
+        dims: [usize; 2],
+        windows: [Range<u64>; 2],
+        /// Most pixels: rows and columns.
+        most: [usize; 2],
+    },
+    Line {
+        field: Option<String>,
+        axes: Vec<Axis>,
+        dim: usize,
+        window: Range<u64>,
+        most: usize,
+    },
+    /// The values of a box, one item along all dimensions but the last ones, as text.
+    Grid {
+        axes: Vec<Axis>,
+    },
+    /// About so many chunks.
+    Chunks {
+        most: usize,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    /// The members of a store.
+    Members(Vec<String>),
+    /// What is in the file, or in this member of it.
+    Opened(Option<String>, Box<Facts>),
+    Plane {
+        dims: [usize; 2],
+        windows: [Range<u64>; 2],
+        axes: Vec<Axis>,
+        plane: Plane,
+    },
+    Line {
+        window: Range<u64>,
+        line: Lined,
+    },
+    Grid {
+        axes: Vec<Axis>,
+        texts: Vec<String>,
+    },
+    Chunks(Chunks),
+    /// The newest look is done.
+    Done,
+    Failed(String),
+}
+
+/// What is in an open file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) names: Vec<String>,
+    /// The selected items.
+    pub(super) axes: Vec<Axis>,
+    /// The fields that can be drawn: `None` stands for whole items. Empty: only text.
+    pub(super) fields: Vec<Option<String>>,
+    pub(super) is_float: bool,
+    pub(super) unit: String,
+    /// Lines about the file, and its metalayers.
+    pub(super) about: Vec<String>,
+}
+
+/// Some or all chunks of a file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chunks {
+    /// Number of chunks, and how many of them each cell stands for.
+    pub(super) count: u64,
+    pub(super) each: u64,
+    pub(super) cells: Vec<Cell>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cell {
+    Stored { ratio: f64 },
+    Zero,
+    Nan,
+    Value,
+    Uninit,
+    Damaged,
+}

@@ -1,0 +1,159 @@
+//! The loop between keys, the reader and the screen, and the terminal around it.
+
+use std::io::{self, Stdout, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::crossterm::{cursor, execute};
+use ratatui::layout::Rect;
+
+use super::app::{App, Key};
+use super::look::{Opening, Told};
+use super::screen::{Parts, draw};
+use super::worker::Worker;
+use crate::print::colours;
+use crate::process::signals;
+
+/// How long to wait for a key before looking at what was read.
+const WAIT: Duration = Duration::from_millis(15);
+/// How often to read a file anew that is followed.
+const FOLLOW: Duration = Duration::from_secs(1);
+
+/// The terminal, taken over. It is given back when this is dropped, whatever happens.
+struct Taken(Terminal<CrosstermBackend<Stdout>>);
+
+impl Taken {
+    fn take() -> Result<Self> {
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        enable_raw_mode()?;
+        // From here on dropping undoes what was done.
+        let taken = Self(terminal);
+        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        Ok(taken)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Nothing can be done about a terminal that is gone.
+        let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
+        let _ = disable_raw_mode();
+        let _ = io::stdout().flush();
+    }
+}
+
+/// Shows a file until the user quits.
+///
+/// # Errors
+/// Fails if the terminal does, or if the first look does: then nothing was shown.
+pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
+    let global = opening.global;
+    let worker = Worker::start(opening)?;
+    signals::begin();
+    let (mut times, mut pictures) = (Vec::new(), Vec::new());
+    let shown = (|| {
+        let mut taken = Taken::take()?;
+        let colours = colours();
+        let (mut asked, mut changed, mut followed) = (None, true, Instant::now());
+        // When the last key was pressed, and the one that asked for what is being read.
+        let (mut pressed, mut awaited): (Option<Instant>, Option<Instant>) = (None, None);
+        loop {
+            signals::check()?;
+            let mut arrived = false;
+            while let Ok(told) = worker.told.try_recv() {
+                arrived |= !matches!(told, Told::Done);
+                app.told(told);
+                changed = true;
+            }
+            if app.facts.is_none() && app.members.is_empty() && !app.reading {
+                let why = app.message.take().unwrap_or_else(|| "it cannot be shown".into());
+                return Err(anyhow!(why));
+            }
+            if app.quit {
+                return Ok(());
+            }
+            if followed.elapsed() >= FOLLOW {
+                app.tick();
+                followed = Instant::now();
+            }
+            let size = taken.0.size()?;
+            let parts = Parts::of(Rect::new(0, 0, size.width, size.height), &app);
+            let look = app.look(parts.pixels(), parts.cells());
+            if asked.as_ref() != Some(&look) {
+                worker.ask(look.clone());
+                asked = Some(look);
+                awaited = pressed;
+                arrived = false;
+                app.reading = true;
+                changed = true;
+            }
+            if changed {
+                taken.0.draw(|frame| draw(frame.buffer_mut(), &app, colours))?;
+                changed = false;
+                times.extend(pressed.take().map(|at| at.elapsed()));
+                pictures.extend(awaited.take_if(|_| arrived).map(|at| at.elapsed()));
+            }
+            if event::poll(WAIT)? {
+                let start = Instant::now();
+                match event::read()? {
+                    Event::Key(key) if key.kind != KeyEventKind::Release => {
+                        if let Some(key) = translate(key.code, key.modifiers) {
+                            app.key(key);
+                            pressed = Some(start);
+                        }
+                        changed = true;
+                    }
+                    Event::Resize(..) => changed = true,
+                    _ => {}
+                }
+            }
+        }
+    })();
+    signals::end();
+    global.tell(|| told("keys answered", &mut times));
+    global.tell(|| told("of these, first new pictures", &mut pictures));
+    shown
+}
+
+fn told(what: &str, times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    let at = |share: usize| {
+        let time = times.get(times.len() * share / 100).or(times.last()).copied().unwrap_or_default();
+        time.as_secs_f64() * 1e3
+    };
+    format!(
+        "{} {what}: half within {:.1} ms, 95 % within {:.1} ms, all within {:.1} ms",
+        times.len(),
+        at(50),
+        at(95),
+        at(100)
+    )
+}
+
+fn translate(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
+    if modifiers.contains(KeyModifiers::CONTROL) {
+        return matches!(code, KeyCode::Char('c')).then_some(Key::Interrupt);
+    }
+    Some(match code {
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::Backspace => Key::Backspace,
+        _ => return None,
+    })
+}

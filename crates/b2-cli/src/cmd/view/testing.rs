@@ -1,0 +1,34 @@
+//! Files for the tests of the viewer.
+
+use std::path::{Path, PathBuf};
+
+use b2kit::ArrayBuilder;
+
+use super::look::Opening;
+use crate::args::{Global, Source};
+
+/// An array of 4 x 20 x 30 whose items count up, but for one that is missing.
+pub(super) fn array(folder: &Path) -> PathBuf {
+    let mut items: Vec<f32> = (0..4 * 20 * 30).map(|k| k as f32).collect();
+    items[2 * 600] = f32::NAN;
+    let frame = ArrayBuilder::new::<f32>([4, 20, 30]).chunks([1, 10, 30]).to_bytes(&items[..]).unwrap();
+    let path = folder.join("a.b2nd");
+    std::fs::write(&path, frame).unwrap();
+    path
+}
+
+pub(super) fn opening(path: &Path) -> Opening {
+    let global = Global {
+        quiet: true,
+        verbose: false,
+        threads: None,
+        no_checksums: false,
+        max_memory: None,
+        max_output: None,
+        compare: None,
+        timeout: None,
+        same_host: false,
+    };
+    let source = Source { file: path.to_owned(), offset: 0, key: None };
+    Opening { source, parts: Vec::new(), dtype: None, global }
+}

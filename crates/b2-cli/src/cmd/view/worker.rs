@@ -1,0 +1,333 @@
+//! Reads for the screen on a thread of its own, so that no key waits for a file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use b2kit::chunk::SpecialKind;
+use b2kit::frame::Entry;
+
+use super::look::{Cell, Chunks, Facts, Look, Opening, Told, What};
+use crate::args::Source;
+use crate::cmd::info;
+use crate::files::urls;
+use crate::print::{dims, items, printable, short_size};
+use crate::process::{one_line, threads};
+use crate::read::dims::Labels;
+use crate::read::sample::{Cost, Numbers, line, plane};
+use crate::read::{Data, Input, Store, resolve};
+use crate::write::codec_text;
+
+/// Bytes of blocks to decode for a picture: at first, so that there is one at once, and then for better ones.
+const NEAR: [u64; 4] = [2 << 20, 24 << 20, 256 << 20, 2 << 30];
+const FAR: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
+
+/// Largest grid of values, in bytes of its items.
+const LARGE: u64 = 16 << 20;
+
+/// The thread that reads.
+#[derive(Debug)]
+pub(super) struct Worker {
+    asks: Sender<(u64, Look)>,
+    pub(super) told: Receiver<Told>,
+    newest: Arc<AtomicU64>,
+}
+
+impl Worker {
+    /// # Errors
+    /// Fails if the thread cannot be started.
+    pub(super) fn start(opening: Opening) -> Result<Self> {
+        let (asks, looks) = channel::<(u64, Look)>();
+        let (answers, told) = channel();
+        let newest = Arc::new(AtomicU64::new(0));
+        let threads = opening.global.threads;
+        let mut reader = Reader { opening, newest: newest.clone(), answers, store: None, open: None };
+        let work = move || {
+            // The pool includes the thread that starts it, which must be the one that reads.
+            if let Some(threads) = threads
+                && let Err(error) = threads::begin(usize::from(threads))
+            {
+                let _ = reader.answers.send(Told::Failed(one_line(&error)));
+                return;
+            }
+            while let Ok(mut look) = looks.recv() {
+                // Only the newest one counts.
+                while let Ok(newer) = looks.try_recv() {
+                    look = newer;
+                }
+                let (number, look) = look;
+                let told = match reader.answer(number, &look) {
+                    // Another one follows.
+                    _ if reader.newest.load(Ordering::Relaxed) != number => continue,
+                    Ok(()) => Told::Done,
+                    Err(error) => Told::Failed(one_line(&error)),
+                };
+                if reader.answers.send(told).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("b2kit-view".into()).spawn(work).context("a thread for reading")?;
+        Ok(Self { asks, told, newest })
+    }
+
+    /// Asks for a look, and ends the one before.
+    pub(super) fn ask(&self, look: Look) {
+        let number = self.newest.fetch_add(1, Ordering::Relaxed) + 1;
+        // The thread ends only with this value.
+        let _ = self.asks.send((number, look));
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.newest.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Reader {
+    opening: Opening,
+    newest: Arc<AtomicU64>,
+    answers: Sender<Told>,
+    /// The store, if the file is one; `None` before it was opened.
+    store: Option<Option<Store>>,
+    open: Option<Open>,
+}
+
+struct Open {
+    key: Option<String>,
+    refresh: u64,
+    data: Data,
+    source: Source,
+}
+
+impl Reader {
+    fn answer(&mut self, number: u64, look: &Look) -> Result<()> {
+        let Opening { source, global, .. } = &self.opening;
+        if self.store.is_none() {
+            let store = match source.key {
+                Some(_) => None,
+                None => Store::open(&source.file, source.offset, *global)?,
+            };
+            if let Some(store) = &store {
+                let _ = self.answers.send(Told::Members(store.keys().map(str::to_owned).collect()));
+            }
+            self.store = Some(store);
+        }
+        let known = self.open.as_mut().filter(|open| open.key == look.key);
+        match known {
+            Some(open) if open.refresh == look.refresh => {}
+            Some(open) => {
+                open.refresh = look.refresh;
+                let changed = match &mut open.data {
+                    Data::Blosc(Input::Array(array)) => array.refresh()?,
+                    Data::Blosc(Input::SuperChunk(frame)) => frame.refresh()?,
+                    _ => false,
+                };
+                if changed {
+                    // What is asked for may not be there any more.
+                    return self.tell_facts();
+                }
+            }
+            None => {
+                self.open = None;
+                let mut source = source.clone();
+                let data = match (&self.store, &look.key) {
+                    (Some(Some(store)), Some(key)) => {
+                        source.key = Some(key.clone());
+                        Data::Blosc(store.member(key)?)
+                    }
+                    // One of its members is asked for next.
+                    (Some(Some(_)), None) => return Ok(()),
+                    _ => Data::open(&source, *global)?,
+                };
+                self.open = Some(Open { key: look.key.clone(), refresh: look.refresh, data, source });
+                self.tell_facts()?;
+            }
+        }
+        let Some(open) = &self.open else { return Ok(()) };
+        self.read(open, number, &look.what)
+    }
+
+    fn tell_facts(&self) -> Result<()> {
+        let Some(Open { key, data, .. }) = &self.open else { return Ok(()) };
+        let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
+        let labels = Labels::of(data);
+        let drawn = |field: &Option<String>| Numbers::new(&dtype, field.as_deref(), Vec::new()).is_ok();
+        let named = dtype.fields().into_iter().flatten().map(|field| Some(field.name.clone()));
+        let fields: Vec<_> = [None].into_iter().chain(named).filter(drawn).collect();
+        let first = fields.first().and_then(|field| Numbers::new(&dtype, field.as_deref(), Vec::new()).ok());
+        let facts = Facts {
+            axes: resolve(&self.opening.parts, &data.shape())?,
+            names: labels.names.iter().map(|name| printable(name)).collect(),
+            is_float: first.is_some_and(|numbers| numbers.is_float()),
+            fields,
+            unit: printable(&labels.unit),
+            about: about(data, dtype.as_str())?,
+        };
+        let _ = self.answers.send(Told::Opened(key.clone(), Box::new(facts)));
+        Ok(())
+    }
+
+    /// Reads what a look asks for, at first little of it.
+    fn read(&self, open: &Open, number: u64, what: &What) -> Result<()> {
+        let Open { data, source, .. } = open;
+        let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
+        let numbers = |field: &Option<String>| {
+            let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
+            Numbers::new(&dtype, field.as_deref(), Labels::of(data).fills)
+        };
+        let cost = |decoded: u64| Cost { decoded, looks: Some((number, self.newest.clone())) };
+        match what {
+            What::Facts => {}
+            What::Plane { field, axes, dims, windows, most } => {
+                let numbers = numbers(field)?;
+                let mut before = u64::MAX;
+                for decoded in budgets {
+                    let cost = cost(*decoded);
+                    cost.check()?;
+                    let plane = plane(data, &numbers, axes, *dims, windows, *most, &cost)?;
+                    let every = plane.every;
+                    if every < before {
+                        before = every;
+                        let (dims, windows, axes) = (*dims, windows.clone(), axes.clone());
+                        let _ = self.answers.send(Told::Plane { dims, windows, axes, plane });
+                    }
+                    if every == 1 {
+                        break;
+                    }
+                }
+            }
+            What::Line { field, axes, dim, window, most } => {
+                let numbers = numbers(field)?;
+                for decoded in budgets {
+                    let cost = cost(*decoded);
+                    let line = line(data, &numbers, axes, *dim, window, *most, &cost)?;
+                    let every = line.every;
+                    let _ = self.answers.send(Told::Line { window: window.clone(), line });
+                    if every == 1 {
+                        break;
+                    }
+                }
+            }
+            What::Grid { axes } => {
+                let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
+                let mut buffer = Vec::new();
+                let nbytes = axes.iter().fold(dtype.itemsize() as u64, |n, axis| n.saturating_mul(axis.len));
+                ensure!(nbytes <= LARGE, "items of {} bytes are too large for a grid", dtype.itemsize());
+                data.view(&[])?.read(axes, &mut buffer)?;
+                let texts = buffer.chunks_exact(dtype.itemsize().max(1)).map(|item| {
+                    // Long texts would take more memory than the screen shows.
+                    let text = items::item(
+                        &dtype,
+                        item.get(..item.len().min(4096)).filter(|_| dtype.fields().is_none()).unwrap_or(item),
+                    );
+                    printable(&text.chars().take(64).collect::<String>())
+                });
+                let _ = self.answers.send(Told::Grid { axes: axes.clone(), texts: texts.collect() });
+            }
+            What::Chunks { most } => {
+                let chunks = self.chunks(data, *most, &cost(u64::MAX))?;
+                let _ = self.answers.send(Told::Chunks(chunks));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the headers of chunks, of many only at those of every n-th.
+    fn chunks(&self, data: &Data, most: usize, cost: &Cost) -> Result<Chunks> {
+        let Data::Blosc(input) = data else { return Err(anyhow!("there are no chunks in an .npy file")) };
+        let Some(frame) = input.frame() else {
+            return Err(anyhow!("this is a bare chunk, of which there is one"));
+        };
+        let count = frame.nchunks() as u64;
+        let each = count.div_ceil((most as u64).max(1)).max(1);
+        let special = |kind: SpecialKind| match kind {
+            SpecialKind::Zeros => Cell::Zero,
+            SpecialKind::NaN => Cell::Nan,
+            SpecialKind::Value => Cell::Value,
+            _ => Cell::Uninit,
+        };
+        let mut cells = Vec::new();
+        for n in (0..count).step_by(usize::try_from(each)?) {
+            cost.check()?;
+            let chunk = frame.chunk(usize::try_from(n)?);
+            let cell = match chunk.entry() {
+                Ok(Entry::Special(kind)) => special(kind),
+                Ok(_) => match chunk.header() {
+                    Ok(Some(header)) => match header.special() {
+                        Some(kind) => special(kind),
+                        None => {
+                            Cell::Stored { ratio: header.nbytes() as f64 / header.cbytes().max(1) as f64 }
+                        }
+                    },
+                    _ => Cell::Damaged,
+                },
+                Err(_) => Cell::Damaged,
+            };
+            cells.push(cell);
+        }
+        Ok(Chunks { count, each, cells })
+    }
+}
+
+/// Lines about a file: kind, shape, compression, metalayers.
+fn about(data: &Data, dtype: &str) -> Result<Vec<String>> {
+    let mut lines = vec![format!("{} ({})", printable(dtype), dims(&data.shape()))];
+    let Data::Blosc(input) = data else {
+        lines.push(".npy, not compressed".into());
+        return Ok(lines);
+    };
+    if let Input::Array(array) = input {
+        lines.push(format!("chunks {}", dims(array.chunkshape())));
+        lines.push(format!("blocks {}", dims(array.blockshape())));
+    }
+    lines.push(printable(&codec_text(input)));
+    let stored = input.frame().map_or_else(|| input.stored(), |frame| frame.cbytes());
+    lines.push(format!("{} in {}", short_size(input.nbytes()), short_size(stored)));
+    if let Some(frame) = input.frame() {
+        lines.push(format!("{} chunks", frame.nchunks()));
+    }
+    // The texts of metalayers are printable already.
+    lines.extend(
+        info::metalayer_tables(input)?.lines().map(|line| line.strip_prefix("  ").unwrap_or(line).to_owned()),
+    );
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{array, opening};
+    use super::*;
+
+    /// Everything that is told until a look is done.
+    fn all(worker: &Worker, what: What) -> Vec<Told> {
+        worker.ask(Look { key: None, refresh: 0, what });
+        let mut told = Vec::new();
+        loop {
+            match worker.told.recv().unwrap() {
+                Told::Done => return told,
+                answer => told.push(answer),
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_are_what_their_headers_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = array(folder.path());
+        let worker = Worker::start(opening(&path)).unwrap();
+        let told = all(&worker, What::Chunks { most: 100 });
+        let Some(Told::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
+        assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 1, 8));
+        assert!(
+            chunks.cells.iter().all(|cell| matches!(cell, Cell::Stored { ratio } if *ratio > 1.0)),
+            "{chunks:?}"
+        );
+        let told = all(&worker, What::Chunks { most: 3 });
+        let Some(Told::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
+        assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 3, 3));
+    }
+}
