@@ -60,6 +60,7 @@ const DIVERGING: &[[f64; 3]] = &[
 ];
 
 impl Map {
+    #[cfg(any(test, feature = "terminal"))]
     pub(crate) const ALL: [Self; 4] = [Self::Viridis, Self::Cividis, Self::Grey, Self::Diverging];
 
     fn stops(self) -> &'static [[f64; 3]] {

@@ -24,6 +24,8 @@ use crate::process::signals;
 const KEPT: u64 = 48 << 20;
 /// Bytes of items to read at once for a line.
 const PIECE: u64 = 4 << 20;
+/// What a block costs at least, in bytes that could be decoded meanwhile: finding it takes time, too.
+const LEAST: u64 = 16 << 10;
 /// A dimension is not thinned to fewer pixels than this for the sake of square ones.
 const FEW: u64 = 64;
 
@@ -205,12 +207,12 @@ impl Cut {
 fn cut(data: &Data, dim: usize) -> (Cut, u64) {
     let of = |chunk: u64, block: u64, nbytes: u64| {
         let chunk = chunk.max(1);
-        (Cut { chunk, block: block.clamp(1, chunk) }, nbytes.max(1))
+        (Cut { chunk, block: block.clamp(1, chunk) }, nbytes)
     };
     match data {
         Data::Blosc(Input::Array(array)) => {
             let length = |lens: &[u32]| lens.get(dim).copied().unwrap_or(1).into();
-            let block = array.geometry().block_nbytes() as u64;
+            let block = (array.geometry().block_nbytes() as u64).max(LEAST);
             of(length(array.chunkshape()), length(array.blockshape()), block)
         }
         Data::Blosc(input @ Input::SuperChunk(frame)) => {
@@ -219,22 +221,19 @@ fn cut(data: &Data, dim: usize) -> (Cut, u64) {
             match chunk {
                 // Of different sizes.
                 0 => of(PIECE / itemsize, PIECE / itemsize, PIECE),
-                _ => of(chunk / itemsize, block / itemsize, block),
+                _ => of(chunk / itemsize, block / itemsize, block.max(LEAST)),
             }
         }
         Data::Blosc(input @ Input::Chunk(chunk)) => {
             let itemsize = input.itemsize() as u64;
-            of(
-                chunk.nbytes() as u64 / itemsize,
-                chunk.header().blocksize() as u64 / itemsize,
-                chunk.header().blocksize() as u64,
-            )
+            let block = chunk.header().blocksize() as u64;
+            of(chunk.nbytes() as u64 / itemsize, block / itemsize, block.max(LEAST))
         }
         // Any item can be read alone; the system reads pages.
         Data::Npy(npy) => {
             let items = (4096 / npy.dtype().itemsize().max(1) as u64).max(1);
             let last = dim + 1 == npy.shape().len();
-            of(u64::MAX / 2, if last { items } else { 1 }, 4096)
+            of(u64::MAX / 2, if last { items } else { 1 }, 2048)
         }
     }
 }
@@ -448,46 +447,51 @@ pub(crate) fn line(
     let every = blocks.div_ceil((cost.decoded / nbytes).max(1)).max(1);
     // The items in between are read as well, where they are near.
     let step = axis.step.unsigned_abs().min(64);
-    let piece = (PIECE / (numbers.itemsize.max(1) as u64 * step)).max(1);
-    let view = data.view(&[])?;
-    let (mut axes, mut buffer, mut found) = (axes.to_vec(), Vec::new(), Vec::new());
-    let mut add = |range: Range<u64>| -> Result<()> {
+    // A large block is decoded anew for each piece.
+    let piece = (nbytes.clamp(PIECE, KEPT) / (numbers.itemsize.max(1) as u64 * step)).max(1);
+    let mut found = Vec::new();
+    let mut add = |ranges: &mut Vec<Range<u64>>| -> Result<()> {
         cost.check()?;
-        axes[dim] = axis.part(range.start, range.end);
-        view.read(&axes, &mut buffer)?;
-        found.clear();
-        numbers.take(&buffer, &mut found);
-        for (k, x) in (range.start - window.start..).zip(&found) {
-            let column = (u128::from(k) * u128::from(wide) / u128::from(len)) as usize;
-            columns[column].add(*x);
+        let bytes = ranges_of(data, axes, dim, ranges, cost)?;
+        let mut items = ranges.drain(..).flatten();
+        // Numbers take up to eight times the memory of items.
+        for part in bytes.chunks(numbers.itemsize.max(1) << 14) {
+            found.clear();
+            numbers.take(part, &mut found);
+            for (x, k) in found.iter().zip(items.by_ref()) {
+                let column = (u128::from(k - window.start) * u128::from(wide) / u128::from(len)) as usize;
+                columns[column].add(*x);
+            }
         }
         Ok(())
     };
+    let mut ranges = Vec::new();
     if every == 1 {
         let mut start = window.start;
         while start < window.end {
             let end = start.saturating_add(piece).min(window.end);
-            add(start..end)?;
+            ranges.push(start..end);
+            add(&mut ranges)?;
             start = end;
         }
-    } else if axis.step.unsigned_abs() >= cut.block {
-        // Each item is in a block of its own.
-        for k in (window.start..window.end).skip(usize::try_from(every / 2)?).step_by(usize::try_from(every)?)
-        {
-            add(k..k + 1)?;
-        }
     } else {
-        let mut block = low.saturating_add(every / 2).min(high);
-        loop {
-            let items = within(axis, &cut.span(block));
+        // Each item is in a block of its own, or several are.
+        let alone = axis.step.unsigned_abs() >= cut.block;
+        let (first, last) = if alone { (window.start, window.end - 1) } else { (low, high) };
+        let (mut next, mut count) = (Some(first.saturating_add(every / 2).min(last)), 0);
+        while let Some(n) = next {
+            let items = if alone { n..n + 1 } else { within(axis, &cut.span(n)) };
             let start = items.start.max(window.start);
             let end = items.end.min(window.end).min(start.saturating_add(piece));
             if start < end {
-                add(start..end)?;
+                count += end - start;
+                ranges.push(start..end);
             }
-            match block.checked_add(every) {
-                Some(next) if next <= high => block = next,
-                _ => break,
+            next = n.checked_add(every).filter(|n| *n <= last);
+            // Many blocks are read together, which a server answers at once.
+            if count >= piece || next.is_none() {
+                add(&mut ranges)?;
+                count = 0;
             }
         }
     }
@@ -495,6 +499,31 @@ pub(crate) fn line(
         spread(&mut columns);
     }
     Ok(Lined { columns, every })
+}
+
+/// Reads these ranges of items of a dimension, of others a single one.
+fn ranges_of(data: &Data, axes: &[Axis], dim: usize, ranges: &[Range<u64>], cost: &Cost) -> Result<Vec<u8>> {
+    if let (Data::Blosc(input @ Input::Array(array)), [_, _, ..]) = (data, ranges) {
+        let single = |axis: &Axis| Ok(Selection::Index(i64::try_from(axis.start)?));
+        let mut selections = axes.iter().map(single).collect::<Result<Vec<_>>>()?;
+        let positions: Vec<u64> = ranges.iter().cloned().flatten().map(|k| axes[dim].position(k)).collect();
+        selections[dim] = list(&positions)?;
+        let slice = array.with_control(cost.control()).slice(selections)?;
+        return slice.read_bytes().map_err(|error| damage::locate(input, error.into()));
+    }
+    let view = data.view(&[])?;
+    let (mut axes, mut buffer, mut out) = (axes.to_vec(), Vec::new(), Vec::new());
+    let axis = axes[dim];
+    for range in ranges {
+        cost.check()?;
+        axes[dim] = axis.part(range.start, range.end);
+        view.read(&axes, &mut buffer)?;
+        if ranges.len() == 1 {
+            return Ok(buffer);
+        }
+        out.extend_from_slice(&buffer);
+    }
+    Ok(out)
 }
 
 /// The items of an axis whose positions are in a range.
@@ -628,7 +657,7 @@ mod reading {
         assert_eq!((plane.at[0].len(), plane.at[1].len(), plane.steps), (20, 20, [3, 4]));
         assert_eq!((plane.values[0], plane.values[1]), (82.0, 86.0), "the middle of what they stand for");
         // Room for four blocks of 48: every fourth along each dimension.
-        let (_, plane) = take("0,:,:", [1, 2], [1000, 1000], 4 * 400);
+        let (_, plane) = take("0,:,:", [1, 2], [1000, 1000], 4 * LEAST);
         assert_eq!(plane.every, 4);
         let row = &plane.values[25 * 80..26 * 80];
         assert_eq!((row[0], row[19], row[20], row[29], row[39]), (2020.0, 2020.0, 2020.0, 2029.0, 2029.0));
@@ -644,10 +673,14 @@ mod reading {
         let first = found.columns[0];
         assert_eq!((first.low, first.high, first.count, first.missing), (0.0, 9.0, 9, 1));
         // Two of eight blocks.
-        let found = line(&data, &numbers, &axes, 2, &(0..80), 8, &cost(2 * 400)).unwrap();
+        let found = line(&data, &numbers, &axes, 2, &(0..80), 8, &cost(2 * LEAST)).unwrap();
         assert_eq!(found.every, 4);
         let lows: Vec<f64> = found.columns.iter().map(|column| column.low).collect();
         assert_eq!(lows, [20.0, 20.0, 20.0, 20.0, 60.0, 60.0, 60.0, 60.0]);
+        let strided = resolve(&crate::read::slice::parse("0,0,::-10").unwrap(), &[3, 60, 80]).unwrap();
+        let found = line(&data, &numbers, &strided, 2, &(0..8), 8, &cost(4 * LEAST)).unwrap();
+        let firsts: Vec<f64> = found.columns.iter().map(|column| column.first).collect();
+        assert_eq!((found.every, firsts), (2, vec![69.0, 69.0, 49.0, 49.0, 29.0, 29.0, 9.0, 9.0]));
         let back = resolve(&crate::read::slice::parse("0,0,::-1").unwrap(), &[3, 60, 80]).unwrap();
         let found = line(&data, &numbers, &back, 2, &(10..30), 2, &cost(u64::MAX)).unwrap();
         assert_eq!((found.columns[0].first, found.columns[1].last), (69.0, 50.0));
