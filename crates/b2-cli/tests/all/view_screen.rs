@@ -25,21 +25,26 @@ struct Session {
     seen: Vec<u8>,
 }
 
+/// Starts a command in a new terminal, of which it returns both ends.
+fn start(folder: &Folder, args: &[&str]) -> (Child, File, File) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&ours, size).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs: File = rustix::fs::open(name, flags, Mode::empty()).unwrap().into();
+    let stdio = || Stdio::from(theirs.try_clone().unwrap());
+    let mut command = folder.command(args);
+    command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
+    let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
+    (child, File::from(ours), theirs)
+}
+
 impl Session {
     fn start(folder: &Folder, args: &[&str]) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&ours, size).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap();
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let theirs: File = rustix::fs::open(name, flags, Mode::empty()).unwrap().into();
-        let stdio = || Stdio::from(theirs.try_clone().unwrap());
-        let mut command = folder.command(args);
-        command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
-        let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
-        let ours = File::from(ours);
+        let (child, ours, theirs) = start(folder, args);
         let (sender, pieces) = channel();
         let mut from = ours.try_clone().unwrap();
         std::thread::spawn(move || {
@@ -142,6 +147,33 @@ fn control_c_and_signals_give_the_terminal_back() {
     let (status, text) = session.end();
     assert_eq!(status.code(), Some(143), "{text:?}");
     assert!(text.contains(LEFT), "{text:?}");
+}
+
+#[test]
+fn the_end_of_the_terminal_is_the_end() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("<i4", false, "(40, 60)", &counting(2400)), &[]);
+    // Without a session of its own the command gets no signal when the terminal is closed.
+    let (mut child, mut ours, theirs) = start(&folder, &["view", "a"]);
+    drop(theirs);
+    let (mut piece, mut seen) = ([0; 4096], String::new());
+    while !seen.contains('\u{2580}') {
+        let len = ours.read(&mut piece).unwrap();
+        seen.push_str(&String::from_utf8_lossy(&piece[..len]));
+    }
+    drop(ours);
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The loop between keys, the reader and the screen, and the terminal around it.
 
 use std::io::{self, Stdout, Write};
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
@@ -25,15 +26,16 @@ const WAIT: Duration = Duration::from_millis(15);
 /// How often to read a file anew that is followed.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// The terminal, taken over. It is given back when this is dropped, whatever happens.
-struct Taken(Terminal<CrosstermBackend<Stdout>>);
+/// The terminal, taken over. It is given back when this is dropped, whatever happens. What ratatui does when its part is dropped
+/// is done here: it would print to a terminal that may be gone, and panic.
+struct Taken(ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>);
 
 impl Taken {
     fn take() -> Result<Self> {
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         enable_raw_mode()?;
         // From here on dropping undoes what was done.
-        let taken = Self(terminal);
+        let taken = Self(ManuallyDrop::new(terminal));
         execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
         Ok(taken)
     }
@@ -99,7 +101,7 @@ pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
                 times.extend(pressed.take().map(|at| at.elapsed()));
                 pictures.extend(awaited.take_if(|_| arrived).map(|at| at.elapsed()));
             }
-            if event::poll(WAIT)? {
+            if is_event(Duration::ZERO)? || is_event(WAIT)? {
                 let start = Instant::now();
                 match event::read()? {
                     Event::Key(key) if key.kind != KeyEventKind::Release => {
@@ -119,6 +121,28 @@ pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
     global.tell(|| told("keys answered", &mut times));
     global.tell(|| told("of these, first new pictures", &mut pictures));
     shown
+}
+
+/// Waits for an event, at most so long.
+///
+/// # Errors
+/// Fails if the terminal was closed, where this process ignores the signal that says so. In that case `event::poll` would never
+/// return.
+fn is_event(wait: Duration) -> Result<bool> {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let stdin = io::stdin();
+        let mut keys = [PollFd::new(&stdin, PollFlags::IN)];
+        // Signals end it early, such as that of a new size.
+        let _ = poll(&mut keys, Timespec::try_from(wait).ok().as_ref());
+        if keys[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Err(anyhow!("the terminal is gone"));
+        }
+        Ok(event::poll(Duration::ZERO)?)
+    }
+    #[cfg(not(unix))]
+    Ok(event::poll(wait)?)
 }
 
 fn told(what: &str, times: &mut [Duration]) -> String {
