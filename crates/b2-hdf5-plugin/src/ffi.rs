@@ -1,7 +1,7 @@
 //! The interface to HDF5, which is C: the only unsafe code. Its structures and constants are those of HDF5 1.10 and later.
 //!
-//! Nothing here is linked to HDF5, of which a process may hold several copies. What is needed of it is looked up when it is needed, in
-//! the copy that has called the filter.
+//! Nothing here is linked to HDF5, of which a process may hold several copies. What is needed of it is looked up when it is
+//! needed, in the copy that has called the filter.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -308,7 +308,7 @@ impl Hdf5 {
 
 /// Puts a message on the error stack of HDF5, from which h5py and others take it. Does nothing where that is not found.
 fn report(what: &str) {
-    // HDF5 1.14.6 and later do not keep what a filter says.
+    // HDF5 2.0 does not keep what a filter says.
     if env::var_os("BLOSC_TRACE").is_some() {
         eprintln!("{what}");
     }
@@ -361,7 +361,8 @@ impl Library {
     }
 }
 
-/// Looks up in the library that has called this one, then in the one that hdf5plugin has named, then in what the process shows to all.
+/// Looks up in the library that has called this one, then in the one that hdf5plugin has named, then in what the process
+/// shows to all.
 fn find<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
     if let Some(caller) = caller() {
         // SAFETY: the path is that of a library that is loaded; it is not loaded again, and not loaded if it is not.
@@ -391,8 +392,8 @@ unsafe extern "C" {
 
 /// Returns the path of the library that has called this one.
 ///
-/// Several copies of HDF5 may be loaded, such as those of h5py and PyTables, often where symbols are not shown to all. An id of one
-/// means something else to another, so only the caller is asked.
+/// Several copies of HDF5 may be loaded, such as those of h5py and PyTables, often where symbols are not shown to all. An
+/// id of one means something else to another, so the caller is asked first.
 fn caller() -> Option<CString> {
     const GO_ON: c_int = 0; // _URC_NO_REASON
     const STOP: c_int = 4; // _URC_NORMAL_STOP
