@@ -214,9 +214,8 @@ fn axes_have_coordinates() {
     }
 }
 
-#[test]
-fn damage_is_told() {
-    let folder = Folder::new();
+/// Packs an array as `a`, and damages one of its chunks.
+pub(crate) fn pack_damaged(folder: &Folder) {
     folder.pack(
         "a",
         &npy("<i4", false, "(100, 100)", &counting(10_000)),
@@ -226,6 +225,12 @@ fn damage_is_told() {
     let middle = bytes.len() / 2;
     bytes[middle..middle + 64].fill(0xA5);
     folder.write("a", &bytes);
+}
+
+#[test]
+fn damage_is_told() {
+    let folder = Folder::new();
+    pack_damaged(&folder);
     let told = folder.fails(1, &["view", "a", "-o", "a.png"]);
     assert!(told.starts_with("b2kit: a: ") && told.contains("damaged"), "{told}");
     assert_eq!(folder.names(), ["a"], "no part of a picture");

@@ -11,6 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::common::{Folder, counting, npy};
+use crate::view::pack_damaged;
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -188,15 +189,7 @@ fn what_cannot_be_shown_is_an_error() {
         assert!(behind.contains(words), "it is said after the terminal is given back: {text:?}");
     }
     // Damage that is found later is told in the last line, and the viewer goes on.
-    folder.pack(
-        "a",
-        &npy("<i4", false, "(100, 100)", &counting(10_000)),
-        &["--codec", "lz4", "--chunks", "50,50"],
-    );
-    let mut bytes = folder.read("a");
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 64].fill(0xA5);
-    folder.write("a", &bytes);
+    pack_damaged(&folder);
     let mut session = Session::start(&folder, &["view", "a"]);
     session.wait("damaged");
     session.press("4");
