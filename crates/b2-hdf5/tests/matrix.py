@@ -303,7 +303,7 @@ def array_type(group):
 
 h5("array_type", "type array", array_type)
 h5("text_fixed", "text of fixed length, ASCII", data(np.array([[b"a", b"bc"], [b"", b"defgh"]], dtype="S5")))
-h5("text_fixed_utf8", "text of fixed length, UTF-8", data(np.array(["ä".encode(), "€uro".encode()], dtype="S8"), dtype=h5py.string_dtype("utf-8", 8)))
+h5("text_fixed_utf8", "text of fixed length, UTF-8", data(np.array(["ä".encode(), "€uro".encode()], dtype=h5py.string_dtype("utf-8", 8))))
 spaces = h5py.h5t.C_S1.copy()
 spaces.set_size(6)
 spaces.set_strpad(h5py.h5t.STR_SPACEPAD)
@@ -524,10 +524,10 @@ with netCDF4.Dataset(folder / "four.nc", "w") as f:
     deep = f.createGroup("forecast")
     deep.createDimension("step", 3)
     deep.createVariable("wind", "f4", ("step", "lat"), zlib=True, shuffle=True, fletcher32=True)[:] = smooth((3, 12))
-    cloud = f.createEnumType(np.uint8, "cloud", {"clear": 0, "cumulus": 1})
+    cloud = f.createEnumType(np.uint8, "cloud_t", {"clear": 0, "cumulus": 1})
     f.createVariable("cloud", cloud, ("bare",))[:] = np.array([0, 1, 1, 0, 1], dtype="u1")
-    f.createVLType(np.int32, "rows")
-    f.createVariable("ragged", f.vltypes["rows"], ("bare",))[0] = np.arange(3, dtype="i4")
+    f.createVLType(np.int32, "rows_t")
+    f.createVariable("ragged", f.vltypes["rows_t"], ("bare",))[0] = np.arange(3, dtype="i4")
 with netCDF4.Dataset(folder / "four.nc") as f:
     f.set_auto_maskandscale(False)
     f.set_auto_chartostring(False)
