@@ -14,31 +14,41 @@ use super::messages::{self, Attribute, Target};
 const MOST: usize = 1 << 20;
 
 impl Below {
-    /// Returns the names in a group, in the order in which they are stored.
+    /// Returns the names in a group, in the order in which they were made, if that is kept.
     pub(crate) fn links(&self, found: &[Message]) -> Result<Vec<(String, Target)>, String> {
         let mut links = Vec::new();
+        let mut numbered = Vec::new();
+        let mut is_hashed = false;
         for message in found {
             let wrong = || "a link message is malformed".to_owned();
             match message.kind {
                 header::SYMBOL_TABLE => self.old_links(&message.data, &mut links)?,
                 header::LINK => {
                     let content = self.content(message)?;
-                    links.push(messages::link(&content, self).ok_or_else(wrong)?);
+                    numbered.push(messages::link(&content, self).ok_or_else(wrong)?);
                 }
                 header::LINK_INFO => {
                     let Some(place) = messages::heap(&message.data, 8, self).ok_or_else(wrong)? else {
                         continue;
                     };
+                    is_hashed = true;
                     for bytes in self.heap_objects(place)? {
-                        links.push(messages::link(&bytes, self).ok_or_else(wrong)?);
+                        numbered.push(messages::link(&bytes, self).ok_or_else(wrong)?);
                     }
                 }
                 _ => {}
             }
-            if links.len() > MOST {
+            if links.len().max(numbered.len()) > MOST {
                 return Err(format!("more than {MOST} names in a group"));
             }
         }
+        match numbered.iter().all(|(.., order)| order.is_some()) {
+            true => numbered.sort_by_key(|(.., order)| *order),
+            // The order of the index is that of no one.
+            false if is_hashed => numbered.sort_by(|(a, ..), (b, ..)| a.cmp(b)),
+            false => {}
+        }
+        links.extend(numbered.into_iter().map(|(name, target, _)| (name, target)));
         Ok(links)
     }
 

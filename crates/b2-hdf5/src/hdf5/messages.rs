@@ -276,11 +276,12 @@ pub(crate) enum Target {
     Unknown(u8),
 }
 
-pub(crate) fn link(bytes: &[u8], below: &Below) -> Option<(String, Target)> {
+/// Parses a link message: the name, where it leads, and the number in the order of creation, if that is kept.
+pub(crate) fn link(bytes: &[u8], below: &Below) -> Option<(String, Target, Option<u64>)> {
     let mut cursor = Cursor::new(bytes);
     let (version, flags) = (cursor.u8()?, cursor.u8()?);
     let kind = if flags & 8 != 0 { cursor.u8()? } else { 0 };
-    cursor.skip(if flags & 4 != 0 { 8 } else { 0 })?;
+    let order = if flags & 4 != 0 { Some(cursor.uint(8)?) } else { None };
     cursor.skip(if flags & 0x10 != 0 { 1 } else { 0 })?;
     let len = usize::try_from(cursor.uint(1 << (flags & 3))?).ok()?;
     let name = std::str::from_utf8(cursor.bytes(len)?).ok()?.to_owned();
@@ -298,7 +299,7 @@ pub(crate) fn link(bytes: &[u8], below: &Below) -> Option<(String, Target)> {
         }
         other => Target::Unknown(other),
     };
-    (version == 1).then_some((name, target))
+    (version == 1).then_some((name, target, order))
 }
 
 /// Where a group or an object keeps many links or attributes: a heap, and an index of names.
