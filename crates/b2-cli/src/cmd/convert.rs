@@ -130,7 +130,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 fn open(input: &Path, global: Global) -> Result<File> {
     let reader = open_regular(input)?;
-    let limits = global.limits(reader.len()?);
+    // A few bytes of a damaged file may ask for any number of fill values.
+    let limits = global.with_output_limit().limits(reader.len()?);
     Ok(File::from_reader(reader, input.display().to_string(), &limits)?)
 }
 

@@ -11,7 +11,7 @@ mod pages;
 mod text;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use b2_core::{Limits, memory};
 use b2_frame::ReadAt;
@@ -75,6 +75,7 @@ pub(crate) fn find(file: &dyn ReadAt, len: u64) -> io::Result<Option<u64>> {
 pub(crate) struct Hdf5 {
     below: Arc<Below>,
     limits: Limits,
+    is_netcdf4: OnceLock<bool>,
 }
 
 /// What a name stands for.
@@ -131,7 +132,7 @@ impl Hdf5 {
         let most = limits.max_metadata.min(limits.max_memory);
         let below = Below::open(Pages::new(file, base, len, most));
         let below = below.map_err(|what| Hdf5Error::damaged(name, what))?;
-        Ok(Self { below: Arc::new(below), limits: limits.clone() })
+        Ok(Self { below: Arc::new(below), limits: limits.clone(), is_netcdf4: OnceLock::new() })
     }
 
     fn damaged(path: &str) -> impl Fn(String) -> Hdf5Error + '_ {
@@ -274,6 +275,7 @@ impl Hdf5 {
         let (place, chunkshape, name_of_layout, stored_bytes) =
             self.place(layout, (&shape, most.as_deref()), &items, &filters, nbytes).map_err(&damaged)?;
         let dims = self.dimensions(group, name, &stored, shape.len());
+        let extent = self.extent(&stored, &shape, most.as_deref());
         let mut attrs = self.attrs(&stored);
         let is_scale = is_scale(&stored);
         attrs.values.retain(|(name, _)| !OF_DIMENSIONS.contains(&&**name));
@@ -295,6 +297,7 @@ impl Hdf5 {
             below: self.below.clone(),
             limits: self.limits.clone(),
             shape,
+            extent,
             items,
             fill,
             place,
@@ -388,6 +391,51 @@ impl Hdf5 {
             _ => format!("dim_{axis}"),
         });
         Some(names.collect::<Vec<_>>()).filter(|names| names.len() == ndim)
+    }
+
+    /// The addresses of the scales of the dimensions, the first one of each.
+    fn scales(&self, stored: &[Attribute]) -> Option<Vec<Option<u64>>> {
+        let list = stored.iter().find(|attr| attr.name == "DIMENSION_LIST")?;
+        let mut heaps = Heaps::default();
+        let size = datatype::reference_size(self.below.offset_size);
+        let scales = list.data.chunks_exact(size).map(|reference| {
+            let (_, scales) = heaps.get(reference, &self.below).ok()?;
+            let address = scales.get(..self.below.offset_size.into())?;
+            cursor::Cursor::new(address).address(self.below.offset_size)
+        });
+        Some(scales.collect())
+    }
+
+    /// The shape that a variable of netCDF has: along a dimension without end it is as long as the dimension, also where
+    /// HDF5 has fewer rows.
+    fn extent(&self, stored: &[Attribute], shape: &[u64], most: Option<&[u64]>) -> Vec<u64> {
+        let mut extent = shape.to_vec();
+        let (Some(most), Some(scales)) = (most, self.scales(stored)) else { return extent };
+        for ((length, &most), scale) in extent.iter_mut().zip(most).zip(scales) {
+            if most != u64::MAX || !self.is_netcdf4() {
+                continue;
+            }
+            let found = scale.and_then(|address| self.below.messages(address).ok());
+            let space = found.and_then(|found| {
+                let message = found.into_iter().find(|message| message.kind == header::DATASPACE)?;
+                messages::space(&self.below.content(&message).ok()?, self.below.length_size)
+            });
+            if let Some(Space::Shape(scale, _)) = space
+                && let [longest] = scale[..]
+            {
+                *length = longest.max(*length);
+            }
+        }
+        extent
+    }
+
+    /// Whether netCDF wrote the file.
+    fn is_netcdf4(&self) -> bool {
+        *self.is_netcdf4.get_or_init(|| {
+            let found = self.below.messages(self.below.root);
+            let attrs = found.and_then(|found| self.below.attributes(&found));
+            attrs.is_ok_and(|attrs| attrs.iter().any(|attr| attr.name == "_NCProperties"))
+        })
     }
 
     /// The name of a scale: that in the group, or in one around it.
@@ -496,8 +544,10 @@ pub(crate) struct Data {
     path: String,
     below: Arc<Below>,
     limits: Limits,
-    /// Without the dimensions that an item has.
+    /// What HDF5 has, without the dimensions of an item.
     shape: Vec<u64>,
+    /// What the array has of that: more along dimensions of netCDF that have grown meanwhile.
+    extent: Vec<u64>,
     items: Items,
     /// The stored bytes of an item that was never written; `None` for zeros.
     fill: Option<Vec<u8>>,
@@ -514,7 +564,7 @@ impl Data {
 
     /// The shape of the array.
     pub(crate) fn shape(&self) -> Vec<u64> {
-        self.shape.iter().chain(&self.items.dims).copied().collect()
+        self.extent.iter().chain(&self.items.dims).copied().collect()
     }
 
     /// The dimensions that an item has by itself.
@@ -545,12 +595,12 @@ impl Data {
             return Err(self.damaged("a box of other dimensions"));
         };
         if inner_shape == self.items.dims {
-            self.read_stored(start, shape, dst)?;
+            self.read_extent(start, shape, dst)?;
         } else {
             // A part of items that are arrays.
             let nbytes = product(shape).saturating_mul(self.items.stored as u64);
             let mut whole = self.zeroed(nbytes)?;
-            self.read_stored(start, shape, &mut whole)?;
+            self.read_extent(start, shape, &mut whole)?;
             let zeros = vec![0; self.items.dims.len()];
             let from_start = [start, &zeros].concat();
             let from_shape = [shape, &self.items.dims].concat();
@@ -564,6 +614,25 @@ impl Data {
         }
         self.items.mend(dst);
         Ok(())
+    }
+
+    /// Reads items as they are stored, and fills in those that HDF5 does not have.
+    fn read_extent(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        let ends = start.iter().zip(shape).zip(&self.shape);
+        let kept: Vec<u64> = ends
+            .map(|((&at, &length), &whole)| at.saturating_add(length).min(whole).saturating_sub(at))
+            .collect();
+        if kept == shape {
+            return self.read_stored(start, shape, dst);
+        }
+        self.fill_in(dst);
+        let mut part = self.zeroed(product(&kept).saturating_mul(self.items.stored as u64))?;
+        if part.is_empty() {
+            return Ok(());
+        }
+        self.read_stored(start, &kept, &mut part)?;
+        copy_shared(Held { start, shape: &kept }, &part, Held { start, shape }, dst, self.items.stored)
+            .ok_or_else(|| self.damaged("a box that does not fit"))
     }
 
     /// Reads stored items.
@@ -634,6 +703,27 @@ impl Data {
             self.fill_in(&mut plain);
             return copy(&plain, dst);
         };
+        let (part_start, part) = shared(from, to);
+        if part != pipeline.chunk
+            && let Some(array) = self.chunk_array(pipeline, at, stored)?
+        {
+            // Of an array only the blocks are decoded that the box touches.
+            let wrong = |error: b2nd::NdError| self.damaged(format!("chunk {at:?}: {error}"));
+            let ranges: Vec<b2nd::Selection> = part_start
+                .iter()
+                .zip(&part)
+                .zip(&start)
+                .map(|((&at, &length), &first)| {
+                    let at = at.saturating_sub(first);
+                    let end = at.saturating_add(length);
+                    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+                    b2nd::Selection::Range { start: Some(number(at)), stop: Some(number(end)), step: 1 }
+                })
+                .collect();
+            let bytes = array.slice(ranges).and_then(|slice| slice.read_bytes()).map_err(wrong)?;
+            return copy_shared(Held { start: &part_start, shape: &part }, &bytes, to, dst, itemsize)
+                .ok_or_else(|| self.damaged("a box that does not fit"));
+        }
         // The chunk is asked for again if the box ends within it, and not at the end of the data set.
         let ends = start.iter().zip(&pipeline.chunk).zip(to.start.iter().zip(to.shape)).zip(&self.shape);
         let is_part = { ends }.any(|(((&a, &n), (&b, &m)), &whole)| {
@@ -731,6 +821,14 @@ impl Data {
             let is_zero = self.fill.as_ref().is_none_or(|fill| fill.iter().all(|&byte| byte == 0));
             return Ok(is_zero.then_some(blosc::Ready::Special(b2_chunk::SpecialKind::Zeros)));
         };
+        // What follows the stored items in a chunk is not known to be the fill value.
+        let ends = at.iter().zip(&pipeline.chunk).zip(self.shape.iter().zip(&self.extent));
+        let is_cut = { ends }.any(|((&at, &length), (&have, &need))| {
+            have < need && at.saturating_add(1).saturating_mul(length) > have
+        });
+        if is_cut {
+            return Ok(None);
+        }
         match self.chunk_array(pipeline, at, stored)? {
             Some(array) => blosc::only_chunk(&array, blockshape)
                 .map_err(|what| self.damaged(format!("chunk {at:?}: {what}"))),
@@ -742,6 +840,17 @@ impl Data {
     pub(crate) fn long_text(&self) -> Option<LongText<'_>> {
         self.items.is_long_text.then_some(LongText { data: self })
     }
+}
+
+/// The box that two boxes share: its first item and its shape.
+fn shared(a: Held<'_>, b: Held<'_>) -> (Vec<u64>, Vec<u64>) {
+    let parts = a.start.iter().zip(a.shape).zip(b.start.iter().zip(b.shape));
+    parts
+        .map(|((&a, &n), (&b, &m))| {
+            let (start, end) = (a.max(b), a.saturating_add(n).min(b.saturating_add(m)));
+            (start, end.saturating_sub(start))
+        })
+        .unzip()
 }
 
 /// Moves to the next position of a box of the grid. Returns `false` behind the last.

@@ -33,7 +33,7 @@ impl LongText<'_> {
 
     /// Calls `each` with all texts, in boxes of rows.
     fn each_part(self, mut each: impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
-        let shape = &self.data.shape;
+        let shape = &self.data.extent;
         let Some((&rows, inner)) = shape.split_first() else {
             return self.read(&[], &[], &mut each);
         };
@@ -58,7 +58,7 @@ impl LongText<'_> {
     fn read(self, start: &[u64], shape: &[u64], each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
         let size = self.data.items.stored;
         let mut references = self.data.zeroed(product(shape).saturating_mul(size as u64))?;
-        self.data.read_stored(start, shape, &mut references)?;
+        self.data.read_extent(start, shape, &mut references)?;
         let mut heaps = Heaps::default();
         for reference in references.chunks_exact(size.max(1)) {
             let (_, text) = heaps.get(reference, &self.data.below).map_err(|what| self.data.damaged(what))?;
