@@ -34,7 +34,7 @@ pub struct DataSet {
 }
 
 enum Items {
-    Hdf5(Data),
+    Hdf5(Box<Data>),
     NetCdf3 { file: Arc<dyn ReadAt>, variable: Arc<Variable> },
 }
 
@@ -62,7 +62,7 @@ impl DataSet {
             stored,
             attrs,
             is_dimension_only,
-            items: Items::Hdf5(data),
+            items: Items::Hdf5(Box::new(data)),
             measured: OnceLock::new(),
             limits,
         }
@@ -204,8 +204,7 @@ impl DataSet {
         if let Some(chunks) = self.usable_chunks()? {
             builder = builder.chunks(chunks);
         }
-        if let (Items::Hdf5(data), Some(sample)) = (&self.items, self.sample()?) {
-            let _ = data;
+        if let Some(sample) = self.sample()? {
             builder = builder.blocks(sample.blockshape());
             if let Ok(cparams) = sample.cparams() {
                 builder = builder.compression(cparams);

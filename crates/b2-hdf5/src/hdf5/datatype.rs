@@ -160,13 +160,10 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
             Type::Enum { names: values.collect::<Option<_>>()?, base: Box::new(base) }
         }
         9 => {
-            let base = parse_at(cursor, depth.checked_add(1)?)?;
+            parse_at(cursor, depth.checked_add(1)?)?;
             match flags & 0xF {
                 1 => Type::LongText,
-                _ => {
-                    let _ = base;
-                    Type::Other { size, what: "sequences of variable length".into() }
-                }
+                _ => Type::Other { size, what: "sequences of variable length".into() },
             }
         }
         10 => {

@@ -119,10 +119,7 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
             format!("|S{size}")
         }
         Type::Opaque { size, tag } => opaque(*size, tag),
-        Type::Enum { base, .. } if is_bool(kind) => {
-            let _ = base;
-            "|b1".into()
-        }
+        Type::Enum { .. } if is_bool(kind) => "|b1".into(),
         Type::Enum { base, .. } => return dtype(base, at, texts),
         Type::Compound { size, fields } => {
             if let Some((size, is_big)) = complex(*size, fields) {

@@ -272,7 +272,7 @@ impl Hdf5 {
             return Err(wrong("fill value"));
         }
         let nbytes = product(&shape).saturating_mul(items.stored as u64);
-        let (place, chunkshape, name_of_layout, stored_bytes) =
+        let placed =
             self.place(layout, (&shape, most.as_deref()), &items, &filters, nbytes).map_err(&damaged)?;
         let dims = self.dimensions(group, name, &stored, shape.len());
         let extent = self.extent(&stored, &shape, most.as_deref());
@@ -300,21 +300,21 @@ impl Hdf5 {
             extent,
             items,
             fill,
-            place,
+            place: placed.stores,
             kept: Mutex::default(),
         };
         Ok(Found {
             data,
             attrs,
             filters,
-            chunkshape,
-            layout: name_of_layout,
-            stored: stored_bytes,
+            chunkshape: placed.chunks,
+            layout: placed.layout,
+            stored: placed.stored,
             is_dimension_only,
         })
     }
 
-    /// Finds the items. Returns also the chunk shape, the name of the layout, and how many bytes are stored.
+    /// Finds the items.
     fn place(
         &self,
         layout: Layout,
@@ -322,7 +322,7 @@ impl Hdf5 {
         items: &Items,
         filters: &[Filter],
         nbytes: u64,
-    ) -> Result<(Stores, Option<Vec<u32>>, &'static str, u64), String> {
+    ) -> Result<Placed, String> {
         Ok(match layout {
             Layout::Compact(bytes) => {
                 // An empty one was never written.
@@ -331,15 +331,18 @@ impl Hdf5 {
                     len if len == nbytes => Stores::Memory(bytes),
                     len => return Err(format!("{len} bytes of items, expected {nbytes}")),
                 };
-                (place, None, "compact", nbytes)
+                Placed { stores: place, chunks: None, layout: "compact", stored: nbytes }
             }
-            Layout::Contiguous { address: NOWHERE, .. } => (Stores::Nothing, None, "contiguous", 0),
+            Layout::Contiguous { address: NOWHERE, .. } => {
+                Placed { stores: Stores::Nothing, chunks: None, layout: "contiguous", stored: 0 }
+            }
             Layout::Contiguous { address, len } => {
                 let len = len.unwrap_or(nbytes);
                 if len < nbytes || nbytes > self.below.pages.behind(address) {
                     return Err(format!("{len} bytes of items at {address}, expected {nbytes}"));
                 }
-                (Stores::Contiguous(self.below.pages.position(address)), None, "contiguous", nbytes)
+                let stores = Stores::Contiguous(self.below.pages.position(address));
+                Placed { stores, chunks: None, layout: "contiguous", stored: nbytes }
             }
             Layout::Chunked(chunked) => {
                 let chunks =
@@ -352,7 +355,8 @@ impl Hdf5 {
                     limits: self.limits.clone(),
                 };
                 let has_plain_edges = chunked.has_plain_edges;
-                (Stores::Chunks { chunks, pipeline, has_plain_edges }, Some(chunked.shape), name, stored)
+                let stores = Stores::Chunks { chunks, pipeline, has_plain_edges };
+                Placed { stores, chunks: Some(chunked.shape), layout: name, stored }
             }
             Layout::Virtual => return Err("a virtual data set".into()),
         })
@@ -525,6 +529,14 @@ fn text_of(stored: &[Attribute], name: &str) -> String {
     attr.and_then(|attr| cursor::text_of(&attr.data)).unwrap_or_default()
 }
 
+/// Where items are, and what is said about that.
+struct Placed {
+    stores: Stores,
+    chunks: Option<Vec<u32>>,
+    layout: &'static str,
+    stored: u64,
+}
+
 /// Where items are stored.
 enum Stores {
     /// They were never written.
@@ -538,6 +550,9 @@ enum Stores {
         has_plain_edges: bool,
     },
 }
+
+/// A decoded chunk, and its position in the grid.
+type Kept = (Vec<u64>, Arc<Vec<u8>>);
 
 /// The items of a data set.
 pub(crate) struct Data {
@@ -553,7 +568,7 @@ pub(crate) struct Data {
     fill: Option<Vec<u8>>,
     place: Stores,
     /// Chunks that were decoded for a part of them, the last one last.
-    kept: Mutex<Vec<(Vec<u64>, Arc<Vec<u8>>)>>,
+    kept: Mutex<Vec<Kept>>,
 }
 
 impl Data {
