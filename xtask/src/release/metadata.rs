@@ -113,7 +113,11 @@ fn metadata(tree: &Path, manifest: &str) -> Result<Value> {
 /// Reads the manifests, and says what is wrong with them.
 fn read(tree: &Path, problems: &mut Vec<String>) -> Result<Vec<Crate>> {
     let mut packages = Vec::new();
-    let beside = ["crates/b2-object-store/Cargo.toml", "crates/zarrs-b2nd/Cargo.toml"];
+    let beside = [
+        "crates/b2-hdf5/Cargo.toml",
+        "crates/b2-object-store/Cargo.toml",
+        "crates/zarrs-b2nd/Cargo.toml",
+    ];
     let manifests = [("Cargo.toml", true)].into_iter().chain(beside.map(|manifest| (manifest, false)));
     for (manifest, inside) in manifests {
         let metadata = metadata(tree, manifest)?;
