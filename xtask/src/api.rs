@@ -33,6 +33,7 @@ const CRATES: &[&str] = &[
     "b2-core",
     "b2-filters",
     "b2-frame",
+    "b2-hdf5",
     "b2-http",
     "b2-msgpack",
     "b2-store",

@@ -6,14 +6,14 @@ use crate::bench::counts;
 use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
 use crate::{
-    api, cross, deny, faults, flips, fuzz, hdf5plugin, hostile, platforms, pythonpkg, release, sh, stores,
-    test, toolchains, windows, zarrs,
+    api, cross, deny, faults, flips, fuzz, hdf5, hdf5plugin, hostile, platforms, pythonpkg, release, sh,
+    stores, test, toolchains, windows, zarrs,
 };
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, the public API, what is published, a build
 /// without any C compiler, instruction counts (where valgrind is installed), a minute of fuzzing, samples of hostile files, of flipped
 /// bits and of failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package, of the
-/// object stores, of the codecs for zarrs (where Rust is new enough) and of the filters of HDF5. Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
+/// object stores, of the codecs for zarrs (where Rust is new enough), of HDF5 files and of the filters of HDF5. Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
 /// both toolchains where it can), the crates are compiled for other platforms, and where there are emulators a part of
 /// the tests runs on 64-bit ARM and on Windows. `cargo xtask nightly` runs more of that.
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Number of steps besides those of `test`.
-const STEPS: usize = 23;
+const STEPS: usize = 24;
 
 /// Crates whose tests depend on features.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -61,8 +61,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Ok(report)
     })?;
     steps.run("lints", || {
-        let benches = "--features=b2-benches/criterion";
-        sh::run(sh::cargo(&["clippy", "--workspace", "--all-targets", benches, "--", "-D", "warnings"]))
+        let features = "--features=b2-benches/criterion,b2kit-cli/hdf5";
+        sh::run(sh::cargo(&["clippy", "--workspace", "--all-targets", features, "--", "-D", "warnings"]))
     })?;
     steps.run("documentation", || {
         let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps"]);
@@ -94,7 +94,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (python, skipped) = steps.run("the Python package", pythonpkg::check)?;
     let object_stores = steps.run("object stores", stores::check)?;
     let zarrs = steps.run("zarrs", zarrs::check)?;
-    let hdf5 = steps.run("filters of HDF5", hdf5plugin::check)?;
+    let hdf5 = steps.run("HDF5 files", hdf5::check)?;
+    let filters = steps.run("filters of HDF5", hdf5plugin::check)?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     let miri = steps.run("Miri", toolchains::miri)?;
     let platforms = steps.run("other platforms", platforms::sample)?;
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     skipped.iter().for_each(|what| println!("python: SKIPPED {what}"));
     object_stores.print();
     zarrs.print();
-    hdf5.print();
+    filters.print();
     dependencies.print();
     println!("packages: {packages} crates can be published");
     match minimum_rust {
@@ -124,8 +125,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("flipped bits", Outcome::Ran(flips), ""),
         ("object stores", Outcome::Ran(object_stores.counts), ""),
         ("zarrs", zarrs.tests, zarrs::UNNOTICED),
-        ("filters of HDF5", Outcome::Ran(hdf5.tests), ""),
-        ("HDF5 with other programs", hdf5.exchanged, hdf5plugin::UNNOTICED),
+        ("HDF5 files", Outcome::Ran(hdf5.tests), ""),
+        ("HDF5 files of other programs", hdf5.matrix, hdf5::UNNOTICED),
+        ("filters of HDF5", Outcome::Ran(filters.tests), ""),
+        ("HDF5 with other programs", filters.exchanged, hdf5plugin::UNNOTICED),
         ("Miri", miri, "undefined behaviour would not have been noticed"),
         ("other platforms", platforms, "that the crates compile for them is not known"),
         ("64-bit ARM", arm, "a fault of the NEON kernels would not have been noticed"),

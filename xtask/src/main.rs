@@ -17,6 +17,7 @@ mod faults;
 mod fixtures;
 mod flips;
 mod fuzz;
+mod hdf5;
 mod hdf5plugin;
 mod hostile;
 mod nightly;
@@ -66,6 +67,7 @@ enum Task {
     Release(release::Args),
     Stores(stores::Args),
     Zarrs(zarrs::Args),
+    Hdf5(hdf5::Args),
     Hdf5plugin(hdf5plugin::Args),
     Demo(demo::Args),
     Deny(deny::Args),
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Task::Release(args) => release::run(&args),
         Task::Stores(args) => stores::run(&args),
         Task::Zarrs(args) => zarrs::run(&args),
+        Task::Hdf5(args) => hdf5::run(&args),
         Task::Hdf5plugin(args) => hdf5plugin::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Demo(args) => demo::run(&args),

@@ -59,6 +59,9 @@ pub(crate) enum Command {
     Unpack(cmd::unpack::Args),
     /// Copy a file to another format, chunk shape or compression
     Copy(cmd::copy::Args),
+    /// Make arrays of HDF5 and NetCDF files, or list what is in them
+    #[cfg(feature = "hdf5")]
+    Convert(cmd::convert::Args),
     /// Add data at the end
     Append(cmd::append::Args),
     /// Overwrite items
@@ -202,6 +205,8 @@ impl Cli {
             Command::Pack(args) => cmd::pack::run(args, global),
             Command::Unpack(args) => cmd::unpack::run(args, global),
             Command::Copy(args) => cmd::copy::run(args, global),
+            #[cfg(feature = "hdf5")]
+            Command::Convert(args) => cmd::convert::run(args, global),
             Command::Append(args) => cmd::append::run(args, global),
             Command::Set(args) => cmd::set::run(args, global),
             Command::Resize(args) => cmd::resize::run(args, global),

@@ -134,7 +134,7 @@ fn chosen<'a>(encoding: &'a Encoding, input: &Input) -> Result<Cow<'a, Encoding>
 
 /// Selects the box of items at `start`. The box is inside an array, whose lengths are below 2^63, so that the casts are
 /// lossless.
-fn ranges(start: &[u64], shape: &[u64]) -> Vec<b2kit::Selection> {
+pub(super) fn ranges(start: &[u64], shape: &[u64]) -> Vec<b2kit::Selection> {
     let range = |(start, len): (&u64, &u64)| b2kit::Selection::Range {
         start: Some(*start as i64),
         stop: Some((start + len) as i64),

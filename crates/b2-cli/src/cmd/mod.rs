@@ -8,6 +8,8 @@ pub(crate) mod checksum;
 pub(crate) mod chunk;
 pub(crate) mod compact;
 pub(crate) mod completions;
+#[cfg(feature = "hdf5")]
+pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod delete;
 pub(crate) mod diff;

@@ -23,6 +23,11 @@ impl Foreign {
 }
 
 const EXPORT: &str = "save the array as .npy with a program that reads it, and pack that";
+const CONVERT: &str = if cfg!(feature = "hdf5") {
+    "b2kit convert makes arrays of it"
+} else {
+    "b2kit convert makes arrays of it, in a build with the feature hdf5"
+};
 const UNPACKED: &str = "unpack it first";
 const OURS: &str = "b2kit copy writes it anew";
 
@@ -32,10 +37,10 @@ pub(crate) const CHUNK: &str = "a Blosc2 chunk";
 const MAGICS: [(&[u8], &str, &str); 32] = [
     (&b2kit::frame::MAGIC, "a Blosc2 file", OURS),
     (b"\x93NUMPY", "an .npy file", "pack it first"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file (NetCDF 4 files are such)", EXPORT),
-    (b"CDF\x01", "a NetCDF file", EXPORT),
-    (b"CDF\x02", "a NetCDF file", EXPORT),
-    (b"CDF\x05", "a NetCDF file", EXPORT),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file (NetCDF 4 files are such)", CONVERT),
+    (b"CDF\x01", "a NetCDF file", CONVERT),
+    (b"CDF\x02", "a NetCDF file", CONVERT),
+    (b"CDF\x05", "a NetCDF file", CONVERT),
     (b"II*\0", "a TIFF image", EXPORT),
     (b"MM\0*", "a TIFF image", EXPORT),
     (b"II+\0", "a TIFF image", EXPORT),
@@ -76,7 +81,7 @@ pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
     // HDF5 allows a user block before its signature.
     if [512, 1024, 2048].iter().any(|at| head.get(*at..).is_some_and(|b| b.starts_with(b"\x89HDF\r\n\x1a\n")))
     {
-        return Some(Foreign { what: "an HDF5 file", hint: EXPORT });
+        return Some(Foreign { what: "an HDF5 file", hint: CONVERT });
     }
     if let (Some(b"RIFF"), Some(kind)) = (head.get(..4), head.get(8..12)) {
         match kind {

@@ -15,6 +15,8 @@ mod change_vlmeta;
 mod checksum;
 mod common;
 mod completion;
+#[cfg(feature = "hdf5")]
+mod convert;
 mod copy;
 mod diff;
 mod each;

@@ -1,0 +1,151 @@
+//! Attributes, as the package `b2kit` stores them for xarray (docs/xarray.md): vlmetalayers that each hold one msgpack
+//! value.
+
+use b2nd::{Dtype, Value};
+
+/// What C-Blosc2 reads: the number of layers, and the bytes of their names.
+const MOST: usize = 16;
+const LONGEST: usize = 31;
+/// The layer with the attributes that have none of their own.
+const REST: &str = "attrs";
+/// The names of the dimensions. They stay a layer of their own, since readers look for it.
+pub(crate) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+/// The names of the values of an enumeration.
+pub(crate) const ENUM: &str = "_ENUM";
+/// Extension types of python-blosc2.
+const COMPLEX: i8 = 44;
+const ARRAY: i8 = 46;
+
+/// Distributes attributes over vlmetalayers: names and encoded values.
+pub(crate) fn layers(attrs: &[(String, Value)]) -> Vec<(String, Vec<u8>)> {
+    let (mut own, mut rest): (Vec<_>, Vec<_>) =
+        attrs.iter().partition(|(name, _)| name.len() <= LONGEST && name != REST && !name.is_empty());
+    if own.len() > MOST || !rest.is_empty() {
+        while own.len() > MOST - 1 {
+            match own.iter().rposition(|(name, _)| name != DIMENSIONS) {
+                Some(last) => rest.push(own.remove(last)),
+                None => break,
+            }
+        }
+    }
+    let mut layers: Vec<_> = own.iter().map(|(name, value)| (name.clone(), packed(value))).collect();
+    if !rest.is_empty() {
+        let map = rest.iter().map(|(name, value)| (name.as_str().into(), value.clone())).collect();
+        layers.push((REST.into(), packed(&Value::Map(map))));
+    }
+    layers
+}
+
+/// Encodes a value as msgpack.
+fn packed(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Writing to memory does not fail.
+    let _ = rmpv::encode::write_value(&mut bytes, value);
+    bytes
+}
+
+/// Converts items to the value of an attribute. One item alone becomes a number or a text, as in xarray, also where NetCDF
+/// stores a list of one.
+pub(crate) fn value(dtype: &Dtype, shape: &[u64], data: &[u8]) -> Value {
+    let single = data.len() == dtype.itemsize() && !data.is_empty();
+    if let (true, Some(value)) = (single && shape.len() < 2, scalar(dtype.as_str(), data)) {
+        return value;
+    }
+    if let (Some('S'), true, [_]) = (kind(dtype.as_str()), dtype.itemsize() > 0, shape) {
+        let texts = data.chunks_exact(dtype.itemsize());
+        return Value::Array(texts.map(text).collect());
+    }
+    let kind = Value::Map(vec![("str".into(), dtype.as_str().into())]);
+    let shape = shape.iter().map(|&length| Value::from(length)).collect();
+    let map = Value::Map(vec![
+        ("dtype".into(), kind),
+        ("shape".into(), Value::Array(shape)),
+        ("data".into(), Value::Binary(data.to_vec())),
+    ]);
+    Value::Ext(ARRAY, packed(&map))
+}
+
+fn kind(dtype: &str) -> Option<char> {
+    dtype.trim_start_matches(['<', '>', '|']).chars().next()
+}
+
+/// Converts one item of a simple dtype.
+fn scalar(dtype: &str, data: &[u8]) -> Option<Value> {
+    let mut bytes = data.to_vec();
+    if dtype.starts_with('>') {
+        let parts = if kind(dtype) == Some('c') { 2 } else { 1 };
+        bytes.chunks_mut(data.len() / parts).for_each(<[u8]>::reverse);
+    }
+    Some(match (kind(dtype)?, bytes.len()) {
+        ('b', 1) => Value::Boolean(bytes != [0]),
+        ('u', ..=8) => {
+            bytes.resize(8, 0);
+            u64::from_le_bytes(bytes.try_into().ok()?).into()
+        }
+        ('i', ..=8) => {
+            let sign = if bytes.last()? & 0x80 == 0 { 0 } else { 0xFF };
+            bytes.resize(8, sign);
+            i64::from_le_bytes(bytes.try_into().ok()?).into()
+        }
+        ('f', 4) => Value::F32(f32::from_le_bytes(bytes.try_into().ok()?)),
+        ('f', 8) => Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
+        ('c', 8) => {
+            let part =
+                |at: usize| Some(f32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?));
+            complex(part(0)?.into(), part(4)?.into())
+        }
+        ('c', 16) => {
+            let part =
+                |at: usize| Some(f64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?));
+            complex(part(0)?, part(8)?)
+        }
+        ('S', _) => text(data),
+        _ => return None,
+    })
+}
+
+fn complex(real: f64, imaginary: f64) -> Value {
+    Value::Ext(COMPLEX, [real.to_be_bytes(), imaginary.to_be_bytes()].concat())
+}
+
+/// Converts bytes up to the last that is not zero: to text, if they are UTF-8.
+pub(crate) fn text(bytes: &[u8]) -> Value {
+    let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last.saturating_add(1));
+    let bytes = bytes.get(..end).unwrap_or(bytes);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => Value::Binary(bytes.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_as_many_as_c_reads() {
+        let named = |n: usize| -> Vec<(String, Value)> {
+            (0..n).map(|n| (format!("a{n}"), n.into())).chain([(DIMENSIONS.into(), 0.into())]).collect()
+        };
+        assert_eq!(layers(&named(15)).len(), 16);
+        let many = layers(&named(40));
+        assert_eq!(many.len(), 16);
+        assert!(many.iter().any(|(name, _)| name == DIMENSIONS) && many.iter().any(|(name, _)| name == REST));
+        let long = "x".repeat(40);
+        let both = layers(&[(long.clone(), 1.into()), ("y".into(), 2.into())]);
+        assert_eq!(both[0], ("y".to_owned(), vec![2]));
+        assert_eq!(both[1].1, [&[0x81, 0xD9, 40][..], long.as_bytes(), &[1]].concat());
+    }
+
+    #[test]
+    fn single_items_are_numbers() {
+        let of = |dtype: &str, shape: &[u64], data: &[u8]| value(&Dtype::parse(dtype).unwrap(), shape, data);
+        assert_eq!(of(">i2", &[], &[0xFF, 0xFE]), (-2).into());
+        assert_eq!(of("<u2", &[1], &[0xFF, 0xFE]), 0xFEFF.into());
+        assert_eq!(of(">f4", &[], &0.5_f32.to_be_bytes()), Value::F32(0.5));
+        assert_eq!(of("|S4", &[], b"ab\0\0"), "ab".into());
+        assert_eq!(of("|S2", &[2], b"ab\xFF\0"), Value::Array(vec!["ab".into(), Value::Binary(vec![0xFF])]));
+        assert!(matches!(of("<i4", &[2], &[0; 8]), Value::Ext(ARRAY, _)));
+        assert!(matches!(of("<i4", &[0], &[]), Value::Ext(ARRAY, _)));
+    }
+}

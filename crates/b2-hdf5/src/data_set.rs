@@ -1,0 +1,302 @@
+//! Data sets, and how they become arrays.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use b2_core::Limits;
+use b2_frame::ReadAt;
+use b2nd::{
+    Amount, ArrayBuilder, ChunkContent, Dtype, Geometry, Region, RegionSource, SharedRegions, Value,
+    default_chunkshape,
+};
+
+use crate::boxes::product;
+use crate::filters::Filter;
+use crate::filters::blosc::Ready;
+use crate::hdf5::{Attrs, Data, Found};
+use crate::netcdf3::Variable;
+use crate::{Hdf5Error, attrs};
+
+/// A data set of HDF5, or a variable of NetCDF.
+pub struct DataSet {
+    path: String,
+    shape: Vec<u64>,
+    chunkshape: Option<Vec<u32>>,
+    filters: Vec<Filter>,
+    layout: &'static str,
+    stored: u64,
+    attrs: Attrs,
+    is_dimension_only: bool,
+    items: Items,
+    /// That of texts of variable length, once they were measured.
+    measured: OnceLock<Dtype>,
+    limits: Limits,
+}
+
+enum Items {
+    Hdf5(Box<Data>),
+    NetCdf3 { file: Arc<dyn ReadAt>, variable: Arc<Variable> },
+}
+
+impl std::fmt::Debug for DataSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DataSet")
+            .field("path", &self.path)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DataSet {
+    pub(crate) fn of_hdf5(path: String, found: Found) -> Self {
+        let Found { data, attrs, filters, chunkshape, layout, stored, is_dimension_only } = found;
+        let inner = data.inner_dims().iter().map(|&length| u32::try_from(length).unwrap_or(u32::MAX));
+        let chunkshape = chunkshape.map(|chunks| chunks.into_iter().chain(inner).collect());
+        let (shape, limits) = (data.shape(), data.limits().clone());
+        Self {
+            path,
+            shape,
+            chunkshape,
+            filters,
+            layout,
+            stored,
+            attrs,
+            is_dimension_only,
+            items: Items::Hdf5(Box::new(data)),
+            measured: OnceLock::new(),
+            limits,
+        }
+    }
+
+    pub(crate) fn of_netcdf3(
+        path: String,
+        file: Arc<dyn ReadAt>,
+        variable: Arc<Variable>,
+        limits: &Limits,
+    ) -> Self {
+        let dims = variable.dims.iter().map(|name| name.as_str().into()).collect();
+        let mut values = vec![(attrs::DIMENSIONS.to_owned(), Value::Array(dims))];
+        values.extend(variable.attrs.iter().cloned());
+        Self {
+            path,
+            shape: variable.shape.clone(),
+            chunkshape: None,
+            filters: Vec::new(),
+            layout: "NetCDF 3",
+            stored: variable.nbytes(),
+            attrs: Attrs { values, left_out: Vec::new() },
+            is_dimension_only: false,
+            items: Items::NetCdf3 { file, variable },
+            measured: OnceLock::new(),
+            limits: limits.clone(),
+        }
+    }
+
+    /// Returns the path from the root.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+    /// Returns the shape of the array. Dimensions of items that are arrays come last.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+    /// Returns the shape of the chunks, if the data set has chunks.
+    pub fn chunkshape(&self) -> Option<&[u32]> {
+        self.chunkshape.as_deref()
+    }
+    /// Returns the filters, in the order in which they were applied.
+    pub fn filters(&self) -> &[Filter] {
+        &self.filters
+    }
+    /// Returns the kind of layout, or of the index of the chunks.
+    pub fn layout(&self) -> &'static str {
+        self.layout
+    }
+    /// Returns how many bytes of the items are stored.
+    pub fn stored_nbytes(&self) -> u64 {
+        self.stored
+    }
+    /// Returns the attributes: those of the file, the names of the dimensions (`_ARRAY_DIMENSIONS`) and of the values of
+    /// enumerations (`_ENUM`).
+    pub fn attrs(&self) -> &[(String, Value)] {
+        &self.attrs.values
+    }
+    /// Returns the attributes that are no values of msgpack: their names and why.
+    pub fn attrs_left_out(&self) -> &[String] {
+        &self.attrs.left_out
+    }
+    /// Whether this only stands for a dimension of NetCDF, and has no items of its own.
+    pub fn is_dimension_only(&self) -> bool {
+        self.is_dimension_only
+    }
+
+    /// Returns the dtype, or what the items are if that has to be measured.
+    pub fn kind(&self) -> String {
+        match self.known_dtype() {
+            Some(dtype) => dtype.as_str().to_owned(),
+            None => "text of variable length".into(),
+        }
+    }
+
+    fn known_dtype(&self) -> Option<&Dtype> {
+        match &self.items {
+            Items::Hdf5(data) => data.dtype().or_else(|| self.measured.get()),
+            Items::NetCdf3 { variable, .. } => Some(&variable.dtype),
+        }
+    }
+
+    /// Returns the dtype. Texts of variable length are all read for it.
+    ///
+    /// # Errors
+    /// Fails if they cannot be read.
+    pub fn dtype(&self) -> Result<&Dtype, Hdf5Error> {
+        if let (Items::Hdf5(data), None) = (&self.items, self.known_dtype())
+            && let Some(text) = data.long_text()
+        {
+            let dtype = text.dtype()?;
+            return Ok(self.measured.get_or_init(|| dtype));
+        }
+        self.known_dtype().ok_or_else(|| Hdf5Error::damaged(&self.path, "no dtype"))
+    }
+
+    /// Returns the bytes of all items, if they do not have to be measured.
+    pub fn nbytes(&self) -> Option<u64> {
+        Some(product(&self.shape).saturating_mul(self.known_dtype()?.itemsize() as u64))
+    }
+
+    /// Reads a box of items in C order, as [`dtype`](Self::dtype) says.
+    ///
+    /// # Errors
+    /// Fails if the box is not inside the array, if `dst` does not have its size, or if the items cannot be read.
+    pub fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        let dtype = self.dtype()?;
+        let parts = start.iter().zip(shape).zip(&self.shape);
+        let is_inside = start.len() == self.shape.len()
+            && shape.len() == self.shape.len()
+            && { parts }
+                .all(|((&at, &length), &whole)| at.checked_add(length).is_some_and(|end| end <= whole))
+            && product(shape).checked_mul(dtype.itemsize() as u64) == Some(dst.len() as u64);
+        if !is_inside {
+            let what = format!("items {start:?} {shape:?} of an array {:?}", self.shape);
+            return Err(Hdf5Error::Argument { path: self.path.clone(), what });
+        }
+        match &self.items {
+            Items::Hdf5(data) => match data.long_text() {
+                Some(text) => text.read_box(start, shape, dtype, dst),
+                None => data.read_box(start, shape, dst),
+            },
+            Items::NetCdf3 { file, variable } => {
+                variable.read_box(&**file, start, shape, dst).map_err(Hdf5Error::io(&self.path))
+            }
+        }
+    }
+
+    /// Describes the array: shape, dtype, chunks and attributes of the data set. If its chunks are Blosc2 arrays
+    /// (filter 32026), also their blocks and compression, so that [`source`](Self::source) moves them as they are.
+    ///
+    /// # Errors
+    /// Fails if the data set is too large for an array, or if texts of variable length cannot be read.
+    pub fn builder(&self) -> Result<ArrayBuilder, Hdf5Error> {
+        let dtype = self.dtype()?.clone();
+        let nbytes = product(&self.shape).saturating_mul(dtype.itemsize() as u64);
+        self.limits.check_output(nbytes, self.stored).map_err(Hdf5Error::limit(&self.path))?;
+        let mut builder = ArrayBuilder::with_dtype(self.shape.clone(), dtype);
+        if let Some(chunks) = self.usable_chunks()? {
+            builder = builder.chunks(chunks);
+        }
+        if let Some(sample) = self.sample()? {
+            builder = builder.blocks(sample.blockshape());
+            if let Ok(cparams) = sample.cparams() {
+                builder = builder.compression(cparams);
+            }
+        }
+        for (name, value) in attrs::layers(&self.attrs.values) {
+            builder = builder.vlmetalayer(name, value);
+        }
+        Ok(builder)
+    }
+
+    /// The chunk shape, if an array can have such chunks.
+    fn usable_chunks(&self) -> Result<Option<Vec<u32>>, Hdf5Error> {
+        let Some(chunks) = &self.chunkshape else { return Ok(None) };
+        let itemsize = self.dtype()?.itemsize();
+        let fits = ArrayBuilder::with_dtype(self.shape.clone(), self.dtype()?.clone()).chunks(chunks.clone());
+        match fits.geometry() {
+            Ok(_) => Ok(Some(chunks.clone())),
+            Err(_) => Ok(Some(default_chunkshape(&self.shape, &vec![1; self.shape.len()], itemsize))),
+        }
+    }
+
+    fn sample(&self) -> Result<Option<b2nd::NdArray>, Hdf5Error> {
+        match &self.items {
+            Items::Hdf5(data) => data.sample(),
+            Items::NetCdf3 { .. } => Ok(None),
+        }
+    }
+
+    /// Returns the items as a source for [`builder`](Self::builder). Chunks of filter 32026 are moved as they are, if the
+    /// array has their chunks and blocks; any other item is decoded, with one thread for each chunk.
+    pub fn source(&self) -> impl RegionSource + '_ {
+        Source { data: self, moves: self.moves() }
+    }
+
+    /// Returns the items as a source for an array of any chunks, blocks and compression. Nothing is moved.
+    pub fn decoded(&self) -> impl RegionSource + '_ {
+        Source { data: self, moves: false }
+    }
+
+    /// Whether [`source`](Self::source) moves chunks as they are.
+    pub fn moves(&self) -> bool {
+        self.sample().is_ok_and(|sample| sample.is_some())
+    }
+}
+
+/// The items of a data set.
+struct Source<'a> {
+    data: &'a DataSet,
+    moves: bool,
+}
+
+impl RegionSource for Source<'_> {
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        SharedRegions::read_region(self, region, dst)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedRegions> {
+        // A source that several threads read is not asked for chunks.
+        if self.moves { None } else { Some(self) }
+    }
+
+    fn chunk(&mut self, geometry: &Geometry, nchunk: u64) -> io::Result<ChunkContent> {
+        let (true, Items::Hdf5(data)) = (self.moves, &self.data.items) else {
+            return Ok(ChunkContent::Items);
+        };
+        if self.data.chunkshape.as_deref() != Some(geometry.chunkshape()) {
+            return Ok(ChunkContent::Items);
+        }
+        let at = geometry.chunk_coords(nchunk);
+        Ok(match data.ready(&at, geometry.blockshape()).map_err(io::Error::other)? {
+            Some(Ready::Special(kind)) => ChunkContent::Special(kind),
+            Some(Ready::Chunk(chunk)) => ChunkContent::Chunk(chunk),
+            None => ChunkContent::Items,
+        })
+    }
+
+    fn amount(&self) -> Amount {
+        Amount::Shape(self.data.shape.clone())
+    }
+
+    fn item_dtype(&self) -> Option<Dtype> {
+        self.data.known_dtype().cloned()
+    }
+}
+
+impl SharedRegions for Source<'_> {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        self.data.read_box(region.start(), region.shape(), dst).map_err(io::Error::other)
+    }
+
+    fn is_plain(&self) -> bool {
+        self.data.filters.is_empty() && self.data.chunkshape.is_none()
+    }
+}

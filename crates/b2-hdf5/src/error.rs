@@ -1,0 +1,118 @@
+//! What can go wrong.
+
+use std::io;
+use std::sync::Arc;
+
+use b2_core::{ErrorKind, LimitExceeded};
+use b2nd::NdError;
+
+/// An error of reading an HDF5 or NetCDF file.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Hdf5Error {
+    /// Reading failed.
+    #[error("cannot read {name}")]
+    #[non_exhaustive]
+    Io {
+        /// The file.
+        name: String,
+        /// Why.
+        source: Arc<io::Error>,
+    },
+    /// The file is neither HDF5 nor NetCDF.
+    #[error("not an HDF5 or NetCDF file")]
+    NotHdf5,
+    /// There is nothing of this name.
+    #[error("{path}: no such group or data set")]
+    #[non_exhaustive]
+    NoSuchPath {
+        /// The name.
+        path: String,
+    },
+    /// This is a group, and only a data set will do.
+    #[error("{path}: a group, not a data set")]
+    #[non_exhaustive]
+    Group {
+        /// The name.
+        path: String,
+    },
+    /// An array cannot hold this, or this crate does not read it. The file may be right.
+    #[error("{path}: {what}")]
+    #[non_exhaustive]
+    Unsupported {
+        /// The data set.
+        path: String,
+        /// The feature, by its name.
+        what: String,
+    },
+    /// The request does not fit the data set.
+    #[error("{path}: {what}")]
+    #[non_exhaustive]
+    Argument {
+        /// The data set.
+        path: String,
+        /// What was asked for.
+        what: String,
+    },
+    /// The file contradicts itself or its format.
+    #[error("{path}: damaged: {what}")]
+    #[non_exhaustive]
+    Damaged {
+        /// The group or data set, or the file.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A limit of the caller is exceeded.
+    #[error("{path}")]
+    #[non_exhaustive]
+    Limit {
+        /// The data set, or the file.
+        path: String,
+        /// The limit.
+        source: LimitExceeded,
+    },
+    /// The array cannot be described.
+    #[error("{path}")]
+    #[non_exhaustive]
+    Array {
+        /// The data set.
+        path: String,
+        /// Why.
+        source: Arc<NdError>,
+    },
+}
+
+impl Hdf5Error {
+    /// Returns what kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { .. } => ErrorKind::Io,
+            Self::NotHdf5 | Self::Damaged { .. } => ErrorKind::Damaged,
+            Self::NoSuchPath { .. } | Self::Group { .. } | Self::Argument { .. } => ErrorKind::Argument,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Limit { .. } => ErrorKind::Limit,
+            Self::Array { source, .. } => source.kind(),
+        }
+    }
+
+    pub(crate) fn io(name: &str) -> impl Fn(io::Error) -> Self + '_ {
+        |source| Self::Io { name: name.to_owned(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn damaged(path: &str, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), what: what.into() }
+    }
+
+    pub(crate) fn unsupported(path: &str, what: impl Into<String>) -> Self {
+        Self::Unsupported { path: path.to_owned(), what: what.into() }
+    }
+
+    pub(crate) fn limit(path: &str) -> impl Fn(LimitExceeded) -> Self + '_ {
+        |source| Self::Limit { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn array(path: &str) -> impl Fn(NdError) -> Self + '_ {
+        |source| Self::Array { path: path.to_owned(), source: Arc::new(source) }
+    }
+}

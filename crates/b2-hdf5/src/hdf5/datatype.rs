@@ -1,0 +1,251 @@
+//! Datatype messages.
+
+use super::cursor::{Cursor, text_of};
+
+/// Deepest nesting.
+const MAX_DEPTH: usize = 16;
+
+/// A type of HDF5, with all that decides about the value of an item.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Type {
+    /// An integer of 1, 2, 4 or 8 bytes, all of whose bits count.
+    Int {
+        size: usize,
+        is_signed: bool,
+        is_big: bool,
+    },
+    /// A float of NumPy: 2, 4, 8, or 16 bytes (x87).
+    Float {
+        size: usize,
+        is_big: bool,
+    },
+    /// Two floats.
+    Complex {
+        size: usize,
+        is_big: bool,
+    },
+    /// Text of fixed length.
+    Text {
+        size: usize,
+        end: End,
+    },
+    Opaque {
+        size: usize,
+        tag: String,
+    },
+    Compound {
+        size: usize,
+        fields: Vec<Member>,
+    },
+    Enum {
+        base: Box<Type>,
+        names: Vec<(String, Vec<u8>)>,
+    },
+    Array {
+        base: Box<Type>,
+        dims: Vec<u64>,
+    },
+    /// Text of variable length.
+    LongText,
+    /// Something that NumPy does not have: what it is.
+    Other {
+        size: usize,
+        what: String,
+    },
+}
+
+/// A field of a compound.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) offset: usize,
+    pub(crate) kind: Type,
+}
+
+/// What follows a text that is shorter than its place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    /// Zeros.
+    Zeros,
+    /// A zero, and anything.
+    Zero,
+    /// Spaces.
+    Spaces,
+}
+
+/// Bytes of a reference to a text or a sequence in a heap.
+pub(crate) fn reference_size(offset_size: u8) -> usize {
+    usize::from(offset_size).saturating_add(8)
+}
+
+impl Type {
+    /// Bytes of an item in the file. `None` if they do not fit into memory.
+    pub(crate) fn size(&self, offset_size: u8) -> Option<usize> {
+        Some(match self {
+            Self::Int { size, .. }
+            | Self::Float { size, .. }
+            | Self::Complex { size, .. }
+            | Self::Text { size, .. }
+            | Self::Opaque { size, .. }
+            | Self::Compound { size, .. }
+            | Self::Other { size, .. } => *size,
+            Self::Enum { base, .. } => base.size(offset_size)?,
+            Self::Array { base, dims } => {
+                let items = dims.iter().try_fold(1_u64, |n, &length| n.checked_mul(length))?;
+                usize::try_from(items).ok()?.checked_mul(base.size(offset_size)?)?
+            }
+            Self::LongText => reference_size(offset_size),
+        })
+    }
+}
+
+/// Parses a datatype. `None` if it is malformed.
+pub(crate) fn parse(bytes: &[u8]) -> Option<Type> {
+    parse_at(&mut Cursor::new(bytes), 0)
+}
+
+fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let head = cursor.u32()?;
+    let size = usize::try_from(cursor.u32()?).ok()?;
+    let (class, version, flags) = (head & 0xF, head >> 4 & 0xF, head >> 8);
+    let is_big = flags & 1 != 0;
+    Some(match class {
+        0 | 4 => {
+            let (first, bits) = (cursor.u16()?, cursor.u16()?);
+            let whole =
+                matches!(size, 1 | 2 | 4 | 8) && first == 0 && usize::from(bits) == size.checked_mul(8)?;
+            match whole {
+                true => Type::Int { size, is_signed: class == 0 && flags & 8 != 0, is_big },
+                false => Type::Other { size, what: format!("integers of {bits} bits in {size} bytes") },
+            }
+        }
+        1 => float(cursor, size, flags)?,
+        2 => {
+            cursor.skip(2)?;
+            Type::Other { size, what: "times of HDF5's own type".into() }
+        }
+        3 => {
+            let end = match flags & 0xF {
+                0 => End::Zero,
+                2 => End::Spaces,
+                _ => End::Zeros,
+            };
+            Type::Text { size, end }
+        }
+        5 => {
+            let tag = cursor.bytes(usize::try_from(flags & 0xFF).ok()?)?;
+            Type::Opaque { size, tag: text_of(tag).unwrap_or_default() }
+        }
+        6 => compound(cursor, size, flags & 0xFFFF, version, depth)?,
+        7 => {
+            let what = match flags & 0xF {
+                1 | 3 => "references to regions",
+                4 => "references to attributes",
+                _ => "references to objects",
+            };
+            Type::Other { size, what: what.into() }
+        }
+        8 => {
+            let base = parse_at(cursor, depth.checked_add(1)?)?;
+            let count = usize::try_from(flags & 0xFFFF).ok()?;
+            let mut names = Vec::new();
+            for _ in 0..count {
+                names.push(name(cursor, version)?);
+            }
+            let width = base.size(8)?;
+            let values = names.into_iter().map(|name| Some((name, cursor.bytes(width)?.to_vec())));
+            Type::Enum { names: values.collect::<Option<_>>()?, base: Box::new(base) }
+        }
+        9 => {
+            parse_at(cursor, depth.checked_add(1)?)?;
+            match flags & 0xF {
+                1 => Type::LongText,
+                _ => Type::Other { size, what: "sequences of variable length".into() },
+            }
+        }
+        10 => {
+            let rank = cursor.u8()?;
+            if version < 3 {
+                cursor.skip(3)?;
+            }
+            let dims = (0..rank).map(|_| cursor.u32().map(u64::from)).collect::<Option<Vec<_>>>()?;
+            if version < 3 {
+                cursor.skip(usize::from(rank).checked_mul(4)?)?;
+            }
+            let base = parse_at(cursor, depth.checked_add(1)?)?;
+            Type::Array { base: Box::new(base), dims }
+        }
+        11 => match parse_at(cursor, depth.checked_add(1)?)? {
+            Type::Float { size: part, is_big } if part.checked_mul(2)? == size => {
+                Type::Complex { size, is_big }
+            }
+            _ => Type::Other { size, what: "complex numbers of other parts than floats".into() },
+        },
+        _ => Type::Other { size, what: format!("items of class {class}") },
+    })
+}
+
+fn float(cursor: &mut Cursor<'_>, size: usize, flags: u32) -> Option<Type> {
+    let (first, bits) = (cursor.u16()?, cursor.u16()?);
+    let (exponent, exponent_bits, mantissa, mantissa_bits) =
+        (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?);
+    let bias = cursor.u32()?;
+    let (order, norm, sign) = (flags & 0x41, flags >> 4 & 3, flags >> 8 & 0xFF);
+    let found = (size, first, bits, exponent, exponent_bits, mantissa, mantissa_bits, bias, norm, sign);
+    // IEEE 754, where the first bit of the mantissa is implied, and the 80 bits of x87, where it is stored.
+    let known = [
+        (2, 0, 16, 10, 5, 0, 10, 15, 2, 15),
+        (4, 0, 32, 23, 8, 0, 23, 127, 2, 31),
+        (8, 0, 64, 52, 11, 0, 52, 1023, 2, 63),
+        (16, 0, 80, 64, 15, 0, 64, 16383, 1, 79),
+        (16, 0, 80, 64, 15, 0, 64, 16383, 0, 79),
+    ];
+    Some(match known.contains(&found) && order < 2 && (size < 16 || order == 0) {
+        true => Type::Float { size, is_big: order == 1 },
+        false => {
+            let what = format!(
+                "floats of {bits} bits with an exponent of {exponent_bits}, which NumPy does not have"
+            );
+            Type::Other { size, what }
+        }
+    })
+}
+
+/// A name in a list, which older versions fill up to a multiple of 8 bytes.
+fn name(cursor: &mut Cursor<'_>, version: u32) -> Option<String> {
+    let text = cursor.text()?;
+    if version < 3 {
+        cursor.skip(text.len().checked_add(1)?.wrapping_neg() % 8)?;
+    }
+    text_of(text)
+}
+
+fn compound(cursor: &mut Cursor<'_>, size: usize, count: u32, version: u32, depth: usize) -> Option<Type> {
+    let width = match size {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFF_FFFF => 3,
+        _ => 4,
+    };
+    let mut fields = Vec::new();
+    for _ in 0..count {
+        let name = name(cursor, version)?;
+        let offset = cursor.uint(if version < 3 { 4 } else { width })?;
+        let mut dims = Vec::new();
+        if version == 1 {
+            let rank = cursor.u8()?;
+            cursor.skip(11)?;
+            let all = [cursor.u32()?, cursor.u32()?, cursor.u32()?, cursor.u32()?];
+            dims = all.get(..usize::from(rank))?.iter().map(|&length| length.into()).collect();
+        }
+        let mut kind = parse_at(cursor, depth.checked_add(1)?)?;
+        if !dims.is_empty() {
+            kind = Type::Array { base: Box::new(kind), dims };
+        }
+        fields.push(Member { name, offset: usize::try_from(offset).ok()?, kind });
+    }
+    Some(Type::Compound { size, fields })
+}

@@ -1,0 +1,216 @@
+//! How the items of a data set become items of an array.
+
+use b2nd::{Dtype, Field, NdError, Value};
+
+use super::datatype::{End, Member, Type};
+use crate::attrs;
+
+/// What an item is in NumPy's terms, and what is to be done to the stored bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Items {
+    pub(crate) dtype: Dtype,
+    /// Dimensions of an item that is an array by itself. They become dimensions of the array.
+    pub(crate) dims: Vec<u64>,
+    /// Bytes of an item in the file.
+    pub(crate) stored: usize,
+    /// Texts whose ends differ from those of NumPy.
+    pub(crate) texts: Vec<TextPlace>,
+    /// The names of enumerations, as attributes.
+    pub(crate) names: Option<Value>,
+    /// Whether the items are texts of variable length. The dtype is then that of an empty text.
+    pub(crate) is_long_text: bool,
+}
+
+/// Where an item has a text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TextPlace {
+    at: usize,
+    size: usize,
+    end: End,
+}
+
+/// Why a type cannot be the items of an array.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    Unsupported(String),
+    Damaged,
+    Array(NdError),
+}
+
+impl From<NdError> for Unfit {
+    fn from(error: NdError) -> Self {
+        Self::Array(error)
+    }
+}
+
+impl Items {
+    pub(crate) fn new(kind: &Type, offset_size: u8) -> Result<Self, Unfit> {
+        let stored = kind.size(offset_size).ok_or(Unfit::Damaged)?;
+        let mut dims = Vec::new();
+        let mut inner = kind;
+        while let Type::Array { base, dims: more } = inner {
+            dims.extend_from_slice(more);
+            inner = base;
+        }
+        if *inner == Type::LongText {
+            if !dims.is_empty() {
+                return Err(Unfit::Unsupported("arrays of texts of variable length as items".into()));
+            }
+            let dtype = Dtype::parse("<U0")?;
+            return Ok(Self { dtype, dims, stored, texts: Vec::new(), names: None, is_long_text: true });
+        }
+        let mut texts = Vec::new();
+        let dtype = dtype(inner, 0, &mut texts)?;
+        // An item of an array type is several items of NumPy.
+        let size = dtype.itemsize();
+        let count = dims.iter().try_fold(1_u64, |n, &length| n.checked_mul(length)).ok_or(Unfit::Damaged)?;
+        if u64::try_from(size).ok().and_then(|size| size.checked_mul(count)) != Some(stored as u64) {
+            return Err(Unfit::Damaged);
+        }
+        Ok(Self { dtype, dims, stored, texts, names: names(inner), is_long_text: false })
+    }
+
+    /// Whether stored bytes are the bytes of items.
+    pub(crate) fn are_plain(&self) -> bool {
+        self.texts.is_empty() && !self.is_long_text
+    }
+
+    /// Gives the texts in `bytes` the ends that NumPy expects.
+    pub(crate) fn mend(&self, bytes: &mut [u8]) {
+        if self.texts.is_empty() {
+            return;
+        }
+        for item in bytes.chunks_exact_mut(self.dtype.itemsize().max(1)) {
+            for place in &self.texts {
+                let text = place.at.checked_add(place.size).and_then(|end| item.get_mut(place.at..end));
+                let Some(text) = text else { continue };
+                let kept = match place.end {
+                    End::Zeros => continue,
+                    End::Zero => text.iter().position(|&byte| byte == 0),
+                    End::Spaces => Some(
+                        text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last.saturating_add(1)),
+                    ),
+                };
+                if let Some(rest) = kept.and_then(|kept| text.get_mut(kept..)) {
+                    rest.fill(0);
+                }
+            }
+        }
+    }
+}
+
+/// The dtype of a type; `at` is where in an item it is.
+fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Unfit> {
+    let order = |is_big: bool, size: usize| match (size, is_big) {
+        (1, _) => '|',
+        (_, true) => '>',
+        (_, false) => '<',
+    };
+    let text = match kind {
+        Type::Int { size, is_signed, is_big } => {
+            format!("{}{}{size}", order(*is_big, *size), if *is_signed { 'i' } else { 'u' })
+        }
+        Type::Float { size, is_big } => format!("{}f{size}", order(*is_big, *size)),
+        Type::Complex { size, is_big } => format!("{}c{size}", order(*is_big, *size)),
+        Type::Text { size, end } => {
+            if *end != End::Zeros {
+                texts.push(TextPlace { at, size: *size, end: *end });
+            }
+            format!("|S{size}")
+        }
+        Type::Opaque { size, tag } => opaque(*size, tag),
+        Type::Enum { .. } if is_bool(kind) => "|b1".into(),
+        Type::Enum { base, .. } => return dtype(base, at, texts),
+        Type::Compound { size, fields } => {
+            if let Some((size, is_big)) = complex(*size, fields) {
+                return Ok(Dtype::parse(&format!("{}c{size}", order(is_big, size)))?);
+            }
+            let fields =
+                fields.iter().map(|member| field(member, at, texts)).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Dtype::structure(fields, *size)?);
+        }
+        Type::Array { .. } => return Err(Unfit::Damaged),
+        Type::LongText => {
+            return Err(Unfit::Unsupported("a compound with text of variable length".into()));
+        }
+        Type::Other { what, .. } => return Err(Unfit::Unsupported(what.clone())),
+    };
+    Ok(Dtype::parse(&text)?)
+}
+
+fn field(member: &Member, at: usize, texts: &mut Vec<TextPlace>) -> Result<Field, Unfit> {
+    let start = at.checked_add(member.offset).ok_or(Unfit::Damaged)?;
+    let mut dims = Vec::new();
+    let mut inner = &member.kind;
+    while let Type::Array { base, dims: more } = inner {
+        dims.extend_from_slice(more);
+        inner = base;
+    }
+    let from = texts.len();
+    let kind = dtype(inner, start, texts)?;
+    let shape = dims.iter().map(|&length| usize::try_from(length)).collect::<Result<Vec<_>, _>>();
+    let shape = shape.map_err(|_| Unfit::Damaged)?;
+    let count = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length)).ok_or(Unfit::Damaged)?;
+    let first = texts.split_off(from);
+    if !first.is_empty() {
+        // All items of an array have their texts. Their number is limited by what an item may take.
+        if count.checked_mul(kind.itemsize()).is_none_or(|size| size > b2_chunk::MAX_BLOCKSIZE) {
+            return Err(Unfit::Damaged);
+        }
+        for n in 0..count {
+            let moved = n.checked_mul(kind.itemsize()).ok_or(Unfit::Damaged)?;
+            for place in &first {
+                texts.push(TextPlace { at: place.at.checked_add(moved).ok_or(Unfit::Damaged)?, ..*place });
+            }
+        }
+    }
+    Ok(Field::new(member.name.clone(), kind, member.offset).array(shape))
+}
+
+/// The dtype of opaque bytes. h5py stores times in them, with NumPy's name of the type as tag.
+fn opaque(size: usize, tag: &str) -> String {
+    let named = tag.strip_prefix("NUMPY:").filter(|name| {
+        let time = name.trim_start_matches(['<', '>', '|']).starts_with(['M', 'm']);
+        time && Dtype::parse(name).is_ok_and(|dtype| dtype.itemsize() == size)
+    });
+    named.map_or_else(|| format!("|V{size}"), str::to_owned)
+}
+
+/// Whether this is how h5py stores truth values.
+fn is_bool(kind: &Type) -> bool {
+    let Type::Enum { base, names } = kind else { return false };
+    matches!(**base, Type::Int { size: 1, .. })
+        && matches!(&names[..], [(no, zero), (yes, one)] if no == "FALSE" && yes == "TRUE" && zero == &[0] && one == &[1])
+}
+
+/// Whether this is how h5py stores complex numbers: their size and order.
+fn complex(size: usize, fields: &[Member]) -> Option<(usize, bool)> {
+    let [real, imaginary] = fields else { return None };
+    let Type::Float { size: part @ (4 | 8), is_big } = real.kind else { return None };
+    let fits = real.name == "r"
+        && imaginary.name == "i"
+        && imaginary.kind == real.kind
+        && (real.offset, imaginary.offset) == (0, part)
+        && part.checked_mul(2) == Some(size);
+    fits.then_some((size, is_big))
+}
+
+/// The names of the values of enumerations: a map for an enumeration, a map of maps for a compound with some.
+fn names(kind: &Type) -> Option<Value> {
+    match kind {
+        Type::Enum { base, names } if !is_bool(kind) => {
+            let dtype = dtype(base, 0, &mut Vec::new()).ok()?;
+            let pairs =
+                names.iter().map(|(name, value)| (name.as_str().into(), attrs::value(&dtype, &[], value)));
+            Some(Value::Map(pairs.collect()))
+        }
+        Type::Array { base, .. } => names(base),
+        Type::Compound { fields, .. } => {
+            let named =
+                fields.iter().filter_map(|field| Some((field.name.as_str().into(), names(&field.kind)?)));
+            let pairs: Vec<(Value, Value)> = named.collect();
+            (!pairs.is_empty()).then_some(Value::Map(pairs))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,881 @@
+//! HDF5: names, data sets, and their items.
+
+mod chunks;
+mod cursor;
+mod datatype;
+mod groups;
+mod header;
+mod items;
+mod messages;
+mod pages;
+mod text;
+
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use b2_core::{Limits, memory};
+use b2_frame::ReadAt;
+use b2nd::Value;
+use bytes::Bytes;
+
+use self::chunks::{Chunks, Stored};
+use self::cursor::NOWHERE;
+use self::datatype::Type;
+use self::groups::Heaps;
+use self::header::{Below, Message};
+use self::items::{Items, Unfit};
+use self::messages::{Attribute, Layout, Space, Target};
+use self::pages::Pages;
+pub(crate) use self::text::LongText;
+use crate::boxes::{Held, Place, copy_shared, product};
+use crate::filters::{Filter, Pipeline, blosc};
+use crate::{Hdf5Error, attrs};
+
+/// Most soft links that lead from one to the next.
+const MAX_LINKS: usize = 16;
+/// Bytes of decoded chunks that are kept, where only a part of a chunk was asked for.
+const KEPT: usize = 64 << 20;
+/// What netCDF writes for a dimension that is no variable.
+const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
+/// Attributes that say how data sets share dimensions. Their content is in `_ARRAY_DIMENSIONS`.
+const OF_DIMENSIONS: [&str; 7] = [
+    "DIMENSION_LIST",
+    "DIMENSION_LABELS",
+    "REFERENCE_LIST",
+    "_Netcdf4Dimid",
+    "_Netcdf4Coordinates",
+    "_nc3_strict",
+    "_NCProperties",
+];
+
+/// Returns where HDF5 starts in a file, if it is one.
+pub(crate) fn find(file: &dyn ReadAt, len: u64) -> io::Result<Option<u64>> {
+    let failed = Mutex::new(None);
+    let head = |at: u64| {
+        let mut bytes = [0; 8];
+        if at.saturating_add(8) > len {
+            return None;
+        }
+        match file.read_exact_at(at, &mut bytes) {
+            Ok(()) => Some(bytes),
+            Err(error) => {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                None
+            }
+        }
+    };
+    let found = header::find(head, len);
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(found),
+    }
+}
+
+/// An open file.
+pub(crate) struct Hdf5 {
+    below: Arc<Below>,
+    limits: Limits,
+    is_netcdf4: OnceLock<bool>,
+}
+
+/// What a name stands for.
+pub(crate) enum Object {
+    Group(Group),
+    DataSet(Box<Found>),
+    /// A named type.
+    Type,
+    Link(String),
+}
+
+/// A group, with those around it.
+#[derive(Clone)]
+pub(crate) struct Group {
+    /// The address, behind those of the groups around it.
+    chain: Vec<u64>,
+    messages: Arc<Vec<Message>>,
+}
+
+impl Group {
+    fn address(&self) -> u64 {
+        self.chain.last().copied().unwrap_or(NOWHERE)
+    }
+}
+
+/// The attributes of an object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attrs {
+    pub(crate) values: Vec<(String, Value)>,
+    /// Those that are no values: their name and why.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// A data set.
+pub(crate) struct Found {
+    pub(crate) data: Data,
+    pub(crate) attrs: Attrs,
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) chunkshape: Option<Vec<u32>>,
+    pub(crate) layout: &'static str,
+    pub(crate) stored: u64,
+    /// Whether it is a dimension of netCDF that has no variable, and no items.
+    pub(crate) is_dimension_only: bool,
+}
+
+impl Hdf5 {
+    pub(crate) fn open(
+        file: Arc<dyn ReadAt>,
+        base: u64,
+        len: u64,
+        name: &str,
+        limits: &Limits,
+    ) -> Result<Self, Hdf5Error> {
+        let most = limits.max_metadata.min(limits.max_memory);
+        let below = Below::open(Pages::new(file, base, len, most));
+        let below = below.map_err(|what| Hdf5Error::damaged(name, what))?;
+        Ok(Self { below: Arc::new(below), limits: limits.clone(), is_netcdf4: OnceLock::new() })
+    }
+
+    fn damaged(path: &str) -> impl Fn(String) -> Hdf5Error + '_ {
+        |what| Hdf5Error::damaged(path, what)
+    }
+
+    fn messages(&self, address: u64, path: &str) -> Result<Arc<Vec<Message>>, Hdf5Error> {
+        self.below.messages(address).map(Arc::new).map_err(Self::damaged(path))
+    }
+
+    pub(crate) fn root(&self) -> Result<Group, Hdf5Error> {
+        Ok(Group { chain: vec![self.below.root], messages: self.messages(self.below.root, "/")? })
+    }
+
+    /// Returns what a path stands for. Soft links are followed.
+    pub(crate) fn resolve(&self, path: &str) -> Result<Object, Hdf5Error> {
+        let mut followed = 0;
+        let mut group = self.root()?;
+        let mut parts = split(path);
+        loop {
+            let Some(part) = parts.pop() else { return Ok(Object::Group(group)) };
+            let links = self.below.links(&group.messages).map_err(Self::damaged(path))?;
+            let missing = || Hdf5Error::NoSuchPath { path: path.to_owned() };
+            let (name, target) = links.into_iter().find(|(name, _)| *name == part).ok_or_else(missing)?;
+            match target {
+                Target::Soft(target) => {
+                    followed += 1;
+                    if followed > MAX_LINKS {
+                        return Err(Hdf5Error::damaged(path, "soft links that lead to each other"));
+                    }
+                    if target.starts_with('/') {
+                        group = self.root()?;
+                    }
+                    parts.extend(split(&target));
+                }
+                Target::Object(_) if parts.is_empty() => return self.object(&group, &name, &target, path),
+                target => match self.object(&group, &name, &target, path)? {
+                    Object::Group(inner) => group = inner,
+                    Object::Link(what) => return Err(Hdf5Error::unsupported(path, what)),
+                    _ => return Err(missing()),
+                },
+            }
+        }
+    }
+
+    /// Returns the names in a group, and where they lead.
+    pub(crate) fn names(&self, group: &Group, path: &str) -> Result<Vec<(String, Target)>, Hdf5Error> {
+        self.below.links(&group.messages).map_err(Self::damaged(path))
+    }
+
+    /// Returns what a name of a group stands for. Soft links are not followed.
+    pub(crate) fn object(
+        &self,
+        group: &Group,
+        name: &str,
+        target: &Target,
+        path: &str,
+    ) -> Result<Object, Hdf5Error> {
+        let address = match target {
+            Target::Object(address) => *address,
+            Target::Soft(target) => return Ok(Object::Link(format!("a link to {target}"))),
+            Target::External { file, path } => {
+                return Ok(Object::Link(format!("an external link to {path} in the file {file}")));
+            }
+            Target::Unknown(kind) => return Ok(Object::Link(format!("a link of the unknown kind {kind}"))),
+        };
+        let found = self.messages(address, path)?;
+        let has = |kind| found.iter().any(|message: &Message| message.kind == kind);
+        if has(header::DATATYPE) && has(header::DATASPACE) {
+            return Ok(Object::DataSet(Box::new(self.data_set(group, name, &found, path)?)));
+        }
+        if has(header::DATATYPE) {
+            return Ok(Object::Type);
+        }
+        if group.chain.contains(&address) {
+            return Ok(Object::Link("another name of a group around it".into()));
+        }
+        let chain = group.chain.iter().copied().chain([address]).collect();
+        Ok(Object::Group(Group { chain, messages: found }))
+    }
+
+    /// Returns a number that is the same for all names of a group.
+    pub(crate) fn identity(group: &Group) -> u64 {
+        group.address()
+    }
+
+    pub(crate) fn group_attrs(&self, group: &Group, path: &str) -> Result<Attrs, Hdf5Error> {
+        let stored = self.below.attributes(&group.messages).map_err(Self::damaged(path))?;
+        Ok(self.attrs(&stored))
+    }
+
+    fn data_set(&self, group: &Group, name: &str, found: &[Message], path: &str) -> Result<Found, Hdf5Error> {
+        let damaged = Self::damaged(path);
+        let content = |kind| {
+            let message = found.iter().find(|message: &&Message| message.kind == kind);
+            message.map(|message| self.below.content(message)).transpose()
+        };
+        let wrong = |what: &str| Hdf5Error::damaged(path, format!("the {what} message is malformed"));
+        let missing = |what: &str| Hdf5Error::damaged(path, format!("the {what} message is missing"));
+        let kind = content(header::DATATYPE).map_err(&damaged)?.ok_or_else(|| missing("datatype"))?;
+        let kind = datatype::parse(&kind).ok_or_else(|| wrong("datatype"))?;
+        let space = content(header::DATASPACE).map_err(&damaged)?.ok_or_else(|| missing("dataspace"))?;
+        let space = messages::space(&space, self.below.length_size).ok_or_else(|| wrong("dataspace"))?;
+        let stored = self.below.attributes(found).map_err(&damaged)?;
+        let Space::Shape(shape, most) = space else {
+            return Err(Hdf5Error::unsupported(path, "no items and no shape (a null dataspace)"));
+        };
+        if found.iter().any(|message| message.kind == header::EXTERNAL) {
+            return Err(Hdf5Error::unsupported(path, "the items are in external files"));
+        }
+        let layout = content(header::LAYOUT).map_err(&damaged)?.ok_or_else(|| missing("layout"))?;
+        let layout = messages::layout(&layout, &self.below).map_err(&damaged)?;
+        if matches!(layout, Layout::Virtual) {
+            return Err(Hdf5Error::unsupported(path, "a virtual data set, whose items are in others"));
+        }
+        let items = Items::new(&kind, self.below.offset_size).map_err(|unfit| match unfit {
+            Unfit::Unsupported(what) => Hdf5Error::unsupported(path, what),
+            Unfit::Damaged => wrong("datatype"),
+            Unfit::Array(error) => Hdf5Error::array(path)(error),
+        })?;
+        let filters = match content(header::FILTERS).map_err(&damaged)? {
+            Some(bytes) => messages::filters(&bytes).ok_or_else(|| wrong("filter"))?,
+            None => Vec::new(),
+        };
+        let filters: Vec<Filter> =
+            filters.into_iter().map(|(id, name, params)| Filter::new(id, name, params)).collect();
+        let fill = match content(header::FILL).map_err(&damaged)? {
+            Some(bytes) => messages::fill(&bytes).ok_or_else(|| wrong("fill value"))?,
+            None => match content(header::OLD_FILL).map_err(&damaged)? {
+                Some(bytes) => messages::old_fill(&bytes).ok_or_else(|| wrong("fill value"))?,
+                None => None,
+            },
+        };
+        // Texts of variable length are never filled but with nothing.
+        let fill = fill.filter(|_| !items.is_long_text);
+        if fill.as_ref().is_some_and(|fill| fill.len() != items.stored) {
+            return Err(wrong("fill value"));
+        }
+        let nbytes = product(&shape).saturating_mul(items.stored as u64);
+        let placed =
+            self.place(layout, (&shape, most.as_deref()), &items, &filters, nbytes).map_err(&damaged)?;
+        let dims = self.dimensions(group, name, &stored, shape.len());
+        let extent = self.extent(&stored, &shape, most.as_deref());
+        let mut attrs = self.attrs(&stored);
+        let is_scale = is_scale(&stored);
+        attrs.values.retain(|(name, _)| !OF_DIMENSIONS.contains(&&**name));
+        attrs.left_out.retain(|text| !OF_DIMENSIONS.iter().any(|name| text.starts_with(name)));
+        if is_scale {
+            attrs.values.retain(|(name, _)| name != "CLASS" && name != "NAME");
+        }
+        // An item that is an array has dimensions without names.
+        if let (Some(dims), true) = (dims, items.dims.is_empty()) {
+            let dims = dims.iter().map(|name| name.as_str().into()).collect();
+            attrs.values.insert(0, (attrs::DIMENSIONS.into(), Value::Array(dims)));
+        }
+        if let Some(names) = &items.names {
+            attrs.values.push((attrs::ENUM.into(), names.clone()));
+        }
+        let is_dimension_only = is_scale && text_of(&stored, "NAME").starts_with(NO_VARIABLE);
+        let data = Data {
+            path: path.to_owned(),
+            below: self.below.clone(),
+            limits: self.limits.clone(),
+            shape,
+            extent,
+            items,
+            fill,
+            place: placed.stores,
+            kept: Mutex::default(),
+        };
+        Ok(Found {
+            data,
+            attrs,
+            filters,
+            chunkshape: placed.chunks,
+            layout: placed.layout,
+            stored: placed.stored,
+            is_dimension_only,
+        })
+    }
+
+    /// Finds the items.
+    fn place(
+        &self,
+        layout: Layout,
+        (shape, most): (&[u64], Option<&[u64]>),
+        items: &Items,
+        filters: &[Filter],
+        nbytes: u64,
+    ) -> Result<Placed, String> {
+        Ok(match layout {
+            Layout::Compact(bytes) => {
+                // An empty one was never written.
+                let place = match bytes.len() as u64 {
+                    0 => Stores::Nothing,
+                    len if len == nbytes => Stores::Memory(bytes),
+                    len => return Err(format!("{len} bytes of items, expected {nbytes}")),
+                };
+                Placed { stores: place, chunks: None, layout: "compact", stored: nbytes }
+            }
+            Layout::Contiguous { address: NOWHERE, .. } => {
+                Placed { stores: Stores::Nothing, chunks: None, layout: "contiguous", stored: 0 }
+            }
+            Layout::Contiguous { address, len } => {
+                let len = len.unwrap_or(nbytes);
+                if len < nbytes || nbytes > self.below.pages.behind(address) {
+                    return Err(format!("{len} bytes of items at {address}, expected {nbytes}"));
+                }
+                let stores = Stores::Contiguous(self.below.pages.position(address));
+                Placed { stores, chunks: None, layout: "contiguous", stored: nbytes }
+            }
+            Layout::Chunked(chunked) => {
+                let chunks =
+                    chunks::find(&self.below, &chunked, (shape, most), items.stored, !filters.is_empty())?;
+                let (stored, name) = (chunks.nbytes(), chunked.index.name());
+                let pipeline = Pipeline {
+                    filters: filters.to_vec(),
+                    chunk: chunked.shape.iter().map(|&length| length.into()).collect(),
+                    itemsize: items.stored,
+                    limits: self.limits.clone(),
+                };
+                let has_plain_edges = chunked.has_plain_edges;
+                let stores = Stores::Chunks { chunks, pipeline, has_plain_edges };
+                Placed { stores, chunks: Some(chunked.shape), layout: name, stored }
+            }
+            Layout::Virtual => return Err("a virtual data set".into()),
+        })
+    }
+
+    /// The names of the dimensions, if they have some.
+    fn dimensions(
+        &self,
+        group: &Group,
+        name: &str,
+        stored: &[Attribute],
+        ndim: usize,
+    ) -> Option<Vec<String>> {
+        let list = stored.iter().find(|attr| attr.name == "DIMENSION_LIST");
+        if let Some(list) = list {
+            let mut heaps = Heaps::default();
+            let size = datatype::reference_size(self.below.offset_size);
+            let names = list.data.chunks_exact(size).enumerate().map(|(axis, reference)| {
+                let found = heaps.get(reference, &self.below).ok().and_then(|(_, scales)| {
+                    let address = scales.get(..self.below.offset_size.into())?;
+                    cursor::Cursor::new(address).address(self.below.offset_size)
+                });
+                let found = found.and_then(|address| self.name_of(group, address));
+                found.unwrap_or_else(|| format!("dim_{axis}"))
+            });
+            let names: Vec<String> = names.collect();
+            return (names.len() == ndim).then_some(names);
+        }
+        if is_scale(stored) && ndim == 1 {
+            return Some(vec![name.to_owned()]);
+        }
+        let labels = stored.iter().find(|attr| attr.name == "DIMENSION_LABELS")?;
+        let Some(Value::Array(labels)) = self.value(labels).ok() else { return None };
+        let names = labels.iter().enumerate().map(|(axis, label)| match label.as_str() {
+            Some(label) if !label.is_empty() => label.to_owned(),
+            _ => format!("dim_{axis}"),
+        });
+        Some(names.collect::<Vec<_>>()).filter(|names| names.len() == ndim)
+    }
+
+    /// The addresses of the scales of the dimensions, the first one of each.
+    fn scales(&self, stored: &[Attribute]) -> Option<Vec<Option<u64>>> {
+        let list = stored.iter().find(|attr| attr.name == "DIMENSION_LIST")?;
+        let mut heaps = Heaps::default();
+        let size = datatype::reference_size(self.below.offset_size);
+        let scales = list.data.chunks_exact(size).map(|reference| {
+            let (_, scales) = heaps.get(reference, &self.below).ok()?;
+            let address = scales.get(..self.below.offset_size.into())?;
+            cursor::Cursor::new(address).address(self.below.offset_size)
+        });
+        Some(scales.collect())
+    }
+
+    /// The shape that a variable of netCDF has: along a dimension without end it is as long as the dimension, also where
+    /// HDF5 has fewer rows.
+    fn extent(&self, stored: &[Attribute], shape: &[u64], most: Option<&[u64]>) -> Vec<u64> {
+        let mut extent = shape.to_vec();
+        let (Some(most), Some(scales)) = (most, self.scales(stored)) else { return extent };
+        for ((length, &most), scale) in extent.iter_mut().zip(most).zip(scales) {
+            if most != u64::MAX || !self.is_netcdf4() {
+                continue;
+            }
+            let found = scale.and_then(|address| self.below.messages(address).ok());
+            let space = found.and_then(|found| {
+                let message = found.into_iter().find(|message| message.kind == header::DATASPACE)?;
+                messages::space(&self.below.content(&message).ok()?, self.below.length_size)
+            });
+            if let Some(Space::Shape(scale, _)) = space
+                && let [longest] = scale[..]
+            {
+                *length = longest.max(*length);
+            }
+        }
+        extent
+    }
+
+    /// Whether netCDF wrote the file.
+    fn is_netcdf4(&self) -> bool {
+        *self.is_netcdf4.get_or_init(|| {
+            let found = self.below.messages(self.below.root);
+            let attrs = found.and_then(|found| self.below.attributes(&found));
+            attrs.is_ok_and(|attrs| attrs.iter().any(|attr| attr.name == "_NCProperties"))
+        })
+    }
+
+    /// The name of a scale: that in the group, or in one around it.
+    fn name_of(&self, group: &Group, address: u64) -> Option<String> {
+        for &around in group.chain.iter().rev() {
+            let found = self.below.messages(around).ok()?;
+            let links = self.below.links(&found).ok()?;
+            let link = links.into_iter().find(|(_, target)| *target == Target::Object(address));
+            if let Some((name, _)) = link {
+                return Some(name);
+            }
+        }
+        let found = self.below.messages(address).ok()?;
+        let name = text_of(&self.below.attributes(&found).ok()?, "NAME");
+        let name = name.rsplit('/').next().unwrap_or_default();
+        (!name.is_empty()).then(|| name.to_owned())
+    }
+
+    fn attrs(&self, stored: &[Attribute]) -> Attrs {
+        let mut attrs = Attrs::default();
+        for attr in stored {
+            match self.value(attr) {
+                Ok(value) => attrs.values.push((attr.name.clone(), value)),
+                Err(what) => attrs.left_out.push(format!("{}: {what}", attr.name)),
+            }
+        }
+        attrs
+    }
+
+    /// Converts an attribute. The error says what it is.
+    fn value(&self, attr: &Attribute) -> Result<Value, String> {
+        let damaged = || "damaged".to_owned();
+        let kind = datatype::parse(&attr.kind).ok_or_else(damaged)?;
+        let space = messages::space(&attr.space, self.below.length_size).ok_or_else(damaged)?;
+        let shape = match space {
+            Space::Shape(shape, _) => shape,
+            // Empty texts of netCDF.
+            Space::Null if matches!(kind, Type::Text { .. } | Type::LongText) => return Ok("".into()),
+            Space::Null => return Err("no items and no shape (a null dataspace)".into()),
+        };
+        let items = Items::new(&kind, self.below.offset_size).map_err(|unfit| match unfit {
+            Unfit::Unsupported(what) => what,
+            Unfit::Damaged => damaged(),
+            Unfit::Array(error) => error.to_string(),
+        })?;
+        let count = usize::try_from(product(&shape)).map_err(|_| damaged())?;
+        let data =
+            count.checked_mul(items.stored).and_then(|len| attr.data.get(..len)).ok_or_else(damaged)?;
+        if items.is_long_text {
+            let mut heaps = Heaps::default();
+            let texts = data
+                .chunks_exact(items.stored)
+                .map(|reference| heaps.get(reference, &self.below).map(|(_, bytes)| attrs::text(bytes)));
+            let mut texts = texts.collect::<Result<Vec<_>, _>>()?;
+            return match (&shape[..], texts.pop()) {
+                ([], Some(text)) => Ok(text),
+                ([_], last) => {
+                    texts.extend(last);
+                    Ok(Value::Array(texts))
+                }
+                _ => Err("texts in several dimensions".into()),
+            };
+        }
+        if items.dtype.fields().is_some() {
+            return Err("a compound".into());
+        }
+        let mut data = data.to_vec();
+        items.mend(&mut data);
+        let shape: Vec<u64> = shape.iter().chain(&items.dims).copied().collect();
+        Ok(attrs::value(&items.dtype, &shape, &data))
+    }
+}
+
+/// The parts of a path, the first one last.
+fn split(path: &str) -> Vec<String> {
+    let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    parts.rev().map(str::to_owned).collect()
+}
+
+fn is_scale(stored: &[Attribute]) -> bool {
+    text_of(stored, "CLASS") == "DIMENSION_SCALE"
+}
+
+/// An attribute that is a text of fixed length.
+fn text_of(stored: &[Attribute], name: &str) -> String {
+    let attr = stored.iter().find(|attr| attr.name == name);
+    attr.and_then(|attr| cursor::text_of(&attr.data)).unwrap_or_default()
+}
+
+/// Where items are, and what is said about that.
+struct Placed {
+    stores: Stores,
+    chunks: Option<Vec<u32>>,
+    layout: &'static str,
+    stored: u64,
+}
+
+/// Where items are stored.
+enum Stores {
+    /// They were never written.
+    Nothing,
+    Memory(Vec<u8>),
+    /// From this byte of the file on.
+    Contiguous(u64),
+    Chunks {
+        chunks: Chunks,
+        pipeline: Pipeline,
+        has_plain_edges: bool,
+    },
+}
+
+/// A decoded chunk, and its position in the grid.
+type Kept = (Vec<u64>, Arc<Vec<u8>>);
+
+/// The items of a data set.
+pub(crate) struct Data {
+    path: String,
+    below: Arc<Below>,
+    limits: Limits,
+    /// What HDF5 has, without the dimensions of an item.
+    shape: Vec<u64>,
+    /// What the array has of that: more along dimensions of netCDF that have grown meanwhile.
+    extent: Vec<u64>,
+    items: Items,
+    /// The stored bytes of an item that was never written; `None` for zeros.
+    fill: Option<Vec<u8>>,
+    place: Stores,
+    /// Chunks that were decoded for a part of them, the last one last.
+    kept: Mutex<Vec<Kept>>,
+}
+
+impl Data {
+    /// The dtype, if it is not that of texts of variable length.
+    pub(crate) fn dtype(&self) -> Option<&b2nd::Dtype> {
+        (!self.items.is_long_text).then_some(&self.items.dtype)
+    }
+
+    /// The shape of the array.
+    pub(crate) fn shape(&self) -> Vec<u64> {
+        self.extent.iter().chain(&self.items.dims).copied().collect()
+    }
+
+    /// The dimensions that an item has by itself.
+    pub(crate) fn inner_dims(&self) -> &[u64] {
+        &self.items.dims
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn damaged(&self, what: impl Into<String>) -> Hdf5Error {
+        Hdf5Error::damaged(&self.path, what)
+    }
+
+    fn zeroed(&self, len: u64) -> Result<Vec<u8>, Hdf5Error> {
+        self.limits.check_memory("items, in bytes", len).map_err(Hdf5Error::limit(&self.path))?;
+        let len = usize::try_from(len).map_err(|error| self.damaged(error.to_string()))?;
+        memory::zeroed(len).map_err(|error| self.damaged(error.to_string()))
+    }
+
+    /// Reads a box of the array.
+    pub(crate) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        let ndim = self.shape.len();
+        let (Some((start, inner_start)), Some((shape, inner_shape))) =
+            (start.split_at_checked(ndim), shape.split_at_checked(ndim))
+        else {
+            return Err(self.damaged("a box of other dimensions"));
+        };
+        if inner_shape == self.items.dims {
+            self.read_extent(start, shape, dst)?;
+        } else {
+            // A part of items that are arrays.
+            let nbytes = product(shape).saturating_mul(self.items.stored as u64);
+            let mut whole = self.zeroed(nbytes)?;
+            self.read_extent(start, shape, &mut whole)?;
+            let zeros = vec![0; self.items.dims.len()];
+            let from_start = [start, &zeros].concat();
+            let from_shape = [shape, &self.items.dims].concat();
+            let (to_start, to_shape) = ([start, inner_start].concat(), [shape, inner_shape].concat());
+            let (from, to) = (
+                Held { start: &from_start, shape: &from_shape },
+                Held { start: &to_start, shape: &to_shape },
+            );
+            copy_shared(from, &whole, to, dst, self.items.dtype.itemsize())
+                .ok_or_else(|| self.damaged("a box that does not fit"))?;
+        }
+        self.items.mend(dst);
+        Ok(())
+    }
+
+    /// Reads items as they are stored, and fills in those that HDF5 does not have.
+    fn read_extent(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        let ends = start.iter().zip(shape).zip(&self.shape);
+        let kept: Vec<u64> = ends
+            .map(|((&at, &length), &whole)| at.saturating_add(length).min(whole).saturating_sub(at))
+            .collect();
+        if kept == shape {
+            return self.read_stored(start, shape, dst);
+        }
+        self.fill_in(dst);
+        let mut part = self.zeroed(product(&kept).saturating_mul(self.items.stored as u64))?;
+        if part.is_empty() {
+            return Ok(());
+        }
+        self.read_stored(start, &kept, &mut part)?;
+        copy_shared(Held { start, shape: &kept }, &part, Held { start, shape }, dst, self.items.stored)
+            .ok_or_else(|| self.damaged("a box that does not fit"))
+    }
+
+    /// Reads stored items.
+    fn read_stored(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        let itemsize = self.items.stored;
+        match &self.place {
+            Stores::Nothing => self.fill_in(dst),
+            Stores::Memory(bytes) => {
+                let zeros = vec![0; start.len()];
+                let (from, to) = (Held { start: &zeros, shape: &self.shape }, Held { start, shape });
+                copy_shared(from, bytes, to, dst, itemsize)
+                    .ok_or_else(|| self.damaged("a box that does not fit"))?;
+            }
+            Stores::Contiguous(at) => {
+                let place = Place { whole: &self.shape, start, shape, itemsize };
+                place.read(self.below.pages.file(), *at, dst).map_err(Hdf5Error::io(&self.path))?;
+            }
+            Stores::Chunks { chunks, pipeline, .. } => {
+                let lengths = &pipeline.chunk;
+                let first: Vec<u64> = start.iter().zip(lengths).map(|(&at, &length)| at / length).collect();
+                let ends = start.iter().zip(shape).zip(lengths);
+                let end: Vec<u64> =
+                    ends.map(|((&at, &n), &length)| at.saturating_add(n).div_ceil(length)).collect();
+                if dst.is_empty() {
+                    return Ok(());
+                }
+                let mut at = first.clone();
+                loop {
+                    self.read_from_chunk(chunks, pipeline, &at, Held { start, shape }, dst)?;
+                    if !advance(&mut at, &first, &end) {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what a chunk and a box share.
+    fn read_from_chunk(
+        &self,
+        chunks: &Chunks,
+        pipeline: &Pipeline,
+        at: &[u64],
+        to: Held<'_>,
+        dst: &mut [u8],
+    ) -> Result<(), Hdf5Error> {
+        let start: Vec<u64> =
+            at.iter().zip(&pipeline.chunk).map(|(&at, &length)| at.saturating_mul(length)).collect();
+        let from = Held { start: &start, shape: &pipeline.chunk };
+        let itemsize = self.items.stored;
+        if from.start == to.start && from.shape == to.shape {
+            return match chunks.get(at) {
+                Some(stored) => self.decode(stored, at, dst),
+                None => {
+                    self.fill_in(dst);
+                    Ok(())
+                }
+            };
+        }
+        let copy = |src: &[u8], dst: &mut [u8]| {
+            copy_shared(from, src, to, dst, itemsize).ok_or_else(|| self.damaged("a box that does not fit"))
+        };
+        let nbytes = product(&pipeline.chunk).saturating_mul(itemsize as u64);
+        let Some(stored) = chunks.get(at) else {
+            // The box within the data set is smaller than the chunk may be.
+            let mut plain = self.zeroed(nbytes)?;
+            self.fill_in(&mut plain);
+            return copy(&plain, dst);
+        };
+        let (part_start, part) = shared(from, to);
+        if part != pipeline.chunk
+            && let Some(array) = self.chunk_array(pipeline, at, stored)?
+        {
+            // Of an array only the blocks are decoded that the box touches.
+            let wrong = |error: b2nd::NdError| self.damaged(format!("chunk {at:?}: {error}"));
+            let ranges: Vec<b2nd::Selection> = part_start
+                .iter()
+                .zip(&part)
+                .zip(&start)
+                .map(|((&at, &length), &first)| {
+                    let at = at.saturating_sub(first);
+                    let end = at.saturating_add(length);
+                    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+                    b2nd::Selection::Range { start: Some(number(at)), stop: Some(number(end)), step: 1 }
+                })
+                .collect();
+            let bytes = array.slice(ranges).and_then(|slice| slice.read_bytes()).map_err(wrong)?;
+            return copy_shared(Held { start: &part_start, shape: &part }, &bytes, to, dst, itemsize)
+                .ok_or_else(|| self.damaged("a box that does not fit"));
+        }
+        // The chunk is asked for again if the box ends within it, and not at the end of the data set.
+        let ends = start.iter().zip(&pipeline.chunk).zip(to.start.iter().zip(to.shape)).zip(&self.shape);
+        let is_part = { ends }.any(|(((&a, &n), (&b, &m)), &whole)| {
+            a < b || b.saturating_add(m) < a.saturating_add(n).min(whole)
+        });
+        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_part {
+            let found = lock().iter().find(|(kept, _)| kept == at).map(|(_, plain)| plain.clone());
+            if let Some(plain) = found {
+                return copy(&plain, dst);
+            }
+        }
+        let mut plain = self.zeroed(nbytes)?;
+        self.decode(stored, at, &mut plain)?;
+        copy(&plain, dst)?;
+        if is_part {
+            let mut kept = lock();
+            let mut held: usize = kept.iter().map(|(_, plain)| plain.len()).sum();
+            while held.saturating_add(plain.len()) > KEPT && !kept.is_empty() {
+                held = held.saturating_sub(kept.remove(0).1.len());
+            }
+            if plain.len() <= KEPT {
+                kept.push((at.to_vec(), Arc::new(plain)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes a chunk.
+    fn decode(&self, stored: Stored, at: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        let Stores::Chunks { pipeline, .. } = &self.place else { return Err(self.damaged("no chunks")) };
+        let bytes = self.stored_bytes(stored)?;
+        let mask = self.mask(stored, at);
+        let named = |what: String| match pipeline.filters.iter().find(|filter| !filter.is_known()) {
+            Some(filter) => Hdf5Error::unsupported(&self.path, format!("filter {}", filter.name())),
+            None => self.damaged(format!("chunk {at:?}: {what}")),
+        };
+        pipeline.decode(bytes, mask, dst).map_err(named)
+    }
+
+    fn stored_bytes(&self, stored: Stored) -> Result<Bytes, Hdf5Error> {
+        self.limits.check_memory("chunk, in bytes", stored.len).map_err(Hdf5Error::limit(&self.path))?;
+        self.below.pages.data(stored.address, stored.len).map_err(Hdf5Error::io(&self.path))
+    }
+
+    /// The filters that were not applied to a chunk, one bit each.
+    fn mask(&self, stored: Stored, at: &[u64]) -> u32 {
+        let Stores::Chunks { pipeline, has_plain_edges: true, .. } = &self.place else { return stored.mask };
+        let mut ends = at.iter().zip(&pipeline.chunk).zip(&self.shape);
+        let is_edge = ends.any(|((&at, &length), &n)| at.saturating_add(1).saturating_mul(length) > n);
+        if is_edge { u32::MAX } else { stored.mask }
+    }
+
+    /// Fills items that were never written.
+    fn fill_in(&self, dst: &mut [u8]) {
+        match &self.fill {
+            Some(fill) => dst.chunks_exact_mut(fill.len().max(1)).for_each(|item| item.copy_from_slice(fill)),
+            None => dst.fill(0),
+        }
+    }
+
+    /// Returns an array in a chunk of filter 32026, if the chunks can become chunks of an array as they are.
+    pub(crate) fn sample(&self) -> Result<Option<b2nd::NdArray>, Hdf5Error> {
+        let Stores::Chunks { chunks, pipeline, .. } = &self.place else { return Ok(None) };
+        if !self.items.are_plain() || !self.items.dims.is_empty() {
+            return Ok(None);
+        }
+        match chunks.first() {
+            Some((at, stored)) => self.chunk_array(pipeline, &at, stored),
+            None => Ok(None),
+        }
+    }
+
+    fn chunk_array(
+        &self,
+        pipeline: &Pipeline,
+        at: &[u64],
+        stored: Stored,
+    ) -> Result<Option<b2nd::NdArray>, Hdf5Error> {
+        if pipeline.filters.first().is_none_or(|filter| filter.id != crate::filters::BLOSC2) {
+            return Ok(None);
+        }
+        let wrong = |what: String| self.damaged(format!("chunk {at:?}: {what}"));
+        let bytes = self.stored_bytes(stored)?;
+        let Some(frame) = pipeline.frame(&bytes, self.mask(stored, at)).map_err(wrong)? else {
+            return Ok(None);
+        };
+        blosc::chunk_array(frame, &pipeline.chunk, self.items.stored, &self.limits).map_err(wrong)
+    }
+
+    /// Returns a chunk that an array with these blocks can take as it is.
+    pub(crate) fn ready(&self, at: &[u64], blockshape: &[u32]) -> Result<Option<blosc::Ready>, Hdf5Error> {
+        let Stores::Chunks { chunks, pipeline, .. } = &self.place else { return Ok(None) };
+        let Some(stored) = chunks.get(at) else {
+            let is_zero = self.fill.as_ref().is_none_or(|fill| fill.iter().all(|&byte| byte == 0));
+            return Ok(is_zero.then_some(blosc::Ready::Special(b2_chunk::SpecialKind::Zeros)));
+        };
+        // What follows the stored items in a chunk is not known to be the fill value.
+        let ends = at.iter().zip(&pipeline.chunk).zip(self.shape.iter().zip(&self.extent));
+        let is_cut = { ends }.any(|((&at, &length), (&have, &need))| {
+            have < need && at.saturating_add(1).saturating_mul(length) > have
+        });
+        if is_cut {
+            return Ok(None);
+        }
+        match self.chunk_array(pipeline, at, stored)? {
+            Some(array) => blosc::only_chunk(&array, blockshape)
+                .map_err(|what| self.damaged(format!("chunk {at:?}: {what}"))),
+            None => Ok(None),
+        }
+    }
+
+    /// The stored items as texts of variable length, if that is what they are.
+    pub(crate) fn long_text(&self) -> Option<LongText<'_>> {
+        self.items.is_long_text.then_some(LongText { data: self })
+    }
+}
+
+/// The box that two boxes share: its first item and its shape.
+fn shared(a: Held<'_>, b: Held<'_>) -> (Vec<u64>, Vec<u64>) {
+    let parts = a.start.iter().zip(a.shape).zip(b.start.iter().zip(b.shape));
+    parts
+        .map(|((&a, &n), (&b, &m))| {
+            let (start, end) = (a.max(b), a.saturating_add(n).min(b.saturating_add(m)));
+            (start, end.saturating_sub(start))
+        })
+        .unzip()
+}
+
+/// Moves to the next position of a box of the grid. Returns `false` behind the last.
+fn advance(at: &mut [u64], first: &[u64], end: &[u64]) -> bool {
+    for ((at, &first), &end) in at.iter_mut().zip(first).zip(end).rev() {
+        *at = at.saturating_add(1);
+        if *at < end {
+            return true;
+        }
+        *at = first;
+    }
+    false
+}

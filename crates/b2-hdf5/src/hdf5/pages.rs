@@ -1,0 +1,136 @@
+//! The bytes of a file below the metadata, in pages.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use b2_core::memory;
+use b2_frame::ReadAt;
+use bytes::Bytes;
+use hdf5_reader::{Storage, StorageBuffer};
+
+/// Bytes of a page. Metadata is read in many small pieces that are often near each other.
+const PAGE: u64 = 4 << 10;
+/// Pages that are kept.
+const KEPT: usize = 4096;
+/// Larger pieces are not kept.
+const LARGE: u64 = 16 * PAGE;
+/// Bytes of metadata that may be read in all: this many times the length of the file, and some for small files. So no
+/// circle in a damaged file is followed for long.
+const TIMES: u64 = 32;
+const SOME: u64 = 64 << 20;
+
+/// The part of a file behind its user block.
+pub(crate) struct Pages {
+    file: Arc<dyn ReadAt>,
+    /// Where the addresses of the file start.
+    base: u64,
+    /// Bytes from there on.
+    len: u64,
+    /// The most that one piece may take.
+    most: u64,
+    read: AtomicU64,
+    pages: Mutex<HashMap<u64, Bytes>>,
+}
+
+impl Pages {
+    pub(crate) fn new(file: Arc<dyn ReadAt>, base: u64, len: u64, most: u64) -> Self {
+        let len = len.saturating_sub(base);
+        Self { file, base, len, most, read: AtomicU64::new(0), pages: Mutex::default() }
+    }
+
+    /// Reads bytes of the data, which are not kept.
+    pub(crate) fn data(&self, address: u64, len: u64) -> io::Result<Bytes> {
+        let range = self.range(address, len)?;
+        self.file.read_at(range)
+    }
+
+    pub(crate) fn file(&self) -> &dyn ReadAt {
+        &*self.file
+    }
+
+    /// Where in the file an address is.
+    pub(crate) fn position(&self, address: u64) -> u64 {
+        self.base.saturating_add(address)
+    }
+
+    /// Number of bytes that follow an address.
+    pub(crate) fn behind(&self, address: u64) -> u64 {
+        self.len.saturating_sub(address)
+    }
+
+    fn range(&self, address: u64, len: u64) -> io::Result<std::ops::Range<u64>> {
+        let end = address.checked_add(len).filter(|&end| end <= self.len);
+        if end.is_none() {
+            let text = format!("{len} bytes at {address} lie behind the end of the file");
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+        }
+        let start = self.position(address);
+        Ok(start..start.saturating_add(len))
+    }
+
+    /// Reads bytes of the metadata.
+    pub(crate) fn metadata(&self, address: u64, len: u64) -> io::Result<Vec<u8>> {
+        self.range(address, len)?;
+        let allowed = self.len.saturating_mul(TIMES).saturating_add(SOME);
+        if len > self.most || self.read.fetch_add(len.max(64), Ordering::Relaxed) > allowed {
+            let text = format!("{len} bytes of metadata at {address} are more than is plausible");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let mut out = memory::zeroed(usize::try_from(len).map_err(io::Error::other)?)
+            .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+        if len > LARGE {
+            self.file.read_exact_at(self.position(address), &mut out)?;
+            return Ok(out);
+        }
+        let mut rest = &mut out[..];
+        let mut at = address;
+        while !rest.is_empty() {
+            let number = at / PAGE;
+            // Pages that follow each other are fetched together.
+            let last = at.saturating_add(rest.len() as u64).saturating_sub(1) / PAGE;
+            let page = self.page(number, last)?;
+            let skipped = usize::try_from(at % PAGE).map_err(io::Error::other)?;
+            let bytes = page.get(skipped..).unwrap_or_default();
+            let (to, later) = rest.split_at_mut(bytes.len().min(rest.len()));
+            to.copy_from_slice(bytes.get(..to.len()).unwrap_or_default());
+            if to.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            at = at.saturating_add(to.len() as u64);
+            rest = later;
+        }
+        Ok(out)
+    }
+
+    /// Returns a page, and fetches those up to `last` with it if it is not there.
+    fn page(&self, number: u64, last: u64) -> io::Result<Bytes> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(page) = pages.get(&number) {
+            return Ok(page.clone());
+        }
+        let start = number.saturating_mul(PAGE);
+        let end = last.saturating_add(1).saturating_mul(PAGE).min(self.len);
+        let bytes = self.data(start, end.saturating_sub(start))?;
+        if pages.len() >= KEPT {
+            pages.clear();
+        }
+        let mut rest = bytes.clone();
+        for number in number..=last {
+            let page = rest.split_to(rest.len().min(PAGE as usize));
+            pages.insert(number, page);
+        }
+        Ok(bytes.slice(..bytes.len().min(PAGE as usize)))
+    }
+}
+
+impl Storage for Pages {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
+        Ok(StorageBuffer::from_vec(self.metadata(offset, len as u64)?))
+    }
+}

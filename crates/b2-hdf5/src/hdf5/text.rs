@@ -1,0 +1,124 @@
+//! Texts of variable length. An array has texts of one length, so that of the longest is looked for first.
+
+use b2nd::Dtype;
+
+use super::Data;
+use super::groups::Heaps;
+use crate::Hdf5Error;
+use crate::boxes::product;
+
+/// References that are read at once.
+const PIECE: u64 = 64 << 10;
+
+/// The items of a data set of texts.
+#[derive(Clone, Copy)]
+pub(crate) struct LongText<'a> {
+    pub(super) data: &'a Data,
+}
+
+impl LongText<'_> {
+    /// Reads all texts, and returns the dtype that holds the longest: characters if all are UTF-8, otherwise bytes.
+    pub(crate) fn dtype(self) -> Result<Dtype, Hdf5Error> {
+        let (mut chars, mut bytes, mut is_utf8) = (1, 1, true);
+        self.each_part(|text| {
+            bytes = bytes.max(text.len());
+            match std::str::from_utf8(text) {
+                Ok(text) => chars = chars.max(text.chars().count()),
+                Err(_) => is_utf8 = false,
+            }
+        })?;
+        let dtype = if is_utf8 { format!("<U{chars}") } else { format!("|S{bytes}") };
+        Dtype::parse(&dtype).map_err(Hdf5Error::array(&self.data.path))
+    }
+
+    /// Calls `each` with all texts, in boxes of rows.
+    fn each_part(self, mut each: impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
+        let shape = &self.data.extent;
+        let Some((&rows, inner)) = shape.split_first() else {
+            return self.read(&[], &[], &mut each);
+        };
+        let step = match self.data.chunk_rows() {
+            Some(rows) => rows,
+            None => (PIECE / product(inner).max(1)).max(1),
+        };
+        let mut row = 0;
+        while row < rows && product(inner) > 0 {
+            let count = step.min(rows.saturating_sub(row));
+            let mut start = vec![0; shape.len()];
+            let mut part = shape.clone();
+            if let (Some(first), Some(length)) = (start.first_mut(), part.first_mut()) {
+                (*first, *length) = (row, count);
+            }
+            self.read(&start, &part, &mut each)?;
+            row = row.saturating_add(step);
+        }
+        Ok(())
+    }
+
+    fn read(self, start: &[u64], shape: &[u64], each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
+        let size = self.data.items.stored;
+        let mut references = self.data.zeroed(product(shape).saturating_mul(size as u64))?;
+        self.data.read_extent(start, shape, &mut references)?;
+        let mut heaps = Heaps::default();
+        for reference in references.chunks_exact(size.max(1)) {
+            let (_, text) = heaps.get(reference, &self.data.below).map_err(|what| self.data.damaged(what))?;
+            each(trimmed(text));
+        }
+        Ok(())
+    }
+
+    /// Reads a box of texts as items of `dtype`.
+    pub(crate) fn read_box(
+        self,
+        start: &[u64],
+        shape: &[u64],
+        dtype: &Dtype,
+        dst: &mut [u8],
+    ) -> Result<(), Hdf5Error> {
+        dst.fill(0);
+        let is_unicode = dtype.as_str().starts_with("<U");
+        let mut items = dst.chunks_exact_mut(dtype.itemsize().max(1));
+        let mut does_fit = true;
+        self.read(start, shape, &mut |text| {
+            let Some(item) = items.next() else { return };
+            if !is_unicode {
+                match item.get_mut(..text.len()) {
+                    Some(place) => place.copy_from_slice(text),
+                    None => does_fit = false,
+                }
+                return;
+            }
+            let Ok(text) = std::str::from_utf8(text) else {
+                does_fit = false;
+                return;
+            };
+            let (places, _) = item.as_chunks_mut::<4>();
+            let mut places = places.iter_mut();
+            for char in text.chars() {
+                match places.next() {
+                    Some(place) => *place = u32::from(char).to_le_bytes(),
+                    None => does_fit = false,
+                }
+            }
+        })?;
+        match does_fit {
+            true => Ok(()),
+            false => Err(self.data.damaged("the texts have changed since they were measured")),
+        }
+    }
+}
+
+/// A text up to its first zero.
+fn trimmed(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+impl Data {
+    /// How many rows a chunk has.
+    fn chunk_rows(&self) -> Option<u64> {
+        match &self.place {
+            super::Stores::Chunks { pipeline, .. } => pipeline.chunk.first().copied(),
+            _ => None,
+        }
+    }
+}

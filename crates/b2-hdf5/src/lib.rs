@@ -1,0 +1,35 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "files may hold any bytes, and none of them may cause a panic"
+    )
+)]
+
+mod attrs;
+mod boxes;
+mod data_set;
+mod error;
+mod file;
+mod filters;
+mod hdf5;
+mod netcdf3;
+
+pub use data_set::DataSet;
+pub use error::Hdf5Error;
+pub use file::{Content, Entry, File, GroupAttrs};
+pub use filters::Filter;
+
+/// Returns the vlmetalayers that hold attributes: names and encoded values. C-Blosc2 reads no more than 16, so the others
+/// are together in one.
+pub fn attribute_layers(attrs: &[(String, b2nd::Value)]) -> Vec<(String, Vec<u8>)> {
+    attrs::layers(attrs)
+}

@@ -1,0 +1,151 @@
+//! Damaged files: errors or values, within seconds, and no panic.
+//!
+//! `B2KIT_HDF5_MUTANTS` is how many there are to be, and `B2KIT_HDF5_MATRIX` the folder of `matrix.py` whose files are used
+//! besides those in `tests/data`. With `ulimit -v` memory is limited, too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use b2_core::Limits;
+use b2_frame::ReadAt;
+use b2_hdf5::{Content, File};
+
+/// Mutants unless another number is asked for.
+const MUTANTS: usize = 3000;
+/// Reading one must not take longer.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Larger files are not used.
+const LARGE: u64 = 200_000;
+
+struct Memory(Vec<u8>);
+
+impl ReadAt for Memory {
+    fn len(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        let at = usize::try_from(offset).unwrap();
+        let end = at.checked_add(buf.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(self.0.get(at..end).ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % n.max(1)
+    }
+}
+
+/// Changes a few bytes, in one of several ways.
+fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    for _ in 0..1 + rng.below(4) {
+        let len = bytes.len();
+        let at = rng.below(len);
+        match rng.below(8) {
+            0 => bytes[at] ^= 1 << rng.below(8),
+            1 => bytes[at] = rng.below(256) as u8,
+            2 => bytes[at] = if rng.below(2) == 0 { 0 } else { 0xFF },
+            3 => {
+                let end = (at + 1 + rng.below(16)).min(len);
+                bytes[at..end].fill(0xFF);
+            }
+            4 => {
+                // A number that is large, or near another.
+                let value = (u64::MAX >> rng.below(64)).to_le_bytes();
+                let end = (at + 8).min(len);
+                bytes[at..end].copy_from_slice(&value[..end - at]);
+            }
+            5 => {
+                let (from, size) = (rng.below(len), 1 + rng.below(64));
+                let size = size.min(len - from).min(len - at);
+                bytes.copy_within(from..from + size, at);
+            }
+            6 => {
+                let value = (rng.below(len) as u64).to_le_bytes();
+                let end = (at + 8).min(len);
+                bytes[at..end].copy_from_slice(&value[..end - at]);
+            }
+            _ if rng.below(10) == 0 => bytes.truncate(at.max(1)),
+            _ => bytes[at] = bytes[at].wrapping_add(1),
+        }
+    }
+}
+
+/// Reads everything that a file has. Returns how many data sets could be read, and how many could not.
+fn read_all(bytes: Vec<u8>, limits: &Limits) -> (usize, usize) {
+    let Ok(file) = File::from_reader(Arc::new(Memory(bytes)), "mutant", limits) else { return (0, 1) };
+    let Ok(entries) = file.tree() else { return (0, 1) };
+    let (mut good, mut bad) = (0, 0);
+    for entry in entries {
+        match entry.content {
+            Content::Group => drop(file.group_attrs(&entry.path)),
+            Content::DataSet(data) => {
+                let nbytes = data.nbytes().unwrap_or(0);
+                let read = match nbytes <= 4 << 20 {
+                    true => data.builder().and_then(|builder| {
+                        let built = builder.to_bytes(data.source());
+                        built.map(drop).map_err(|_| b2_hdf5::Hdf5Error::NotHdf5)
+                    }),
+                    // Only the start of what became large.
+                    false => {
+                        let itemsize = data.dtype().map_or(1, b2nd::Dtype::itemsize);
+                        let mut item = vec![0; itemsize];
+                        let (start, one) = (vec![0; data.shape().len()], vec![1; data.shape().len()]);
+                        data.read_box(&start, &one, &mut item)
+                    }
+                };
+                if read.is_ok() { good += 1 } else { bad += 1 }
+            }
+            _ => bad += 1,
+        }
+    }
+    (good, bad)
+}
+
+fn files() -> Vec<PathBuf> {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("data");
+    let more = std::env::var_os("B2KIT_HDF5_MATRIX").map(PathBuf::from);
+    let mut found: Vec<PathBuf> = std::iter::once(ours)
+        .chain(more)
+        .flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "h5" || end == "nc"))
+        .filter(|path| fs::metadata(path).unwrap().len() < LARGE)
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn mutants_are_errors_or_values() {
+    let count = std::env::var("B2KIT_HDF5_MUTANTS").map_or(MUTANTS, |count| count.parse().unwrap());
+    let originals: Vec<(PathBuf, Vec<u8>)> =
+        files().into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    assert!(!originals.is_empty());
+    let limits = Limits::default().max_memory(256 << 20).max_output(256 << 20).max_metadata(64 << 20);
+    for (path, bytes) in &originals {
+        let (good, bad) = read_all(bytes.clone(), &limits);
+        assert!(good + bad > 0, "{}", path.display());
+    }
+    let (mut good, mut bad, mut longest) = (0, 0, Duration::ZERO);
+    for n in 0..count {
+        let (path, original) = &originals[n % originals.len()];
+        let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ (n as u64 + 1).wrapping_mul(0xD134_2543_DE82_EF95));
+        let mut bytes = original.clone();
+        mutate(&mut bytes, &mut rng);
+        let start = Instant::now();
+        let (more, less) = read_all(bytes, &limits);
+        let took = start.elapsed();
+        assert!(took < LONGEST, "mutant {n} of {} took {took:?}", path.display());
+        (good, bad, longest) = (good + more, bad + less, longest.max(took));
+    }
+    println!("{count} mutants: {good} data sets read, {bad} refused; the longest took {longest:?}");
+    assert!(good > 0 && bad > 0);
+}

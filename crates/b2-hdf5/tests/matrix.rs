@@ -1,0 +1,259 @@
+//! Every data set that `matrix.py` writes, value by value against the library that wrote it, and as an array.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use b2_hdf5::{DataSet, File, Hdf5Error};
+use b2nd::{Dtype, NdArray};
+use serde_json::Value;
+
+/// Data sets that there must be, and how many of a hundred must be equal.
+const LEAST: usize = 76;
+const EQUAL: usize = 92;
+
+/// The folder with the files: `B2KIT_HDF5_MATRIX` if it is set, where they are made once, otherwise a temporary one.
+fn matrix() -> (PathBuf, Option<tempfile::TempDir>) {
+    let (folder, temporary) = match std::env::var_os("B2KIT_HDF5_MATRIX") {
+        Some(folder) => (PathBuf::from(folder), None),
+        None => {
+            let temporary = tempfile::tempdir().unwrap();
+            (temporary.path().to_owned(), Some(temporary))
+        }
+    };
+    if !folder.join("matrix.json").exists() {
+        let python = std::env::var_os("B2KIT_HDF5_PYTHON").expect("B2KIT_HDF5_PYTHON names no Python");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("matrix.py");
+        let output = Command::new(python).arg(script).arg(&folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    (folder, temporary)
+}
+
+/// Text of a dtype, from its form in JSON.
+fn spelled(dtype: &Value) -> String {
+    let text = |text: &str| format!("'{text}'");
+    match dtype {
+        Value::String(simple) => simple.clone(),
+        Value::Array(fields) => {
+            let fields = fields.iter().map(|field| {
+                let parts = field.as_array().unwrap();
+                let mut all = vec![text(parts[0].as_str().unwrap()), quoted(&parts[1])];
+                if let Some(shape) = parts.get(2) {
+                    all.push(tuple(shape));
+                }
+                format!("({})", all.join(", "))
+            });
+            format!("[{}]", fields.collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(parts) => {
+            let list = |key: &str, item: &dyn Fn(&Value) -> String| {
+                let items: Vec<String> = parts[key].as_array().unwrap().iter().map(item).collect();
+                format!("'{key}': [{}]", items.join(", "))
+            };
+            let names = list("names", &|name| text(name.as_str().unwrap()));
+            let formats = list("formats", &|format| match format {
+                // A sub-array: its type and its shape.
+                Value::Array(pair) if pair.len() == 2 && !pair[0].is_array() => {
+                    format!("({}, {})", quoted(&pair[0]), tuple(&pair[1]))
+                }
+                other => quoted(other),
+            });
+            let offsets = list("offsets", &|offset| offset.to_string());
+            format!("{{{names}, {formats}, {offsets}, 'itemsize': {}}}", parts["itemsize"])
+        }
+        _ => panic!("{dtype}"),
+    }
+}
+
+fn quoted(dtype: &Value) -> String {
+    if dtype.is_string() { format!("'{}'", spelled(dtype)) } else { spelled(dtype) }
+}
+
+fn tuple(shape: &Value) -> String {
+    let lengths = shape.as_array().unwrap();
+    let all: Vec<String> = lengths.iter().map(Value::to_string).collect();
+    if all.len() == 1 { format!("({},)", all[0]) } else { format!("({})", all.join(", ")) }
+}
+
+/// The items of an `.npy` file, and its shape.
+fn npy(path: &Path) -> (Vec<u64>, Vec<u8>) {
+    let bytes = fs::read(path).unwrap();
+    assert!(bytes.starts_with(b"\x93NUMPY"));
+    let (len, start) = match bytes[6] {
+        1 => (u16::from_le_bytes([bytes[8], bytes[9]]) as usize, 10),
+        _ => (u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize, 12),
+    };
+    let header = std::str::from_utf8(&bytes[start..start + len]).unwrap();
+    assert!(header.contains("'fortran_order': False"), "{header}");
+    let shape = header.split("'shape': (").nth(1).unwrap().split(')').next().unwrap();
+    let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
+    (lengths.map(|length| length.parse().unwrap()).collect(), bytes[start + len..].to_vec())
+}
+
+/// Whether items are the same in all fields. What is between fields does not count.
+fn same(dtype: &Dtype, a: &[u8], b: &[u8]) -> bool {
+    let Some(fields) = dtype.fields() else { return a == b };
+    fields.iter().all(|field| {
+        let size = field.dtype.itemsize();
+        let count: usize = field.shape.iter().product();
+        (0..count).all(|n| {
+            let at = field.offset + n * size;
+            same(&field.dtype, &a[at..at + size], &b[at..at + size])
+        })
+    })
+}
+
+fn same_items(dtype: &Dtype, found: &[u8], expected: &[u8]) -> Result<(), String> {
+    if found.len() != expected.len() {
+        return Err(format!("{} bytes, expected {}", found.len(), expected.len()));
+    }
+    let size = dtype.itemsize().max(1);
+    let differs = found.chunks(size).zip(expected.chunks(size)).position(|(a, b)| !same(dtype, a, b));
+    match differs {
+        None => Ok(()),
+        Some(n) => {
+            let item = |bytes: &[u8]| format!("{:?}", &bytes[n * size..(n + 1) * size]);
+            Err(format!("item {n}: {}, expected {}", item(found), item(expected)))
+        }
+    }
+}
+
+/// An attribute in JSON; extension types and bytes are not compared.
+fn as_json(value: &b2nd::Value) -> Value {
+    match value {
+        b2nd::Value::Boolean(truth) => (*truth).into(),
+        b2nd::Value::Integer(number) => number.as_i64().map_or(number.as_u64().into(), Value::from),
+        b2nd::Value::F32(number) => f64::from(*number).into(),
+        b2nd::Value::F64(number) => (*number).into(),
+        b2nd::Value::String(text) => text.as_str().unwrap().into(),
+        b2nd::Value::Array(items) => items.iter().map(as_json).collect(),
+        b2nd::Value::Map(pairs) => {
+            Value::Object(pairs.iter().map(|(k, v)| (k.as_str().unwrap().to_owned(), as_json(v))).collect())
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Compares a data set with what is expected of it.
+fn check(entry: &Value, folder: &Path) -> Result<(), String> {
+    let text = |error: Hdf5Error| {
+        let mut text = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            text.push_str(&format!(": {source}"));
+        }
+        text
+    };
+    let file = File::open(folder.join(entry["file"].as_str().unwrap())).map_err(text)?;
+    let data = file.data_set(entry["path"].as_str().unwrap()).map_err(text)?;
+    if entry["expect"] == "error" {
+        let builder = data.builder().map_err(text)?;
+        let written = builder.to_bytes(data.source());
+        return written.map(drop).map_err(|error| {
+            let mut text = String::new();
+            let mut cause: Option<&dyn std::error::Error> = Some(&error);
+            while let Some(error) = cause {
+                text.push_str(&format!("{error}: "));
+                cause = error.source();
+            }
+            text
+        });
+    }
+    let (shape, expected) = npy(&folder.join(format!("{}.npy", entry["name"].as_str().unwrap())));
+    let dtype = data.dtype().map_err(text)?.clone();
+    let wanted = spelled(&entry["dtype"]);
+    if dtype.as_str() != wanted || data.shape() != shape {
+        return Err(format!("{dtype} {:?}, expected {wanted} {shape:?}", data.shape()));
+    }
+    let mut found = vec![0xAA; expected.len()];
+    data.read_box(&vec![0; shape.len()], &shape, &mut found).map_err(text)?;
+    same_items(&dtype, &found, &expected)?;
+    parts(&data, &dtype, &shape, &expected)?;
+    array(&data, &dtype, &expected, entry)
+}
+
+/// Reads every half of every dimension.
+fn parts(data: &DataSet, dtype: &Dtype, shape: &[u64], expected: &[u8]) -> Result<(), String> {
+    let size = dtype.itemsize();
+    for axis in 0..shape.len() {
+        let half = shape[axis] / 2;
+        let mut start = vec![0; shape.len()];
+        start[axis] = half;
+        let mut lengths = shape.to_vec();
+        lengths[axis] -= half;
+        let inner: usize = shape[axis + 1..].iter().map(|&length| length as usize).product::<usize>() * size;
+        let row = shape[axis] as usize * inner;
+        let want: Vec<u8> = match row {
+            0 => Vec::new(),
+            _ => expected.chunks(row).flat_map(|row| row[half as usize * inner..].to_vec()).collect(),
+        };
+        let mut found = vec![0xAA; want.len()];
+        data.read_box(&start, &lengths, &mut found).map_err(|error| error.to_string())?;
+        same_items(dtype, &found, &want).map_err(|what| format!("half of dimension {axis}: {what}"))?;
+    }
+    Ok(())
+}
+
+/// Makes an array of it, moving chunks where they can be, and again without moving.
+fn array(data: &DataSet, dtype: &Dtype, expected: &[u8], entry: &Value) -> Result<(), String> {
+    let builder = data.builder().map_err(|error| error.to_string())?;
+    let text = |error: b2nd::NdError| format!("as an array: {error} {:?}", std::error::Error::source(&error));
+    let frame = builder.to_bytes(data.source()).map_err(text)?;
+    let array = NdArray::from_bytes(frame).map_err(text)?;
+    same_items(dtype, &array.all().read_bytes().map_err(text)?, expected)?;
+    array.super_chunk().verify().map_err(|error| error.to_string())?;
+    let again = NdArray::from_bytes(builder.to_bytes(data.decoded()).map_err(text)?).map_err(text)?;
+    same_items(dtype, &again.all().read_bytes().map_err(text)?, expected)?;
+    if let Some(chunks) = entry["chunks"].as_array() {
+        let found: Vec<u64> = array.chunkshape().iter().map(|&length| length.into()).collect();
+        let wanted: Vec<u64> = chunks.iter().map(|length| length.as_u64().unwrap()).collect();
+        if found != wanted {
+            return Err(format!("chunks {found:?}, expected {wanted:?}"));
+        }
+    }
+    let rest = array.attrs().get("attrs").map_err(text)?.map(|rest| as_json(&rest));
+    for (name, wanted) in entry["attrs"].as_object().into_iter().flatten() {
+        let own = array.attrs().get(name).map_err(text)?.map(|value| as_json(&value));
+        let found = own.or_else(|| rest.as_ref().and_then(|rest| rest.get(name).cloned()));
+        if found.as_ref() != Some(wanted) {
+            return Err(format!("attribute {name} is {found:?}, expected {wanted}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs Python with h5py, hdf5plugin, tables and netCDF4: B2KIT_HDF5_PYTHON"]
+fn every_data_set_is_equal_or_a_clear_error() {
+    let (folder, _kept) = matrix();
+    let entries: Vec<Value> =
+        serde_json::from_str(&fs::read_to_string(folder.join("matrix.json")).unwrap()).unwrap();
+    let mut counts = BTreeMap::from([("equal", 0), ("clear errors", 0), ("absent", 0)]);
+    let mut wrong = Vec::new();
+    for entry in &entries {
+        let name = entry["name"].as_str().unwrap();
+        match (entry["expect"].as_str().unwrap(), ()) {
+            ("absent", ()) => {
+                println!("absent: {name}: {}", entry["tool"].as_str().unwrap());
+                *counts.get_mut("absent").unwrap() += 1;
+            }
+            (expect, ()) => match (expect, check(entry, &folder)) {
+                ("equal", Ok(())) => *counts.get_mut("equal").unwrap() += 1,
+                ("error", Err(what)) if what.contains(entry["word"].as_str().unwrap()) => {
+                    println!("clear error: {name}: {what}");
+                    *counts.get_mut("clear errors").unwrap() += 1;
+                }
+                (_, found) => wrong.push(format!("{name} ({}): {found:?}", entry["kind"])),
+            },
+        }
+    }
+    println!("{counts:?}, {} wrong", wrong.len());
+    for line in &wrong {
+        println!("WRONG {line}");
+    }
+    let there = entries.len() - counts["absent"];
+    assert!(there >= LEAST, "{there} data sets");
+    assert!(counts["equal"] * 100 >= there * EQUAL, "{counts:?} of {there}");
+    assert!(wrong.is_empty(), "{} wrong", wrong.len());
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask hdf5`: `b2-hdf5` and `b2kit convert`, beside h5py, netCDF4, PyTables and hdf5plugin.
+
+use anyhow::Result;
+
+use crate::sh::{Counts, Outcome as Ran};
+use crate::{python, sh};
+
+/// Who writes the files, and says what is in them.
+const PEERS: &[&str] = &["h5py", "hdf5plugin", "netCDF4", "numpy", "tables"];
+
+/// What nobody notices if they do not.
+pub(crate) const UNNOTICED: &str = "a wrong value of an HDF5 file would not have been noticed";
+
+/// Test reading and converting HDF5 and NetCDF files, also those that other programs make.
+///
+/// h5py and the others are installed from PyPI into target/xtask/venv; h5repack is used where it is installed.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// The results of the tests.
+pub(crate) struct Outcome {
+    pub(crate) tests: Counts,
+    /// Files of other programs.
+    pub(crate) matrix: Ran,
+}
+
+pub(crate) fn run(_: &Args) -> Result<()> {
+    let outcome = check()?;
+    outcome.matrix.print("HDF5 files of other programs", UNNOTICED);
+    outcome.tests.print("HDF5 files");
+    outcome.matrix.verdict()?;
+    outcome.tests.verdict()
+}
+
+/// Runs all tests that can run on this machine.
+pub(crate) fn check() -> Result<Outcome> {
+    let command = [
+        "test",
+        "-p",
+        "b2kit-cli",
+        "--features",
+        "hdf5",
+        "--test",
+        "all",
+        "--",
+        "convert",
+        "foreign",
+        "help",
+    ];
+    let tests = sh::run_tests(sh::cargo(&command))?;
+    let python = match python::environment(PEERS) {
+        Ok(python) => python,
+        Err(error) => return Ok(Outcome { tests, matrix: Ran::NotRun(format!("{error:#}")) }),
+    };
+    let mut matrix = sh::cargo(&["test", "-p", "b2-hdf5", "--", "--include-ignored", "--nocapture"]);
+    matrix.env("B2KIT_HDF5_PYTHON", python);
+    Ok(Outcome { tests, matrix: Ran::Ran(sh::run_tests(matrix)?) })
+}
