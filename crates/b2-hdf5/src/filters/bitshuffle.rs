@@ -3,7 +3,7 @@
 use b2_codecs::{CodecContext, CodecId};
 use b2_filters::{BitShuffle, Filter as _, FilterContext};
 
-use super::codec;
+use super::codecs::codec;
 
 /// Bytes of a block unless the file says otherwise.
 const TARGET: usize = 8192;

@@ -5,18 +5,20 @@
 
 mod bitshuffle;
 pub(crate) mod blosc;
+mod codecs;
 mod lzf;
 mod szip;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use b2_chunk::Plugins;
-use b2_codecs::{Codec, CodecContext, CodecId};
+use b2_codecs::{CodecContext, CodecId};
 use b2_core::{Limits, memory};
 use b2_filters::{Filter as _, FilterContext, Shuffle};
 use bytes::Bytes;
 use hdf5_reader::FilterRegistry;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
+
+use self::codecs::codec;
 
 const GZIP: u16 = 1;
 const SHUFFLE: u16 = 2;
@@ -97,12 +99,6 @@ fn known(id: u16) -> Option<&'static str> {
         BLOSC2 => "blosc2",
         _ => return None,
     })
-}
-
-/// The codec of Blosc2 for streams of this kind.
-fn codec(id: CodecId) -> Option<Arc<dyn Codec>> {
-    static PLUGINS: LazyLock<Plugins> = LazyLock::new(Plugins::builtin);
-    PLUGINS.codec(id).ok().cloned()
 }
 
 /// How a chunk is decoded.

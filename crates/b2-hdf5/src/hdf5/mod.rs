@@ -2,6 +2,7 @@
 
 mod chunks;
 mod cursor;
+mod data;
 mod datatype;
 mod groups;
 mod header;
@@ -13,28 +14,25 @@ mod text;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use b2_core::{Limits, memory};
+use b2_core::Limits;
 use b2_frame::ReadAt;
 use b2nd::Value;
-use bytes::Bytes;
 
-use self::chunks::{Chunks, Stored};
 use self::cursor::NOWHERE;
+pub(crate) use self::data::Data;
+use self::data::Stores;
 use self::datatype::Type;
 use self::groups::Heaps;
 use self::header::{Below, Message};
 use self::items::{Items, Unfit};
 use self::messages::{Attribute, Layout, Space, Target};
 use self::pages::Pages;
-pub(crate) use self::text::LongText;
-use crate::boxes::{Held, Place, copy_shared, product};
-use crate::filters::{Filter, Pipeline, blosc};
+use crate::boxes::product;
+use crate::filters::{Filter, Pipeline};
 use crate::{Hdf5Error, attrs};
 
 /// Most soft links that lead from one to the next.
 const MAX_LINKS: usize = 16;
-/// Bytes of decoded chunks that are kept, where only a part of a chunk was asked for.
-const KEPT: usize = 64 << 20;
 /// What netCDF writes for a dimension that is no variable.
 const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
 /// Attributes that say how data sets share dimensions. Their content is in `_ARRAY_DIMENSIONS`.
@@ -535,347 +533,4 @@ struct Placed {
     chunks: Option<Vec<u32>>,
     layout: &'static str,
     stored: u64,
-}
-
-/// Where items are stored.
-enum Stores {
-    /// They were never written.
-    Nothing,
-    Memory(Vec<u8>),
-    /// From this byte of the file on.
-    Contiguous(u64),
-    Chunks {
-        chunks: Chunks,
-        pipeline: Pipeline,
-        has_plain_edges: bool,
-    },
-}
-
-/// A decoded chunk, and its position in the grid.
-type Kept = (Vec<u64>, Arc<Vec<u8>>);
-
-/// The items of a data set.
-pub(crate) struct Data {
-    path: String,
-    below: Arc<Below>,
-    limits: Limits,
-    /// What HDF5 has, without the dimensions of an item.
-    shape: Vec<u64>,
-    /// What the array has of that: more along dimensions of netCDF that have grown meanwhile.
-    extent: Vec<u64>,
-    items: Items,
-    /// The stored bytes of an item that was never written; `None` for zeros.
-    fill: Option<Vec<u8>>,
-    place: Stores,
-    /// Chunks that were decoded for a part of them, the last one last.
-    kept: Mutex<Vec<Kept>>,
-}
-
-impl Data {
-    /// The dtype, if it is not that of texts of variable length.
-    pub(crate) fn dtype(&self) -> Option<&b2nd::Dtype> {
-        (!self.items.is_long_text).then_some(&self.items.dtype)
-    }
-
-    /// The shape of the array.
-    pub(crate) fn shape(&self) -> Vec<u64> {
-        self.extent.iter().chain(&self.items.dims).copied().collect()
-    }
-
-    /// The dimensions that an item has by itself.
-    pub(crate) fn inner_dims(&self) -> &[u64] {
-        &self.items.dims
-    }
-
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    fn damaged(&self, what: impl Into<String>) -> Hdf5Error {
-        Hdf5Error::damaged(&self.path, what)
-    }
-
-    fn zeroed(&self, len: u64) -> Result<Vec<u8>, Hdf5Error> {
-        self.limits.check_memory("items, in bytes", len).map_err(Hdf5Error::limit(&self.path))?;
-        let len = usize::try_from(len).map_err(|error| self.damaged(error.to_string()))?;
-        memory::zeroed(len).map_err(|error| self.damaged(error.to_string()))
-    }
-
-    /// Reads a box of the array.
-    pub(crate) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
-        let ndim = self.shape.len();
-        let (Some((start, inner_start)), Some((shape, inner_shape))) =
-            (start.split_at_checked(ndim), shape.split_at_checked(ndim))
-        else {
-            return Err(self.damaged("a box of other dimensions"));
-        };
-        if inner_shape == self.items.dims {
-            self.read_extent(start, shape, dst)?;
-        } else {
-            // A part of items that are arrays.
-            let nbytes = product(shape).saturating_mul(self.items.stored as u64);
-            let mut whole = self.zeroed(nbytes)?;
-            self.read_extent(start, shape, &mut whole)?;
-            let zeros = vec![0; self.items.dims.len()];
-            let from_start = [start, &zeros].concat();
-            let from_shape = [shape, &self.items.dims].concat();
-            let (to_start, to_shape) = ([start, inner_start].concat(), [shape, inner_shape].concat());
-            let (from, to) = (
-                Held { start: &from_start, shape: &from_shape },
-                Held { start: &to_start, shape: &to_shape },
-            );
-            copy_shared(from, &whole, to, dst, self.items.dtype.itemsize())
-                .ok_or_else(|| self.damaged("a box that does not fit"))?;
-        }
-        self.items.mend(dst);
-        Ok(())
-    }
-
-    /// Reads items as they are stored, and fills in those that HDF5 does not have.
-    fn read_extent(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
-        let ends = start.iter().zip(shape).zip(&self.shape);
-        let kept: Vec<u64> = ends
-            .map(|((&at, &length), &whole)| at.saturating_add(length).min(whole).saturating_sub(at))
-            .collect();
-        if kept == shape {
-            return self.read_stored(start, shape, dst);
-        }
-        self.fill_in(dst);
-        let mut part = self.zeroed(product(&kept).saturating_mul(self.items.stored as u64))?;
-        if part.is_empty() {
-            return Ok(());
-        }
-        self.read_stored(start, &kept, &mut part)?;
-        copy_shared(Held { start, shape: &kept }, &part, Held { start, shape }, dst, self.items.stored)
-            .ok_or_else(|| self.damaged("a box that does not fit"))
-    }
-
-    /// Reads stored items.
-    fn read_stored(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
-        let itemsize = self.items.stored;
-        match &self.place {
-            Stores::Nothing => self.fill_in(dst),
-            Stores::Memory(bytes) => {
-                let zeros = vec![0; start.len()];
-                let (from, to) = (Held { start: &zeros, shape: &self.shape }, Held { start, shape });
-                copy_shared(from, bytes, to, dst, itemsize)
-                    .ok_or_else(|| self.damaged("a box that does not fit"))?;
-            }
-            Stores::Contiguous(at) => {
-                let place = Place { whole: &self.shape, start, shape, itemsize };
-                place.read(self.below.pages.file(), *at, dst).map_err(Hdf5Error::io(&self.path))?;
-            }
-            Stores::Chunks { chunks, pipeline, .. } => {
-                let lengths = &pipeline.chunk;
-                let first: Vec<u64> = start.iter().zip(lengths).map(|(&at, &length)| at / length).collect();
-                let ends = start.iter().zip(shape).zip(lengths);
-                let end: Vec<u64> =
-                    ends.map(|((&at, &n), &length)| at.saturating_add(n).div_ceil(length)).collect();
-                if dst.is_empty() {
-                    return Ok(());
-                }
-                let mut at = first.clone();
-                loop {
-                    self.read_from_chunk(chunks, pipeline, &at, Held { start, shape }, dst)?;
-                    if !advance(&mut at, &first, &end) {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies what a chunk and a box share.
-    fn read_from_chunk(
-        &self,
-        chunks: &Chunks,
-        pipeline: &Pipeline,
-        at: &[u64],
-        to: Held<'_>,
-        dst: &mut [u8],
-    ) -> Result<(), Hdf5Error> {
-        let start: Vec<u64> =
-            at.iter().zip(&pipeline.chunk).map(|(&at, &length)| at.saturating_mul(length)).collect();
-        let from = Held { start: &start, shape: &pipeline.chunk };
-        let itemsize = self.items.stored;
-        if from.start == to.start && from.shape == to.shape {
-            return match chunks.get(at) {
-                Some(stored) => self.decode(stored, at, dst),
-                None => {
-                    self.fill_in(dst);
-                    Ok(())
-                }
-            };
-        }
-        let copy = |src: &[u8], dst: &mut [u8]| {
-            copy_shared(from, src, to, dst, itemsize).ok_or_else(|| self.damaged("a box that does not fit"))
-        };
-        let nbytes = product(&pipeline.chunk).saturating_mul(itemsize as u64);
-        let Some(stored) = chunks.get(at) else {
-            // The box within the data set is smaller than the chunk may be.
-            let mut plain = self.zeroed(nbytes)?;
-            self.fill_in(&mut plain);
-            return copy(&plain, dst);
-        };
-        let (part_start, part) = shared(from, to);
-        if part != pipeline.chunk
-            && let Some(array) = self.chunk_array(pipeline, at, stored)?
-        {
-            // Of an array only the blocks are decoded that the box touches.
-            let wrong = |error: b2nd::NdError| self.damaged(format!("chunk {at:?}: {error}"));
-            let ranges: Vec<b2nd::Selection> = part_start
-                .iter()
-                .zip(&part)
-                .zip(&start)
-                .map(|((&at, &length), &first)| {
-                    let at = at.saturating_sub(first);
-                    let end = at.saturating_add(length);
-                    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-                    b2nd::Selection::Range { start: Some(number(at)), stop: Some(number(end)), step: 1 }
-                })
-                .collect();
-            let bytes = array.slice(ranges).and_then(|slice| slice.read_bytes()).map_err(wrong)?;
-            return copy_shared(Held { start: &part_start, shape: &part }, &bytes, to, dst, itemsize)
-                .ok_or_else(|| self.damaged("a box that does not fit"));
-        }
-        // The chunk is asked for again if the box ends within it, and not at the end of the data set.
-        let ends = start.iter().zip(&pipeline.chunk).zip(to.start.iter().zip(to.shape)).zip(&self.shape);
-        let is_part = { ends }.any(|(((&a, &n), (&b, &m)), &whole)| {
-            a < b || b.saturating_add(m) < a.saturating_add(n).min(whole)
-        });
-        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_part {
-            let found = lock().iter().find(|(kept, _)| kept == at).map(|(_, plain)| plain.clone());
-            if let Some(plain) = found {
-                return copy(&plain, dst);
-            }
-        }
-        let mut plain = self.zeroed(nbytes)?;
-        self.decode(stored, at, &mut plain)?;
-        copy(&plain, dst)?;
-        if is_part {
-            let mut kept = lock();
-            let mut held: usize = kept.iter().map(|(_, plain)| plain.len()).sum();
-            while held.saturating_add(plain.len()) > KEPT && !kept.is_empty() {
-                held = held.saturating_sub(kept.remove(0).1.len());
-            }
-            if plain.len() <= KEPT {
-                kept.push((at.to_vec(), Arc::new(plain)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Decodes a chunk.
-    fn decode(&self, stored: Stored, at: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
-        let Stores::Chunks { pipeline, .. } = &self.place else { return Err(self.damaged("no chunks")) };
-        let bytes = self.stored_bytes(stored)?;
-        let mask = self.mask(stored, at);
-        let named = |what: String| match pipeline.filters.iter().find(|filter| !filter.is_known()) {
-            Some(filter) => Hdf5Error::unsupported(&self.path, format!("filter {}", filter.name())),
-            None => self.damaged(format!("chunk {at:?}: {what}")),
-        };
-        pipeline.decode(bytes, mask, dst).map_err(named)
-    }
-
-    fn stored_bytes(&self, stored: Stored) -> Result<Bytes, Hdf5Error> {
-        self.limits.check_memory("chunk, in bytes", stored.len).map_err(Hdf5Error::limit(&self.path))?;
-        self.below.pages.data(stored.address, stored.len).map_err(Hdf5Error::io(&self.path))
-    }
-
-    /// The filters that were not applied to a chunk, one bit each.
-    fn mask(&self, stored: Stored, at: &[u64]) -> u32 {
-        let Stores::Chunks { pipeline, has_plain_edges: true, .. } = &self.place else { return stored.mask };
-        let mut ends = at.iter().zip(&pipeline.chunk).zip(&self.shape);
-        let is_edge = ends.any(|((&at, &length), &n)| at.saturating_add(1).saturating_mul(length) > n);
-        if is_edge { u32::MAX } else { stored.mask }
-    }
-
-    /// Fills items that were never written.
-    fn fill_in(&self, dst: &mut [u8]) {
-        match &self.fill {
-            Some(fill) => dst.chunks_exact_mut(fill.len().max(1)).for_each(|item| item.copy_from_slice(fill)),
-            None => dst.fill(0),
-        }
-    }
-
-    /// Returns an array in a chunk of filter 32026, if the chunks can become chunks of an array as they are.
-    pub(crate) fn sample(&self) -> Result<Option<b2nd::NdArray>, Hdf5Error> {
-        let Stores::Chunks { chunks, pipeline, .. } = &self.place else { return Ok(None) };
-        if !self.items.are_plain() || !self.items.dims.is_empty() {
-            return Ok(None);
-        }
-        match chunks.first() {
-            Some((at, stored)) => self.chunk_array(pipeline, &at, stored),
-            None => Ok(None),
-        }
-    }
-
-    fn chunk_array(
-        &self,
-        pipeline: &Pipeline,
-        at: &[u64],
-        stored: Stored,
-    ) -> Result<Option<b2nd::NdArray>, Hdf5Error> {
-        if pipeline.filters.first().is_none_or(|filter| filter.id != crate::filters::BLOSC2) {
-            return Ok(None);
-        }
-        let wrong = |what: String| self.damaged(format!("chunk {at:?}: {what}"));
-        let bytes = self.stored_bytes(stored)?;
-        let Some(frame) = pipeline.frame(&bytes, self.mask(stored, at)).map_err(wrong)? else {
-            return Ok(None);
-        };
-        blosc::chunk_array(frame, &pipeline.chunk, self.items.stored, &self.limits).map_err(wrong)
-    }
-
-    /// Returns a chunk that an array with these blocks can take as it is.
-    pub(crate) fn ready(&self, at: &[u64], blockshape: &[u32]) -> Result<Option<blosc::Ready>, Hdf5Error> {
-        let Stores::Chunks { chunks, pipeline, .. } = &self.place else { return Ok(None) };
-        let Some(stored) = chunks.get(at) else {
-            let is_zero = self.fill.as_ref().is_none_or(|fill| fill.iter().all(|&byte| byte == 0));
-            return Ok(is_zero.then_some(blosc::Ready::Special(b2_chunk::SpecialKind::Zeros)));
-        };
-        // What follows the stored items in a chunk is not known to be the fill value.
-        let ends = at.iter().zip(&pipeline.chunk).zip(self.shape.iter().zip(&self.extent));
-        let is_cut = { ends }.any(|((&at, &length), (&have, &need))| {
-            have < need && at.saturating_add(1).saturating_mul(length) > have
-        });
-        if is_cut {
-            return Ok(None);
-        }
-        match self.chunk_array(pipeline, at, stored)? {
-            Some(array) => blosc::only_chunk(&array, blockshape)
-                .map_err(|what| self.damaged(format!("chunk {at:?}: {what}"))),
-            None => Ok(None),
-        }
-    }
-
-    /// The stored items as texts of variable length, if that is what they are.
-    pub(crate) fn long_text(&self) -> Option<LongText<'_>> {
-        self.items.is_long_text.then_some(LongText { data: self })
-    }
-}
-
-/// The box that two boxes share: its first item and its shape.
-fn shared(a: Held<'_>, b: Held<'_>) -> (Vec<u64>, Vec<u64>) {
-    let parts = a.start.iter().zip(a.shape).zip(b.start.iter().zip(b.shape));
-    parts
-        .map(|((&a, &n), (&b, &m))| {
-            let (start, end) = (a.max(b), a.saturating_add(n).min(b.saturating_add(m)));
-            (start, end.saturating_sub(start))
-        })
-        .unzip()
-}
-
-/// Moves to the next position of a box of the grid. Returns `false` behind the last.
-fn advance(at: &mut [u64], first: &[u64], end: &[u64]) -> bool {
-    for ((at, &first), &end) in at.iter_mut().zip(first).zip(end).rev() {
-        *at = at.saturating_add(1);
-        if *at < end {
-            return true;
-        }
-        *at = first;
-    }
-    false
 }

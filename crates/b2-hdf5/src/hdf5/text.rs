@@ -2,7 +2,7 @@
 
 use b2nd::Dtype;
 
-use super::Data;
+use super::data::{Data, Stores};
 use super::groups::Heaps;
 use crate::Hdf5Error;
 use crate::boxes::product;
@@ -13,7 +13,7 @@ const PIECE: u64 = 64 << 10;
 /// The items of a data set of texts.
 #[derive(Clone, Copy)]
 pub(crate) struct LongText<'a> {
-    pub(super) data: &'a Data,
+    data: &'a Data,
 }
 
 impl LongText<'_> {
@@ -114,10 +114,15 @@ fn trimmed(text: &[u8]) -> &[u8] {
 }
 
 impl Data {
+    /// The stored items as texts of variable length, if that is what they are.
+    pub(crate) fn long_text(&self) -> Option<LongText<'_>> {
+        self.items.is_long_text.then_some(LongText { data: self })
+    }
+
     /// How many rows a chunk has.
     fn chunk_rows(&self) -> Option<u64> {
         match &self.place {
-            super::Stores::Chunks { pipeline, .. } => pipeline.chunk.first().copied(),
+            Stores::Chunks { pipeline, .. } => pipeline.chunk.first().copied(),
             _ => None,
         }
     }
