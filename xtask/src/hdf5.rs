@@ -1,12 +1,17 @@
 //! `cargo xtask hdf5`: `b2-hdf5` and `b2kit convert`, beside h5py, netCDF4, PyTables and hdf5plugin.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Context, Result};
 
 use crate::sh::{Counts, Outcome as Ran};
-use crate::{python, sh};
+use crate::{python, root, sh};
 
 /// Who writes the files, and says what is in them.
 const PEERS: &[&str] = &["h5py", "hdf5plugin", "netCDF4", "numpy", "tables"];
+
+/// Damaged files to read.
+const MUTANTS: &str = "100000";
 
 /// What nobody notices if they do not.
 pub(crate) const UNNOTICED: &str = "a wrong value of an HDF5 file would not have been noticed";
@@ -52,7 +57,12 @@ pub(crate) fn check() -> Result<Outcome> {
         Ok(python) => python,
         Err(error) => return Ok(Outcome { tests, matrix: Ran::NotRun(format!("{error:#}")) }),
     };
+    let files = root::scratch("hdf5-matrix");
+    root::empty(&files)?;
+    let script = root::workspace().join("crates/b2-hdf5/tests/matrix.py");
+    sh::output(Command::new(python).arg("-B").arg(script).arg(&files))
+        .context("the files could not be made")?;
     let mut matrix = sh::cargo(&["test", "-p", "b2-hdf5", "--", "--include-ignored", "--nocapture"]);
-    matrix.env("B2KIT_HDF5_PYTHON", python);
+    matrix.env("B2KIT_HDF5_MATRIX", files).env("B2KIT_HDF5_MUTANTS", MUTANTS);
     Ok(Outcome { tests, matrix: Ran::Ran(sh::run_tests(matrix)?) })
 }

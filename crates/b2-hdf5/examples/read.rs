@@ -8,7 +8,10 @@ use b2_hdf5::File;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, file, path, rest @ ..] = &args[..] else { return Err("FILE PATH [ROUNDS]".into()) };
+    let [_, file, path, rest @ ..] = &args[..] else {
+        println!("Give an HDF5 or NetCDF file, a data set in it, and perhaps the number of rounds.");
+        return Ok(());
+    };
     let rounds: usize = rest.first().map_or(Ok(5), |rounds| rounds.parse())?;
     let file = File::open(file)?;
     let data = file.data_set(path)?;

@@ -46,14 +46,29 @@ impl Chunks {
 
     /// Returns the first chunk that is stored, and its position in the grid.
     pub(crate) fn first(&self) -> Option<(Vec<u64>, Stored)> {
-        let &(mut number, stored) = self.stored.first()?;
+        let &(number, stored) = self.stored.first()?;
+        Some((self.position(number)?, stored))
+    }
+
+    /// Returns the positions in the grid of all chunks that are stored.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = Vec<u64>> {
+        self.stored.iter().filter_map(|&(number, _)| self.position(number))
+    }
+
+    /// Whether all chunks were written.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.stored.len() as u64 == product(&self.grid)
+    }
+
+    /// The position in the grid of the chunk with this number.
+    fn position(&self, mut number: u64) -> Option<Vec<u64>> {
         let mut at = Vec::new();
         for &count in self.grid.iter().rev() {
             at.push(number.checked_rem(count)?);
             number = number.checked_div(count)?;
         }
         at.reverse();
-        Some((at, stored))
+        Some(at)
     }
 }
 

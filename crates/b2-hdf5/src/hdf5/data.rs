@@ -271,7 +271,7 @@ impl Data {
     }
 
     /// Fills items that were never written.
-    fn fill_in(&self, dst: &mut [u8]) {
+    pub(super) fn fill_in(&self, dst: &mut [u8]) {
         match &self.fill {
             Some(fill) => dst.chunks_exact_mut(fill.len().max(1)).for_each(|item| item.copy_from_slice(fill)),
             None => dst.fill(0),

@@ -31,25 +31,57 @@ impl LongText<'_> {
         Dtype::parse(&dtype).map_err(Hdf5Error::array(&self.data.path))
     }
 
-    /// Calls `each` with all texts, in boxes of rows.
+    /// Calls `each` with all texts, and once with that of items that were never written, of which a damaged file may have
+    /// any number.
     fn each_part(self, mut each: impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
-        let shape = &self.data.extent;
+        let data = self.data;
+        let (shape, extent) = (&data.shape, &data.extent);
+        if product(extent) == 0 {
+            return Ok(());
+        }
+        let is_complete = match &data.place {
+            Stores::Nothing => false,
+            Stores::Memory(_) | Stores::Contiguous(_) => {
+                self.rows(&mut each)?;
+                true
+            }
+            Stores::Chunks { chunks, pipeline, .. } => {
+                for at in chunks.positions() {
+                    let lengths = at.iter().zip(&pipeline.chunk).zip(shape);
+                    let (start, part): (Vec<u64>, Vec<u64>) = lengths
+                        .map(|((&at, &length), &whole)| {
+                            let start = at.saturating_mul(length);
+                            (start, length.min(whole.saturating_sub(start)))
+                        })
+                        .unzip();
+                    self.read(&start, &part, &mut each)?;
+                }
+                chunks.is_complete()
+            }
+        };
+        if !is_complete || shape != extent {
+            let mut unwritten = data.zeroed(data.items.stored as u64)?;
+            data.fill_in(&mut unwritten);
+            self.resolve(&unwritten, &mut each)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the texts of what is stored in one piece, some rows at a time.
+    fn rows(self, each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
+        let shape = &self.data.shape;
         let Some((&rows, inner)) = shape.split_first() else {
-            return self.read(&[], &[], &mut each);
+            return self.read(&[], &[], each);
         };
-        let step = match self.data.chunk_rows() {
-            Some(rows) => rows,
-            None => (PIECE / product(inner).max(1)).max(1),
-        };
+        let step = (PIECE / product(inner).max(1)).max(1);
         let mut row = 0;
         while row < rows && product(inner) > 0 {
-            let count = step.min(rows.saturating_sub(row));
             let mut start = vec![0; shape.len()];
             let mut part = shape.clone();
             if let (Some(first), Some(length)) = (start.first_mut(), part.first_mut()) {
-                (*first, *length) = (row, count);
+                (*first, *length) = (row, step.min(rows.saturating_sub(row)));
             }
-            self.read(&start, &part, &mut each)?;
+            self.read(&start, &part, each)?;
             row = row.saturating_add(step);
         }
         Ok(())
@@ -59,8 +91,13 @@ impl LongText<'_> {
         let size = self.data.items.stored;
         let mut references = self.data.zeroed(product(shape).saturating_mul(size as u64))?;
         self.data.read_extent(start, shape, &mut references)?;
+        self.resolve(&references, each)
+    }
+
+    /// Calls `each` with the texts to which references lead.
+    fn resolve(self, references: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
         let mut heaps = Heaps::default();
-        for reference in references.chunks_exact(size.max(1)) {
+        for reference in references.chunks_exact(self.data.items.stored.max(1)) {
             let (_, text) = heaps.get(reference, &self.data.below).map_err(|what| self.data.damaged(what))?;
             each(trimmed(text));
         }
@@ -117,13 +154,5 @@ impl Data {
     /// The stored items as texts of variable length, if that is what they are.
     pub(crate) fn long_text(&self) -> Option<LongText<'_>> {
         self.items.is_long_text.then_some(LongText { data: self })
-    }
-
-    /// How many rows a chunk has.
-    fn chunk_rows(&self) -> Option<u64> {
-        match &self.place {
-            Stores::Chunks { pipeline, .. } => pipeline.chunk.first().copied(),
-            _ => None,
-        }
     }
 }
