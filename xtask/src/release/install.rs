@@ -26,9 +26,8 @@ pub(super) fn all(release: &mut Release) -> Result<()> {
         cargo
     };
     let version = format!("={}", release.version);
-    let mut install =
-        cargo(&["install", "b2kit-cli", "--locked", "--offline", "--version", &version, "--root"]);
-    install.arg(&home);
+    let mut install = cargo(&["install", "b2kit-cli", "--locked", "--offline", "--version", &version]);
+    install.arg("--root").arg(&home);
     sh::run(install)?;
     try_command(release, &home.join("bin").join("b2kit"), &elsewhere, &[])?;
     let of = |name: &str| format!("{name}-{}.crate", release.version);
