@@ -35,7 +35,7 @@ const PEERS: &[(&[&str], &str)] = &[
     (&["imagecodecs-zarr"], "arrays of imagecodecs-zarr"),
     (&["dask[array,distributed]"], "Dask, its page, and its types"),
     (&["xarray", "pandas", "pytest-asyncio", "cftime"], "xarray, its page, and its types"),
-    (&["h5py"], "copies of arrays of h5py"),
+    (&["h5py", "hdf5plugin"], "copies of arrays of h5py, and the filters of HDF5"),
     (&["virtualizarr"], "references for VirtualiZarr"),
     (&["pyright"], "the types of examples, by pyright"),
 ];

@@ -13,6 +13,8 @@ mod dtype;
 mod edit;
 mod errors;
 mod folder;
+#[cfg(unix)]
+mod hdf5;
 mod index;
 mod options;
 mod range_reader;
@@ -107,5 +109,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_into, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::chunk_sizes, module)?)?;
+    #[cfg(unix)]
+    module.add_function(wrap_pyfunction!(hdf5::hdf5_filters, module)?)?;
     Ok(())
 }

@@ -1,0 +1,95 @@
+"""The filters of HDF5 in h5py, beside those of hdf5plugin."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import b2kit.hdf5
+from b2kit.errors import ArgumentError
+
+h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not on Windows")
+
+
+def child(code, *args):
+    """Run in a process of its own: filters stay registered."""
+    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+OURS = "import sys, h5py, numpy as np, b2kit.hdf5; b2kit.hdf5.register()\n"
+THEIRS = "import sys, h5py, numpy as np, hdf5plugin\n"
+READ = "f = h5py.File(sys.argv[1]); np.save(sys.argv[2], f['x'][...])"
+
+
+@pytest.fixture
+def items():
+    rng = np.random.default_rng(12)
+    return np.cumsum(rng.integers(-3, 4, (90, 70)), axis=1).astype("<i4")
+
+
+@pytest.mark.parametrize("codec", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
+@pytest.mark.parametrize("filter", ["shuffle", "bitshuffle", None])
+def test_hdf5plugin_reads_what_is_written(tmp_path, items, codec, filter):
+    pytest.importorskip("hdf5plugin", reason="hdf5plugin is not installed")
+    np.save(tmp_path / "in.npy", items)
+    write = OURS + (
+        "o = b2kit.hdf5.compression(sys.argv[3], 6, sys.argv[4] or None)\n"
+        "h5py.File(sys.argv[1], 'w').create_dataset('x', data=np.load(sys.argv[2]), chunks=(40, 30), **o)"
+    )
+    child(write, tmp_path / "a.h5", tmp_path / "in.npy", codec, filter or "")
+    child(THEIRS + READ, tmp_path / "a.h5", tmp_path / "out.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), items)
+    assert (tmp_path / "a.h5").stat().st_size < items.nbytes
+
+
+@pytest.mark.parametrize("kind", ["Blosc", "Blosc2"])
+def test_what_hdf5plugin_wrote_is_read(tmp_path, items, kind):
+    pytest.importorskip("hdf5plugin", reason="hdf5plugin is not installed")
+    np.save(tmp_path / "in.npy", items)
+    write = THEIRS + (
+        "o = getattr(hdf5plugin, sys.argv[3])(cname='zstd', clevel=3)\n"
+        "h5py.File(sys.argv[1], 'w').create_dataset('x', data=np.load(sys.argv[2]), chunks=(40, 30), **o)"
+    )
+    child(write, tmp_path / "a.h5", tmp_path / "in.npy", kind)
+    child(OURS + READ, tmp_path / "a.h5", tmp_path / "out.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), items)
+
+
+def test_it_is_b2kit_that_decodes_after_hdf5plugin(tmp_path, items):
+    pytest.importorskip("hdf5plugin", reason="hdf5plugin is not installed")
+    # Without registering, h5py alone cannot read the chunks; registering twice does no harm.
+    write = OURS + (
+        "h5py.File(sys.argv[1], 'w').create_dataset('x', data=np.arange(5000), chunks=(500,), "
+        "**b2kit.hdf5.compression())"
+    )
+    child(write, tmp_path / "a.h5")
+    alone = "import sys, h5py\ntry: h5py.File(sys.argv[1])['x'][...]\nexcept OSError: print('cannot')"
+    assert child(alone, tmp_path / "a.h5") == "cannot"
+    both = THEIRS + "import b2kit.hdf5\nb2kit.hdf5.register(); b2kit.hdf5.register()\n"
+    assert child(both + "print(h5py.File(sys.argv[1])['x'][4321])", tmp_path / "a.h5") == "4321"
+
+
+def test_damaged_chunks_are_errors(tmp_path):
+    path = tmp_path / "a.h5"
+    write = OURS + (
+        "d = h5py.File(sys.argv[1], 'w').create_dataset('x', data=np.arange(5000), chunks=(500,), "
+        "**b2kit.hdf5.compression())\nprint(d.id.get_chunk_info(3).byte_offset)"
+    )
+    at = int(child(write, path))
+    with open(path, "r+b") as file:
+        file.seek(at + 40)
+        file.write(b"\xff" * 60)
+    read = OURS + (
+        "d = h5py.File(sys.argv[1])['x']\ntry: d[1500:2000]\nexcept OSError: print('error', d[100])"
+    )
+    assert child(read, path) == "error 100"
+
+
+@pytest.mark.parametrize("wrong", [{"codec": "gzip"}, {"clevel": 10}, {"clevel": -1}, {"filter": "delta2"}])
+def test_wrong_options_are_named(wrong):
+    with pytest.raises(ArgumentError, match=str(next(iter(wrong)))):
+        b2kit.hdf5.compression(**wrong)
