@@ -17,11 +17,12 @@ pub(super) fn all(release: &mut Release) -> Result<()> {
     let home = release.work.join("installed");
     root::empty(&home)?;
     let target = release.work.join("installed-target");
-    let elsewhere = release.work.join("elsewhere");
-    root::empty(&elsewhere)?;
+    // Outside of this workspace, of which `cargo new` would make the project a member.
+    let elsewhere = tempfile::tempdir()?;
+    let elsewhere = elsewhere.path();
     let cargo = |words: &[&str]| {
         let mut cargo = sh::cargo(words);
-        cargo.current_dir(&elsewhere).env("CARGO_TARGET_DIR", &target);
+        cargo.current_dir(elsewhere).env("CARGO_TARGET_DIR", &target);
         cargo.arg("--config").arg(&config);
         cargo
     };
@@ -29,12 +30,12 @@ pub(super) fn all(release: &mut Release) -> Result<()> {
     let mut install = cargo(&["install", "b2kit-cli", "--locked", "--offline", "--version", &version]);
     install.arg("--root").arg(&home);
     sh::run(install)?;
-    try_command(release, &home.join("bin").join("b2kit"), &elsewhere, &[])?;
+    try_command(release, &home.join("bin").join("b2kit"), elsewhere, &[])?;
     let of = |name: &str| format!("{name}-{}.crate", release.version);
     let (command, library) = (of("b2kit-cli"), of("b2kit"));
     release.ran(&command, "cargo install, pack, verify, cat, cargo uninstall here");
     let mut uninstall = sh::cargo(&["uninstall", "b2kit-cli", "--root"]);
-    uninstall.current_dir(&elsewhere).arg(&home);
+    uninstall.current_dir(elsewhere).arg(&home);
     sh::run(uninstall)?;
     ensure!(!home.join("bin").join("b2kit").exists(), "cargo uninstall has left the command there");
 
