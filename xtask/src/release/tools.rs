@@ -77,7 +77,6 @@ pub(super) fn needed() -> Result<()> {
         ("dpkg-deb", "the Debian packages"),
         ("mmdebstrap", "installing one in a clean root, as root"),
         ("file", "trying the magic for file(1)"),
-        ("python3.13t", "running its wheel"),
         ("python3.14t", "running its wheel"),
     ];
     for (name, what) in USED.iter().filter(|(name, _)| program(name).is_none()) {

@@ -52,9 +52,8 @@ const PLATFORMS: &[Platform] = &[
 ];
 
 /// What wheels are for: an interpreter, and its tag. One wheel is for all versions from 3.11 on; each version without the
-/// interpreter's lock needs its own.
-const PYTHONS: &[(&str, &str)] =
-    &[("python3.11", "cp311-abi3"), ("python3.13t", "cp313-cp313t"), ("python3.14t", "cp314-cp314t")];
+/// interpreter's lock needs its own. PyO3 has given up 3.13 without it.
+const PYTHONS: &[(&str, &str)] = &[("python3.11", "cp311-abi3"), ("python3.14t", "cp314-cp314t")];
 
 /// No wheel is larger.
 const LARGEST: u64 = 15_000_000;
