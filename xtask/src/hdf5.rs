@@ -11,7 +11,7 @@ use crate::{python, root, sh};
 const PEERS: &[&str] = &["h5py", "hdf5plugin", "netCDF4", "numpy", "tables"];
 
 /// Damaged files to read.
-const MUTANTS: &str = "100000";
+const MUTANTS: &str = "20000";
 
 /// What nobody notices if they do not.
 pub(crate) const UNNOTICED: &str = "a wrong value of an HDF5 file would not have been noticed";

@@ -52,7 +52,7 @@ pub(crate) fn value(dtype: &Dtype, shape: &[u64], data: &[u8]) -> Value {
         return value;
     }
     if let (Some('S'), true, [_]) = (kind(dtype.as_str()), dtype.itemsize() > 0, shape) {
-        let texts = data.chunks_exact(dtype.itemsize());
+        let texts = data.chunks_exact(dtype.itemsize().max(1));
         return Value::Array(texts.map(text).collect());
     }
     let kind = Value::Map(vec![("str".into(), dtype.as_str().into())]);
@@ -74,7 +74,7 @@ fn scalar(dtype: &str, data: &[u8]) -> Option<Value> {
     let mut bytes = data.to_vec();
     if dtype.starts_with('>') {
         let parts = if kind(dtype) == Some('c') { 2 } else { 1 };
-        bytes.chunks_mut(data.len() / parts).for_each(<[u8]>::reverse);
+        bytes.chunks_mut((data.len() / parts).max(1)).for_each(<[u8]>::reverse);
     }
     Some(match (kind(dtype)?, bytes.len()) {
         ('b', 1) => Value::Boolean(bytes != [0]),

@@ -372,7 +372,7 @@ impl Hdf5 {
         if let Some(list) = list {
             let mut heaps = Heaps::default();
             let size = datatype::reference_size(self.below.offset_size);
-            let names = list.data.chunks_exact(size).enumerate().map(|(axis, reference)| {
+            let names = list.data.chunks_exact(size.max(1)).enumerate().map(|(axis, reference)| {
                 let found = heaps.get(reference, &self.below).ok().and_then(|(_, scales)| {
                     let address = scales.get(..self.below.offset_size.into())?;
                     cursor::Cursor::new(address).address(self.below.offset_size)
@@ -400,7 +400,7 @@ impl Hdf5 {
         let list = stored.iter().find(|attr| attr.name == "DIMENSION_LIST")?;
         let mut heaps = Heaps::default();
         let size = datatype::reference_size(self.below.offset_size);
-        let scales = list.data.chunks_exact(size).map(|reference| {
+        let scales = list.data.chunks_exact(size.max(1)).map(|reference| {
             let (_, scales) = heaps.get(reference, &self.below).ok()?;
             let address = scales.get(..self.below.offset_size.into())?;
             cursor::Cursor::new(address).address(self.below.offset_size)
@@ -489,7 +489,7 @@ impl Hdf5 {
         if items.is_long_text {
             let mut heaps = Heaps::default();
             let texts = data
-                .chunks_exact(items.stored)
+                .chunks_exact(items.stored.max(1))
                 .map(|reference| heaps.get(reference, &self.below).map(|(_, bytes)| attrs::text(bytes)));
             let mut texts = texts.collect::<Result<Vec<_>, _>>()?;
             return match (&shape[..], texts.pop()) {

@@ -29,6 +29,7 @@ __all__ = [
     "decompress",
     "decompress_into",
     "chunk_sizes",
+    "hdf5_filters",
 ]
 
 __version__: str
