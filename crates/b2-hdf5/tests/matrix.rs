@@ -224,7 +224,7 @@ fn array(data: &DataSet, dtype: &Dtype, expected: &[u8], entry: &Value) -> Resul
 }
 
 #[test]
-#[ignore = "needs Python with h5py, hdf5plugin, tables and netCDF4: B2KIT_HDF5_PYTHON"]
+#[ignore = "needs Python with h5py, hdf5plugin, tables and netCDF4: cargo xtask hdf5"]
 fn every_data_set_is_equal_or_a_clear_error() {
     let (folder, _kept) = matrix();
     let entries: Vec<Value> =
