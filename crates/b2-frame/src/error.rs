@@ -111,8 +111,8 @@ pub enum FrameError {
         /// What was found and where. Offsets count from the start of the frame.
         source: b2_msgpack::Error,
     },
-    /// A chunk is damaged, or needs a codec or filter that this build lacks.
-    #[error("{structure} cannot be decoded")]
+    /// A chunk is damaged, needs a codec or filter that this build lacks, or cannot be compressed.
+    #[error("{structure} cannot be {}", .source.action())]
     #[non_exhaustive]
     Chunk {
         /// The chunk.
@@ -501,3 +501,16 @@ pub(crate) fn max_nchunks(dparams: &DParams) -> (&'static str, u64) {
 
 /// Name of limits that the format sets and no caller can raise.
 pub(crate) const FORMAT: &str = "of the format";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words fit what was being done.
+    #[test]
+    fn errors_of_chunks_tell_compressing_from_decoding() {
+        let text = |source| FrameError::Chunk { structure: Structure::Chunk(3), source }.to_string();
+        assert_eq!(text(ChunkError::Source(b2_chunk::HookError::new("gone".into()))), "chunk 3 cannot be compressed");
+        assert_eq!(text(ChunkError::UnknownCodecFormat(2)), "chunk 3 cannot be decoded");
+    }
+}

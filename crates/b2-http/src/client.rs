@@ -336,8 +336,8 @@ fn failed(error: ureq::Error) -> Failed {
     match error {
         E::Io(error) => Failed::Now(lost(error), None),
         E::Timeout(what) => now(io::ErrorKind::TimedOut, timed_out(what).to_owned()),
-        E::HostNotFound => now(io::ErrorKind::Other, "the host cannot be found".to_owned()),
-        E::ConnectionFailed => now(io::ErrorKind::Other, "the host cannot be reached".to_owned()),
+        E::HostNotFound => now(io::ErrorKind::HostUnreachable, "the host cannot be found".to_owned()),
+        E::ConnectionFailed => now(io::ErrorKind::HostUnreachable, "the host cannot be reached".to_owned()),
         E::BadUri(_) | E::Http(_) => {
             Failed::Always(io::Error::new(io::ErrorKind::InvalidInput, "not a URL that can be requested"))
         }

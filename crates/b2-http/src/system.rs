@@ -86,8 +86,8 @@ impl Http {
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] when the path is not a URL; [`io::ErrorKind::NotFound`] or
     /// [`io::ErrorKind::PermissionDenied`] when the server says so; [`io::ErrorKind::Unsupported`] when it does not
-    /// support ranges; [`io::ErrorKind::TimedOut`], [`io::ErrorKind::Other`] or what the connection fails with when it
-    /// cannot be reached; [`io::ErrorKind::InvalidData`] when its answer makes no sense.
+    /// support ranges; [`io::ErrorKind::TimedOut`], [`io::ErrorKind::HostUnreachable`] or what the connection fails with
+    /// when it cannot be reached; [`io::ErrorKind::InvalidData`] when its answer makes no sense.
     pub fn open_file(&self, path: &Path) -> io::Result<Arc<HttpFile>> {
         self.0.open_file(path)
     }

@@ -262,6 +262,11 @@ impl NdError {
         }
     }
 
+    /// Creates the error for an array that would have more than 2^64 - 1 items along `axis`.
+    pub(crate) fn too_long(axis: usize) -> Self {
+        Self::geometry(format!("dimension {axis} would be longer than any array can be"))
+    }
+
     pub(crate) fn geometry(what: impl Into<String>) -> Self {
         Self::Geometry { what: what.into() }
     }

@@ -1,6 +1,7 @@
 //! Reading from a server on the loopback, which counts, and which misbehaves.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -301,6 +302,15 @@ fn credentials_are_sent_once_and_never_shown() {
     let far = open(&client(60_000), &secret).unwrap();
     other.spoil(Manner::Status(403, false), 0, 1);
     far.all().read_bytes().unwrap();
+}
+
+/// A program can tell an address that nobody answers from a file that is not there.
+#[test]
+fn hosts_that_cannot_be_reached_have_a_kind() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = open(&client(60_000), &format!("http://{free}/a.b2nd")).map(drop).unwrap_err();
+    let NdError::Frame(FrameError::Io { source, .. }) = error.detail() else { panic!("{error:?}") };
+    assert!(matches!(source.kind(), ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable), "{source:?}");
 }
 
 #[test]

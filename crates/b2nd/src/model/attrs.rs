@@ -22,7 +22,7 @@ pub(crate) fn to_value<T: serde::Serialize + ?Sized>(name: &[u8], value: &T) -> 
 
 #[cfg(feature = "serde")]
 fn unfit(name: &[u8], error: &rmpv::ext::Error) -> NdError {
-    NdError::Attribute { name: String::from_utf8_lossy(name).into_owned(), what: error.to_string() }
+    NdError::argument(format!("attribute {:?}: {error}", String::from_utf8_lossy(name)))
 }
 
 /// Decodes the value of the attribute `name`.

@@ -95,8 +95,8 @@ impl<'a> Attrs<'a> {
     /// ```
     ///
     /// # Errors
-    /// As for [`get`](Self::get); [`NdError::Attribute`] also when the value does not fit the type: JSON has no binary
-    /// strings, for example.
+    /// As for [`get`](Self::get); [`NdError::Argument`] when the value does not fit the type: JSON has no binary strings,
+    /// for example.
     #[cfg(feature = "serde")]
     pub fn get_as<T: serde::de::DeserializeOwned>(
         &self,

@@ -70,7 +70,7 @@ impl Concat {
                 )));
             }
             starts.push(shape[axis]);
-            shape[axis] = shape[axis].checked_add(len).ok_or(NdError::TooLarge { asked: u64::MAX })?;
+            shape[axis] = shape[axis].checked_add(len).ok_or_else(|| NdError::too_long(axis))?;
         }
         Ok(Self { parts, axis, shape, starts, recompress: false })
     }

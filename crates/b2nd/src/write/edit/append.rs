@@ -44,7 +44,7 @@ impl ArrayEditor {
         let at = self.length(axis)?;
         self.with_lengths(axis, &mut source, |editor, source, len| {
             let mut shape = editor.shape().to_vec();
-            shape[axis] = at.checked_add(len).ok_or(NdError::TooLarge { asked: u64::MAX })?;
+            shape[axis] = at.checked_add(len).ok_or_else(|| NdError::too_long(axis))?;
             let new = editor.with_shape(&shape)?;
             shape[axis] = len;
             let rows = new.within(&shape);

@@ -49,7 +49,7 @@ impl AttrsMut<'_> {
     /// a struct. [`Attrs::get_as`](crate::Attrs::get_as) reads it.
     ///
     /// # Errors
-    /// [`NdError::Attribute`] when the value cannot be serialised, otherwise as for [`set`](Self::set).
+    /// [`NdError::Argument`] when the value cannot be serialised, otherwise as for [`set`](Self::set).
     #[cfg(feature = "serde")]
     pub fn set_as<T: serde::Serialize + ?Sized>(
         &mut self,

@@ -56,7 +56,7 @@ impl ArrayEditor {
             }
             let left = length - (range.end - range.start);
             let mut shape = editor.shape().to_vec();
-            shape[axis] = left.checked_add(len).ok_or(NdError::TooLarge { asked: u64::MAX })?;
+            shape[axis] = left.checked_add(len).ok_or_else(|| NdError::too_long(axis))?;
             let new = editor.with_shape(&shape)?;
             editor.flush()?;
             if range.is_empty() && len == 0 {
