@@ -20,7 +20,7 @@ from zarr.storage import LocalStore, MemoryStore  # noqa: E402
 from zarr_counting import Counting  # noqa: E402
 
 import b2kit.zarr  # noqa: E402
-from b2kit.zarr import B2ndCodec, Blosc2Codec  # noqa: E402
+from b2kit.zarr import B2ndCodec, Blosc2Codec, ChunkCodec  # noqa: E402
 
 
 def field(shape, dtype="f4"):
@@ -298,6 +298,7 @@ def test_metadata_fits_the_schema():
     codecs = {
         "b2nd": [B2ndCodec(), B2ndCodec(codec="lz4", level=0, filters=[("trunc_prec", 10), "shuffle"], blocks=(3, 4))],
         "blosc2": [Blosc2Codec(), Blosc2Codec(codec="blosclz", typesize=8, filters=[])],
+        "chunk": [ChunkCodec(blocks=(3, 4)), ChunkCodec(blocks=(), endian="big")],
     }
     for name, made in codecs.items():
         schema = json.loads((docs / f"zarr-{name}.schema.json").read_text())
