@@ -1,6 +1,7 @@
 //! Blocking access to object stores by URL, for reading and uploading: `s3://bucket/path`,
 //! `gs://bucket/path`, `az://container/path`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -12,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use b2_async::RangeReader;
 use b2_core::{PerProcess, ProcessId};
 use b2_frame::{
-    Answer, FrameFile, Links, OpenFiles, Opening, Pace, ReadAt, ReadFiles, RemoteFile, RemoteSource,
+    Answer, FrameFile, INDEX_NAME, Links, OpenFiles, Opening, Pace, ReadAt, ReadFiles, RemoteFile,
+    RemoteSource,
 };
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::multipart::{MultipartStore, PartId};
@@ -297,8 +299,17 @@ impl RemoteSource for Source {
 
 impl ReadFiles for Stores {
     fn open(&self, path: &FsPath, _: Links) -> io::Result<Arc<dyn ReadAt>> {
-        let url = path.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.0.here()?.open.get(url, || self.open_object(url))?)
+        let url = url_of(path.to_str().ok_or(io::ErrorKind::InvalidInput)?, std::path::is_separator);
+        Ok(self.0.here()?.open.get(&url, || self.open_object(&url))?)
+    }
+}
+
+/// Returns the URL of an object. Windows joins the name of a file of a sparse frame to its folder by a backslash.
+fn url_of(path: &str, is_separator: fn(char) -> bool) -> Cow<'_, str> {
+    let of_frame = |name: &str| name == INDEX_NAME || name.ends_with(".chunk");
+    match path.rsplit_once(is_separator) {
+        Some((folder, name)) if of_frame(name) => format!("{folder}/{name}").into(),
+        _ => path.into(),
     }
 }
 
@@ -309,6 +320,20 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
+
+    #[test]
+    fn windows_joins_with_a_backslash() {
+        let windows = |c| c == '/' || c == '\\';
+        for name in [INDEX_NAME, "0000000F.chunk"] {
+            assert_eq!(url_of(&format!("s3://b/a.b2nd\\{name}"), windows), format!("s3://b/a.b2nd/{name}"));
+            assert_eq!(
+                url_of(&format!("s3://b/a.b2nd/{name}"), |c| c == '/'),
+                format!("s3://b/a.b2nd/{name}")
+            );
+        }
+        // A backslash in the name of an object stays.
+        assert_eq!(url_of("s3://b/a\\b.b2nd", windows), "s3://b/a\\b.b2nd");
+    }
 
     /// Simulates a forked child: the state belongs to another process, whose threads do not exist here.
     #[test]
