@@ -510,7 +510,10 @@ mod tests {
     #[test]
     fn errors_of_chunks_tell_compressing_from_decoding() {
         let text = |source| FrameError::Chunk { structure: Structure::Chunk(3), source }.to_string();
-        assert_eq!(text(ChunkError::Source(b2_chunk::HookError::new("gone".into()))), "chunk 3 cannot be compressed");
+        assert_eq!(
+            text(ChunkError::Source(b2_chunk::HookError::new("gone".into()))),
+            "chunk 3 cannot be compressed"
+        );
         assert_eq!(text(ChunkError::UnknownCodecFormat(2)), "chunk 3 cannot be decoded");
     }
 }

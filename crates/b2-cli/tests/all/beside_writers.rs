@@ -1,6 +1,7 @@
 //! Reading while another program changes the file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use b2kit::ArrayEditor;
 use b2kit::NdArray;
@@ -19,6 +20,7 @@ fn commands_read_again_what_a_writer_has_compacted() {
         scope.spawn(|| {
             let options = || EditOptions::default().durability(Durability::None);
             for value in 1.. {
+                let started = Instant::now();
                 let mut array = ArrayEditor::new(options().edit(&path).unwrap()).unwrap();
                 // Not constant, because such a chunk would need no file.
                 let row: Vec<i32> = (0..4000).map(|at| (value << 12) | (at % 100)).collect();
@@ -31,7 +33,8 @@ fn commands_read_again_what_a_writer_has_compacted() {
                 if done.load(Ordering::SeqCst) {
                     return;
                 }
-                std::thread::sleep(std::time::Duration::from_millis(2));
+                // Longer where files are slow, or nobody could read one state.
+                std::thread::sleep(Duration::from_millis(2).max(started.elapsed() / 2));
             }
         });
         let results = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
