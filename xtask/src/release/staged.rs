@@ -17,6 +17,11 @@ use crate::{root, sh};
 
 /// Crates that only tests use; they come from the repository.
 const HELPERS: &[&str] = &["b2-testkit", "b2-storage-sim"];
+/// The crates outside of the workspace: features for their tests, what these leave out, and which task runs that.
+const OUTSIDE: &[(&str, &[&str], &str, &str)] = &[
+    ("b2-object-store", &["--features", "blocking"], "tests of S3", "stores"),
+    ("zarrs-b2nd", &["--all-features"], "arrays exchanged with zarr-python", "zarrs"),
+];
 /// What integration tests read in the repository.
 const BESIDE: &[&str] = &["testdata", "docs", "README.md"];
 
@@ -86,13 +91,16 @@ pub(super) fn test(release: &mut Release) -> Result<()> {
         // Overrides for crates that are not there are only a warning.
         fs::write(folder.join("Cargo.toml"), toml::to_string(&own)?)?;
         fs::copy(release.tree.join(&one.folder).join("Cargo.lock"), folder.join("Cargo.lock"))?;
-        let mut tests = cargo(&["test", "--quiet", "--no-fail-fast", "--features", "blocking"]);
-        tests.current_dir(&folder);
+        let known = OUTSIDE.iter().find(|(name, ..)| *name == one.name);
+        let (_, features, rest, task) =
+            known.with_context(|| format!("{}: how to test it is not known", one.name))?;
+        let mut tests = cargo(&["test", "--quiet", "--no-fail-fast"]);
+        tests.args(*features).current_dir(&folder);
         let counts = sh::run_tests(tests)?;
         counts.verdict().context("tests of the archives")?;
         let name = archive(release, one);
-        release.ran(&name, &format!("its {} tests of local stores here", counts.passed));
-        release.left(&name, "tests of S3", "cargo xtask stores runs them");
+        release.ran(&name, &format!("its {} tests here", counts.passed));
+        release.left(&name, rest, &format!("cargo xtask {task} runs them"));
     }
     Ok(())
 }
