@@ -50,6 +50,7 @@ pub(crate) fn check() -> Result<Outcome> {
         "--",
         "convert",
         "foreign",
+        "hdf5",
         "help",
     ];
     let tests = sh::run_tests(sh::cargo(&command))?;

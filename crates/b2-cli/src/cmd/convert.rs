@@ -6,21 +6,21 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use b2_hdf5::{Content, DataSet, Entry, File};
 use b2_store::{Layout, StoreWriter};
 use b2kit::base::Control;
 use b2kit::frame::Durability;
 use b2kit::{ArrayBuilder, NdArray, SuperChunk};
-use serde_json::json;
 
 use super::copy::ranges;
 use crate::args::values::{codec_parser, filters_parser};
 use crate::args::{Codec, Dims, Encoding, Filters, Format, Global, Level, plugins};
 use crate::files::{Output, check_folder, claim, stdio, write_through};
-use crate::print::{count, from_to, joined, printable, ratio, short_size};
+use crate::print::{count, printable, short_size};
 use crate::process::{Progress, Usage, signals};
-use crate::read::input::open_regular;
+use crate::read::Hdf5;
+use crate::read::hdf5::{as_json, described, listed, only};
 use crate::write::{lossy, tell};
 
 const EXAMPLES: &str = "\
@@ -116,23 +116,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     };
     let named = || input.display().to_string();
     stdio::refuse_stdin(input, "cannot be converted: name the file").with_context(named)?;
-    let file = open(input, global).with_context(named)?;
+    let file = Hdf5::of(input, global).with_context(named)?;
+    let file = file.file();
     let path = path.as_deref().unwrap_or("/");
-    let Some(output) = output else { return list(&file, path, args).with_context(named) };
+    let Some(output) = output else { return list(file, path, args).with_context(named) };
     check_folder(output)?;
     claim(output, args.force, &[input])?;
     let job = Job { args, encoding, input, global };
     match layout(output) {
-        Some(layout) => job.store(&file, path, output, layout).with_context(named),
-        None => job.one(&file, path, output).with_context(named),
+        Some(layout) => job.store(file, path, output, layout).with_context(named),
+        None => job.one(file, path, output).with_context(named),
     }
-}
-
-fn open(input: &Path, global: Global) -> Result<File> {
-    let reader = open_regular(input)?;
-    // A few bytes of a damaged file may ask for any number of fill values.
-    let limits = global.with_output_limit().limits(reader.len()?);
-    Ok(File::from_reader(reader, input.display().to_string(), &limits)?)
 }
 
 /// The kind of store that a name asks for.
@@ -149,85 +143,12 @@ fn layout(output: &Path) -> Option<Layout> {
 fn list(file: &File, path: &str, args: &Args) -> Result<()> {
     let entries = file.tree_below(path)?;
     let mut output = Output::stdout();
-    let mut text = String::new();
-    let width = entries.iter().map(|entry| entry.path.chars().count()).max().unwrap_or(0).min(40);
-    for entry in &entries {
-        match args.json {
-            true => text.push_str(&as_json(entry).to_string()),
-            false => {
-                let line = format!("{:<width$}  {}", entry.path, described(entry));
-                text.push_str(&printable(&line));
-            }
-        }
-        text.push('\n');
-    }
+    let text = match args.json {
+        true => entries.iter().map(|entry| format!("{}\n", as_json(entry))).collect(),
+        false => listed(&entries, 0),
+    };
     output.send(text.as_bytes())?;
     output.finish()
-}
-
-fn described(entry: &Entry) -> String {
-    match &entry.content {
-        Content::Group => "group".into(),
-        Content::Type => "type".into(),
-        Content::Link(to) => to.clone(),
-        Content::Failed(error) => {
-            let text = anyhow!(error.clone()).chain().map(ToString::to_string).collect::<Vec<_>>().join(": ");
-            let start = format!("{}: ", entry.path);
-            format!("cannot be converted: {}", text.strip_prefix(&start).unwrap_or(&text))
-        }
-        Content::DataSet(data) if data.is_dimension_only() => {
-            format!("dimension of {}", joined(data.shape(), " x "))
-        }
-        Content::DataSet(data) => {
-            let shape = if data.shape().is_empty() { "one item".into() } else { joined(data.shape(), " x ") };
-            let mut text = format!("{} {shape}", data.kind());
-            if let Some(chunks) = data.chunkshape() {
-                text.push_str(&format!(", chunks {}", joined(chunks, " x ")));
-            }
-            text.push_str(&format!(", {}", data.layout()));
-            if !data.filters().is_empty() {
-                let names: Vec<String> = data.filters().iter().map(|filter| filter.name()).collect();
-                text.push_str(&format!(", {}", names.join("+")));
-            }
-            match data.nbytes() {
-                Some(nbytes) if nbytes != data.stored_nbytes() => {
-                    let stored = data.stored_nbytes();
-                    text.push_str(&format!(", {} ({})", from_to(nbytes, stored), ratio(nbytes, stored)));
-                }
-                _ => text.push_str(&format!(", {}", short_size(data.stored_nbytes()))),
-            }
-            text
-        }
-        _ => String::new(),
-    }
-}
-
-fn as_json(entry: &Entry) -> serde_json::Value {
-    let path = &entry.path;
-    match &entry.content {
-        Content::Group => json!({"path": path, "kind": "group"}),
-        Content::Type => json!({"path": path, "kind": "type"}),
-        Content::Link(to) => json!({"path": path, "kind": "link", "to": to}),
-        Content::Failed(_) => json!({"path": path, "kind": "unsupported", "error": described(entry)}),
-        Content::DataSet(data) => {
-            let filters = data
-                .filters()
-                .iter()
-                .map(|filter| json!({"id": filter.id, "name": filter.name(), "params": filter.params}));
-            json!({
-                "path": path,
-                "kind": if data.is_dimension_only() { "dimension" } else { "dataset" },
-                "shape": data.shape(),
-                "dtype": data.kind(),
-                "chunks": data.chunkshape(),
-                "layout": data.layout(),
-                "filters": filters.collect::<Vec<_>>(),
-                "nbytes": data.nbytes(),
-                "stored": data.stored_nbytes(),
-            })
-        }
-        _ => json!({"path": path}),
-    }
 }
 
 /// What is converted, and how.
@@ -393,31 +314,6 @@ impl Job<'_> {
         if !self.global.quiet {
             // Ignore errors: standard error may be closed.
             let _ = writeln!(io::stderr(), "{}", printable(line));
-        }
-    }
-}
-
-/// The only data set of a group.
-fn only(entries: Vec<Entry>, path: &str) -> Result<DataSet> {
-    let mut failed = None;
-    let mut found = Vec::new();
-    for entry in entries {
-        match entry.content {
-            Content::DataSet(data) if !data.is_dimension_only() => found.push(data),
-            Content::Failed(error) => failed = Some(error),
-            _ => {}
-        }
-    }
-    match (found.len(), failed) {
-        (1, None) => found.pop().map(|data| *data).context("no data set"),
-        (0, Some(error)) => Err(error.into()),
-        (0, None) => bail!("there is no data set in {path}"),
-        (n, _) => {
-            let more = if n == 1 { "one, and others that cannot be converted".into() } else { n.to_string() };
-            bail!(
-                "{path} has several data sets ({more}): give the path of one (--list shows them), or a store \
-                 such as out.b2d for all"
-            )
         }
     }
 }

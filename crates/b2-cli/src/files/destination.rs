@@ -13,6 +13,7 @@ use b2kit::frame::INDEX_NAME;
 use b2kit::frame::{Disk, Links, ReadFiles};
 use tempfile::NamedTempFile;
 
+use super::members;
 use super::stdio::{is_stdin, is_stdout, is_stream};
 use crate::process::{ClosedPipe, Written, capture, signals};
 
@@ -250,7 +251,7 @@ pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
 /// Fails if it is.
 pub(crate) fn refuse_same(output: &Path, input: &Path) -> Result<()> {
     // Standard input may be redirected from the file.
-    let input = if is_stdin(input) { Path::new("/dev/stdin") } else { input };
+    let input = &if is_stdin(input) { PathBuf::from("/dev/stdin") } else { members::file(input) };
     if is_stdout(output) {
         return Ok(());
     }

@@ -7,8 +7,9 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use b2_store::{Place, StoreError};
 use b2kit::frame::ReadOptions;
 
-use super::input::{Input, cut_off_or, open_regular};
+use super::input::{Input, cut_off_or};
 use crate::args::Global;
+use crate::files::foreign::open_regular;
 use crate::files::{foreign, is_stdin, urls};
 
 /// An open store.

@@ -1,19 +1,7 @@
 //! `b2kit convert`: HDF5 and NetCDF files. What is read of them is tested in `b2-hdf5`.
 
-use std::fs;
-use std::path::Path;
-
-use crate::common::{Folder, counting};
-
-/// A folder with the small files of `b2-hdf5`.
-fn folder() -> Folder {
-    let folder = Folder::new();
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../b2-hdf5/tests/data");
-    for name in ["small.h5", "latest.h5", "three.nc"] {
-        fs::copy(from.join(name), folder.path(name)).unwrap();
-    }
-    folder
-}
+use crate::common::counting;
+use crate::hdf5::folder;
 
 #[test]
 fn a_data_set_becomes_an_array() {
