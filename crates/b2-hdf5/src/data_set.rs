@@ -191,6 +191,14 @@ impl DataSet {
         }
     }
 
+    /// Checks that the limit for output allows items of `nbytes`.
+    ///
+    /// # Errors
+    /// Fails if there are more of them than the stored bytes and the limit explain.
+    pub fn check_output(&self, nbytes: u64) -> Result<(), Hdf5Error> {
+        self.limits.check_output(nbytes, self.stored).map_err(Hdf5Error::limit(&self.path))
+    }
+
     /// Describes the array: shape, dtype, chunks and attributes of the data set. If its chunks are Blosc2 arrays
     /// (filter 32026), also their blocks and compression, so that [`source`](Self::source) moves them as they are.
     ///
@@ -199,7 +207,7 @@ impl DataSet {
     pub fn builder(&self) -> Result<ArrayBuilder, Hdf5Error> {
         let dtype = self.dtype()?.clone();
         let nbytes = product(&self.shape).saturating_mul(dtype.itemsize() as u64);
-        self.limits.check_output(nbytes, self.stored).map_err(Hdf5Error::limit(&self.path))?;
+        self.check_output(nbytes)?;
         let mut builder = ArrayBuilder::with_dtype(self.shape.clone(), dtype);
         if let Some(chunks) = self.usable_chunks()? {
             builder = builder.chunks(chunks);

@@ -22,11 +22,13 @@ mod file;
 mod filters;
 mod hdf5;
 mod netcdf3;
+mod scale;
 
 pub use data_set::DataSet;
 pub use error::Hdf5Error;
 pub use file::{Content, Entry, File, GroupAttrs};
 pub use filters::Filter;
+pub use scale::Scale;
 
 /// Returns the vlmetalayers that hold attributes: names and encoded values. C-Blosc2 reads no more than 16, so the others
 /// are together in one.

@@ -1,5 +1,8 @@
 //! `b2kit convert`
 
+mod glob;
+mod part;
+
 use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -7,20 +10,22 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use b2_hdf5::{Content, DataSet, Entry, File};
+use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
 use b2_store::{Layout, StoreWriter};
 use b2kit::base::Control;
 use b2kit::frame::Durability;
 use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 
+use self::glob::{Glob, group, is_glob};
+use self::part::Part;
 use super::copy::ranges;
 use crate::args::values::{codec_parser, filters_parser};
 use crate::args::{Codec, Dims, Encoding, Filters, Format, Global, Level, plugins};
 use crate::files::{Output, check_folder, claim, stdio, write_through};
 use crate::print::{count, printable, short_size};
 use crate::process::{Progress, Usage, signals};
-use crate::read::Hdf5;
 use crate::read::hdf5::{as_json, described, listed, only};
+use crate::read::{Hdf5, slice};
 use crate::write::{lossy, tell};
 
 const EXAMPLES: &str = "\
@@ -29,6 +34,8 @@ Examples:
   b2kit convert x.h5 /group/dataset y.b2nd       one data set
   b2kit convert ocean.nc ocean.b2d               everything, as a store
   b2kit convert x.h5 /group y.b2d --verify       a group, compared afterwards
+  b2kit convert x.h5 '/run*/temperature' y.b2d   data sets by a pattern
+  b2kit convert ocean.nc /t a.b2nd --slice=0,10:20 --mask-and-scale
   b2kit convert https://example.org/x.h5 /a a.b2nd
 
 HDF5 and NetCDF (3 and 4) are read. An array has the chunks of the data set, its
@@ -61,6 +68,12 @@ pub(crate) struct Args {
     /// Overwrite OUT, unless it is a folder
     #[arg(long)]
     force: bool,
+    /// Only these items, in NumPy's notation (one data set)
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
+    slice: Option<String>,
+    /// Store the numbers that packed ones stand for, as xarray does: scale_factor, add_offset; missing ones become NaN
+    #[arg(long)]
+    mask_and_scale: bool,
     /// Do not wait for the disk
     #[arg(long)]
     no_sync: bool,
@@ -164,7 +177,10 @@ impl Job<'_> {
     fn one(&self, file: &File, path: &str, output: &Path) -> Result<()> {
         let start = Instant::now();
         let data = match file.data_set(path) {
-            Err(b2_hdf5::Hdf5Error::Group { .. }) => only(file.tree_below(path)?, path)?,
+            Err(Hdf5Error::Group { .. }) => only(file.tree_below(path)?, path)?,
+            Err(Hdf5Error::NoSuchPath { .. }) if is_glob(path) => {
+                only(matching(file, path, file.tree_below(group(path))?)?, path)?
+            }
             data => data?,
         };
         self.note_attrs(data.path(), data.attrs_left_out());
@@ -177,11 +193,20 @@ impl Job<'_> {
     /// Converts a group into a store.
     fn store(&self, file: &File, path: &str, output: &Path, layout: Layout) -> Result<()> {
         ensure!(
+            self.args.slice.is_none(),
+            "--slice is for one data set: give its path, and a name without .b2d, .b2z or .b2e"
+        );
+        ensure!(
             self.args.chunks.is_none() && self.args.blocks.is_none(),
             "--chunks and --blocks are for one data set: give its path, and a name without .b2d, .b2z or .b2e"
         );
         let start = Instant::now();
-        let entries = file.tree_below(path)?;
+        let entries = match file.tree_below(path) {
+            Err(Hdf5Error::NoSuchPath { .. }) if is_glob(path) => {
+                matching(file, path, file.tree_below(group(path))?)?
+            }
+            entries => entries?,
+        };
         self.check_all(&entries)?;
         let root = entries.first().map_or("/", |entry| &*entry.path).trim_end_matches('/').to_owned();
         let key = |path: &str| path.strip_prefix(&root).unwrap_or(path).trim_start_matches('/').to_owned();
@@ -206,13 +231,13 @@ impl Job<'_> {
                 Content::DataSet(data) => {
                     let to = folder.path().join("array.b2nd");
                     self.note_attrs(&entry.path, data.attrs_left_out());
-                    self.write(data, &to, false)?;
+                    let written = self.write(data, &to, false)?;
                     let name = key(&entry.path);
                     let name = if name.is_empty() { last_part(&entry.path) } else { &name };
                     writer.put(name, &SuperChunk::open(&to)?).with_context(|| entry.path.clone())?;
                     fs::remove_file(&to)?;
                     arrays += 1;
-                    nbytes = nbytes.saturating_add(data.nbytes().unwrap_or(0));
+                    nbytes = nbytes.saturating_add(written);
                 }
                 Content::Link(to) => self.note(&format!("{}: {to}: left out", entry.path)),
                 Content::Type => self.note(&format!("{}: a named type: left out", entry.path)),
@@ -254,44 +279,62 @@ impl Job<'_> {
         bail!("{}{more}; --skip-unsupported converts the rest", failed[0]);
     }
 
-    /// Writes a data set into a new file.
-    fn write(&self, data: &DataSet, to: &Path, is_last: bool) -> Result<()> {
+    /// Writes a data set into a new file. Returns the bytes of the items.
+    fn write(&self, data: &DataSet, to: &Path, is_last: bool) -> Result<u64> {
         signals::begin();
+        let named = || data.path().to_owned();
+        let slice = self.args.slice.as_deref().map(slice::parse).transpose()?;
+        let part = Part::of(data, slice.as_deref(), self.args.mask_and_scale).with_context(named)?;
         let encoding = &self.encoding;
-        let mut builder = data.builder()?;
+        let mut builder = match &part {
+            Some(part) => part.builder().with_context(named)?,
+            None => data.builder()?,
+        };
+        let (shape, dtype) = match &part {
+            Some(part) => (part.shape(), part.dtype()),
+            None => (data.shape().to_vec(), data.dtype()?),
+        };
         let is_recut = encoding.chunks.is_some() || encoding.blocks.is_some();
-        let moves = !is_recut && !encoding.recompresses() && data.moves();
-        if let Some(chunks) = encoding.chunkshape(data.shape())? {
+        let moves = part.is_none() && !is_recut && !encoding.recompresses() && data.moves();
+        if let Some(chunks) = encoding.chunkshape(&shape)? {
             // The blocks of chunks that could be moved do not fit others.
-            let anew = ArrayBuilder::with_dtype(data.shape(), data.dtype()?.clone()).chunks(chunks.clone());
+            let anew = ArrayBuilder::with_dtype(shape.clone(), dtype.clone()).chunks(chunks.clone());
             builder = builder.chunks(chunks).blocks(anew.geometry()?.blockshape());
         }
-        if let Some(blocks) = encoding.blockshape(data.shape())? {
+        if let Some(blocks) = encoding.blockshape(&shape)? {
             builder = builder.blocks(blocks);
         }
         if !moves {
-            let itemsize = data.dtype()?.itemsize();
-            builder = builder.compression(encoding.cparams_like(plugins::cparams(itemsize), None)?);
+            builder = builder.compression(encoding.cparams_like(plugins::cparams(dtype.itemsize()), None)?);
         }
         let durability = match self.args.no_sync || !is_last {
             true => Durability::None,
             false => Durability::Sync,
         };
         let options = self.global.writing().overwrite(self.args.force).durability(durability);
-        let builder = builder.write_options(options).control(self.control(data));
-        let check =
-            |array: NdArray| -> Result<()> { if self.args.verify { compare(data, &array) } else { Ok(()) } };
-        match moves {
-            true => builder.write_checked(to, data.source(), check),
-            false => builder.write_checked(to, data.decoded(), check),
+        let nbytes = shape.iter().fold(dtype.itemsize() as u64, |n, &length| n.saturating_mul(length));
+        let builder = builder.write_options(options).control(self.control(data.path(), nbytes));
+        let check = |array: NdArray| -> Result<()> {
+            if !self.args.verify {
+                return Ok(());
+            }
+            compare(&array, |start, shape, dst| match &part {
+                Some(part) => part.read_box(start, shape, dst),
+                None => Ok(data.read_box(start, shape, dst)?),
+            })
+        };
+        match &part {
+            Some(part) => builder.write_checked(to, part, check),
+            None if moves => builder.write_checked(to, data.source(), check),
+            None => builder.write_checked(to, data.decoded(), check),
         }
-        .with_context(|| data.path().to_owned())
+        .with_context(named)?;
+        Ok(nbytes)
     }
 
     /// Stops at a signal, and shows how far the work is.
-    fn control(&self, data: &DataSet) -> Control {
-        let total = data.nbytes().unwrap_or(0);
-        let mut progress = Progress::new(data.path(), total, self.global.quiet);
+    fn control(&self, name: &str, total: u64) -> Control {
+        let mut progress = Progress::new(name, total, self.global.quiet);
         let mut shown = 0;
         Control::new().progress(move |now| {
             progress.add(now.nbytes.saturating_sub(shown));
@@ -341,8 +384,8 @@ fn folder_beside(output: &Path) -> Result<tempfile::TempDir> {
     made.with_context(|| output.display().to_string())
 }
 
-/// Compares all items with those of the file.
-fn compare(data: &DataSet, array: &NdArray) -> Result<()> {
+/// Compares all items with those of the file, which `read` reads box by box.
+fn compare(array: &NdArray, read: impl Fn(&[u64], &[u64], &mut [u8]) -> Result<()>) -> Result<()> {
     let geometry = array.geometry();
     let itemsize = geometry.itemsize();
     for n in 0..geometry.nchunks() {
@@ -350,9 +393,33 @@ fn compare(data: &DataSet, array: &NdArray) -> Result<()> {
         let (start, shape) = geometry.chunk_box(&geometry.chunk_coords(n));
         let nbytes = shape.iter().product::<u64>().saturating_mul(itemsize as u64);
         let mut expected = crate::process::buffer(usize::try_from(nbytes)?)?;
-        data.read_box(&start, &shape, &mut expected)?;
+        read(&start, &shape, &mut expected)?;
         let found = array.slice(ranges(&start, &shape))?.read_bytes()?;
         ensure!(expected[..] == found[..], "the copy of chunk {n} differs; nothing was written");
     }
     Ok(())
+}
+
+/// The data sets whose paths fit a pattern, and the groups that they are in.
+fn matching(file: &File, pattern: &str, entries: Vec<Entry>) -> Result<Vec<Entry>> {
+    let glob = Glob::new(pattern);
+    let is_wanted = |entry: &Entry| {
+        glob.fits(&entry.path) && matches!(entry.content, Content::DataSet(_) | Content::Failed(_))
+    };
+    let found: Vec<String> =
+        entries.iter().filter(|entry| is_wanted(entry)).map(|e| e.path.clone()).collect();
+    if found.is_empty() {
+        let format = if file.is_netcdf3() { "variable" } else { "data set" };
+        bail!("{pattern}: no {format} fits (--list shows what there is)");
+    }
+    let holds = |group: &str| {
+        let start = format!("{}/", group.trim_end_matches('/'));
+        found.iter().any(|path| path.starts_with(&start))
+    };
+    let mut kept = entries;
+    kept.retain(|entry| match entry.content {
+        Content::Group => holds(&entry.path),
+        _ => is_wanted(entry),
+    });
+    Ok(kept)
 }

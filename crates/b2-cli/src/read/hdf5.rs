@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Error, Result, bail};
 use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
+use b2kit::Dtype;
 use b2kit::nd::Value;
-use b2kit::{Dtype, Limits};
 use serde_json::{Map, Value as Json, json as object};
 
 use super::plain::Plain;
@@ -18,7 +18,6 @@ use crate::print::{Table, count, dims, from_to, joined, json, printable, ratio, 
 /// An open HDF5 or NetCDF file.
 pub(crate) struct Hdf5 {
     file: File,
-    limits: Limits,
 }
 
 impl Hdf5 {
@@ -39,7 +38,7 @@ impl Hdf5 {
         // A few bytes of a damaged file may ask for any number of fill values.
         let limits = global.with_output_limit().limits(reader.len()?);
         let file = File::from_reader(reader, path.display().to_string(), &limits)?;
-        Ok(Self { file, limits })
+        Ok(Self { file })
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -270,14 +269,13 @@ pub(crate) fn only(entries: Vec<Entry>, path: &str) -> Result<DataSet> {
 pub(crate) struct Hdf5Array {
     data: DataSet,
     dtype: Dtype,
-    limits: Limits,
     format: &'static str,
 }
 
 impl Hdf5Array {
     fn new(data: DataSet, file: &Hdf5) -> Result<Self> {
         let dtype = data.dtype()?.clone();
-        Ok(Self { data, dtype, limits: file.limits.clone(), format: file.format() })
+        Ok(Self { data, dtype, format: file.format() })
     }
 }
 
@@ -312,8 +310,7 @@ impl Plain for Hdf5Array {
     }
 
     fn check_output(&self) -> Result<()> {
-        let nbytes = self.data.nbytes().unwrap_or(u64::MAX);
-        Ok(self.limits.check_output(nbytes, self.data.stored_nbytes())?)
+        Ok(self.data.check_output(self.data.nbytes().unwrap_or(u64::MAX))?)
     }
 
     fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<()> {

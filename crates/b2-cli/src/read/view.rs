@@ -12,7 +12,7 @@ use super::hdf5::Hdf5;
 use super::input::Input;
 use super::plain::{Npy, Plain};
 use super::selection::Selection;
-use super::slice::{Axis, PieceSize, Pieces, resolve};
+use super::slice::{Axis, PieceSize, Pieces, pick, resolve};
 use crate::args::{Global, Source};
 use crate::files::foreign::open_regular;
 use crate::files::{is_stdin, spool_stdin, urls};
@@ -229,18 +229,10 @@ impl View<'_> {
             return Ok(());
         }
         let width = usize::try_from(self.itemsize)?;
-        buffer.clear();
         let count: u64 = axes.iter().map(|axis| axis.len).product();
-        for item in 0..count {
-            let (mut rest, mut at, mut stride) = (item, 0, 1);
-            for ((axis, low), length) in axes.iter().zip(&start).zip(&shape).rev() {
-                at += (axis.position(rest % axis.len) - low) * stride;
-                rest /= axis.len;
-                stride *= length;
-            }
-            let at = usize::try_from(at)? * width;
-            buffer.extend_from_slice(&plain[at..at + width]);
-        }
+        buffer.clear();
+        resize(buffer, usize::try_from(count)? * width)?;
+        pick(axes, &plain, width, buffer);
         Ok(())
     }
 

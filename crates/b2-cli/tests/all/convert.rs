@@ -80,3 +80,59 @@ fn what_is_in_a_file_is_listed() {
     assert!(folder.fails(1, &["convert", "x.h5", "--list"]).contains("not an HDF5 or NetCDF file"));
     assert!(folder.fails(2, &["pack", "small.h5", "small.b2frame"]).contains("b2kit convert"));
 }
+
+#[test]
+fn a_slice_becomes_an_array() {
+    let folder = folder();
+    folder.change(&["convert", "small.h5", "/group/ramp", "whole.b2nd"]);
+    for slice in ["2:8", "3,5:18", "::-2,1::3", "...,4", "9:2:-3,-1", "1,2", "4:4"] {
+        let option = format!("--slice={slice}");
+        folder.change(&["convert", "small.h5", "/group/ramp", "part.b2nd", &option, "--verify", "--force"]);
+        assert_eq!(folder.ok(&["cat", "part.b2nd"]), folder.ok(&["cat", "whole.b2nd", &option]), "{slice}");
+    }
+    // Of the names of dimensions those of the kept ones.
+    folder.change(&["convert", "small.h5", "/group/ramp", "part.b2nd", "--slice=:,0", "--force"]);
+    let told = folder.info(&["part.b2nd"]);
+    assert_eq!(told["vlmetalayers"]["_ARRAY_DIMENSIONS"], serde_json::json!(["lat"]));
+    assert_eq!((&told["chunks"], &told["shape"]), (&serde_json::json!([4]), &serde_json::json!([10])));
+    folder.change(&["convert", "small.h5", "/group/blosc2", "floats.b2nd", "--slice=3:5", "--clevel", "9"]);
+    assert_eq!(folder.info(&["floats.b2nd"])["shape"], serde_json::json!([2, 20]));
+    let told = folder.fails(1, &["convert", "small.h5", "/group/ramp", "x.b2nd", "--slice=10"]);
+    assert!(told.contains("out of range"), "{told}");
+    let told = folder.fails(1, &["convert", "small.h5", "/group", "x.b2d", "--slice=1"]);
+    assert!(told.contains("--slice is for one data set") && !folder.path("x.b2d").exists(), "{told}");
+}
+
+#[test]
+fn patterns_pick_data_sets() {
+    let folder = folder();
+    // What does not fit does not matter, also if it cannot be converted.
+    folder.change(&["convert", "small.h5", "/group/[br]*", "some.b2d", "--verify"]);
+    assert_eq!(folder.ok_text(&["ls", "some.b2d"]), "/blosc2\n/ramp\n");
+    folder.change(&["convert", "small.h5", "/**a*", "deep.b2z", "--skip-unsupported"]);
+    assert_eq!(folder.ok_text(&["ls", "deep.b2z"]), "/group/lat\n/group/names\n/group/ramp\n/scalar\n");
+    folder.change(&["convert", "small.h5", "/group/r*", "one.b2nd"]);
+    assert_eq!(folder.ok(&["cat", "one.b2nd"]), counting(200));
+    assert!(folder.fails(1, &["convert", "small.h5", "/group/*a*", "x.b2nd"]).contains("several data sets"));
+    assert!(folder.fails(1, &["convert", "small.h5", "/group/x*", "x.b2d"]).contains("no data set fits"));
+    assert!(folder.fails(1, &["convert", "small.h5", "/group/*", "x.b2d"]).contains("/group/odd"));
+    assert!(folder.fails(1, &["convert", "small.h5", "/no/*", "x.b2d"]).contains("no such group"));
+}
+
+#[test]
+fn packed_numbers_are_unpacked_on_request() {
+    let folder = folder();
+    folder.change(&["convert", "three.nc", "v", "packed.b2nd"]);
+    folder.change(&["convert", "three.nc", "v", "numbers.b2nd", "--mask-and-scale", "--verify"]);
+    let told = folder.info(&["numbers.b2nd"]);
+    assert_eq!((&told["dtype"], &told["vlmetalayers"]["units"]), (&"<f8".into(), &"m".into()));
+    assert!(told["vlmetalayers"].get("scale_factor").is_none(), "{told}");
+    let halves: Vec<u8> = (0..12).flat_map(|n| (f64::from(n) / 2.0).to_le_bytes()).collect();
+    assert_eq!(folder.ok(&["cat", "numbers.b2nd"]), halves);
+    folder.change(&["convert", "three.nc", "v", "part.b2nd", "--mask-and-scale", "--slice=::-1,1"]);
+    assert_eq!(folder.ok(&["cat", "part.b2nd"]), folder.ok(&["cat", "numbers.b2nd", "--slice=::-1,1"]));
+    // Variables without such attributes stay what they are.
+    folder.change(&["convert", "three.nc", "three.b2d", "--mask-and-scale"]);
+    assert_eq!(folder.info(&["three.b2d::/v"])["dtype"], "<f8");
+    assert_eq!(folder.info(&["three.b2d::/t"])["dtype"], ">f8");
+}
