@@ -75,5 +75,6 @@ pub(crate) fn check() -> Result<Outcome> {
         .env("B2KIT_HDF5_MATRIX", files)
         .env("B2KIT_HDF5_MUTANTS", MUTANTS)
         .env("B2KIT_HDF5_SCALED", scaled);
+    matrix.env("B2KIT_HDF5_PYTHON", &python);
     Ok(Outcome { tests, matrix: Ran::Ran(sh::run_tests(matrix)?) })
 }

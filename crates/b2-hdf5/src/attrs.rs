@@ -36,6 +36,23 @@ pub(crate) fn layers(attrs: &[(String, Value)]) -> Vec<(String, Vec<u8>)> {
     layers
 }
 
+/// Collects the attributes of vlmetalayers.
+pub(crate) fn of_layers(layers: &[(String, Vec<u8>)]) -> Vec<(String, Value)> {
+    let mut out = Vec::new();
+    for (name, bytes) in layers {
+        match rmpv::decode::read_value(&mut &bytes[..]) {
+            Ok(Value::Map(rest)) if name == REST => {
+                out.extend(
+                    rest.into_iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value))),
+                );
+            }
+            Ok(value) => out.push((name.clone(), value)),
+            Err(_) => {}
+        }
+    }
+    out
+}
+
 /// Encodes a value as msgpack.
 fn packed(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();

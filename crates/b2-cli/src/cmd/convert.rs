@@ -1,5 +1,6 @@
 //! `b2kit convert`
 
+mod back;
 mod glob;
 mod part;
 
@@ -19,9 +20,9 @@ use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 use self::glob::{Glob, group, is_glob};
 use self::part::Part;
 use super::copy::ranges;
-use crate::args::values::{codec_parser, filters_parser};
+use crate::args::values::{filters_parser, parse_codec};
 use crate::args::{Codec, Dims, Encoding, Filters, Format, Global, Level, plugins};
-use crate::files::{Output, check_folder, claim, stdio, write_through};
+use crate::files::{Output, check_folder, claim, members, stdio, write_through};
 use crate::print::{count, printable, short_size};
 use crate::process::{Progress, Usage, signals};
 use crate::read::hdf5::{as_json, described, listed, only};
@@ -37,8 +38,11 @@ Examples:
   b2kit convert x.h5 '/run*/temperature' y.b2d   data sets by a pattern
   b2kit convert ocean.nc /t a.b2nd --slice=0,10:20 --mask-and-scale
   b2kit convert https://example.org/x.h5 /a a.b2nd
+  b2kit convert y.b2nd x.h5                      the way back; also a store
+  b2kit convert y.b2nd x.h5::/group/name --codec gzip
 
-HDF5 and NetCDF (3 and 4) are read. An array has the chunks of the data set, its
+HDF5 and NetCDF (3 and 4) are read; HDF5 is written if OUT ends in .h5, .hdf5,
+.he5, .hdf, .nc or .nc4. An array has the chunks of the data set, its
 attributes, and the names of its dimensions; xarray opens the store with
 engine=\"b2kit\". Chunks that are Blosc2 already (filter 32026) are moved without
 recompression, unless an option for chunks or compression is given. Others
@@ -50,7 +54,8 @@ become zstd, level 5, shuffle.";
     override_usage = "b2kit convert [OPTIONS] IN [PATH] OUT\n       b2kit convert --list IN [PATH]"
 )]
 pub(crate) struct Args {
-    /// The HDF5 or NetCDF file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e)
+    /// The HDF5 or NetCDF file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e); or an array or store, and
+    /// the new HDF5 file (.h5, .nc)
     #[arg(value_names = ["IN", "PATH", "OUT"], num_args = 1..=3, required = true)]
     paths: Vec<PathBuf>,
     /// List what is in the file: shapes, types, chunks, filters, sizes
@@ -83,9 +88,9 @@ pub(crate) struct Args {
     /// Block shape, in items (one data set)
     #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
     blocks: Option<Dims>,
-    /// Codec: blosclz, lz4, lz4hc, zlib or zstd
-    #[arg(long, value_name = "NAME", value_parser = codec_parser(), hide_possible_values = true, help_heading = "Compression")]
-    codec: Option<Codec>,
+    /// Codec: blosclz, lz4, lz4hc, zlib or zstd; of a new HDF5 file gzip
+    #[arg(long, value_name = "NAME", value_parser = compression, help_heading = "Compression")]
+    codec: Option<Compression>,
     #[command(flatten)]
     clevel: Level,
     /// Filters in order of application, or none
@@ -93,15 +98,34 @@ pub(crate) struct Args {
     filters: Option<Filters>,
 }
 
+/// How chunks are compressed.
+#[derive(Clone, Copy, Debug)]
+enum Compression {
+    /// Shuffle and gzip, in HDF5.
+    Gzip,
+    Own(Codec),
+}
+
+fn compression(name: &str) -> Result<Compression, String> {
+    if name == "gzip" { Ok(Compression::Gzip) } else { parse_codec(name).map(Compression::Own) }
+}
+
 impl Args {
     fn encoding(&self) -> Result<Encoding> {
-        if matches!(self.codec, Some(Codec::Auto)) {
-            return Err(Usage("--codec auto: only for pack and copy".into()).into());
-        }
+        let codec = match self.codec {
+            None => None,
+            Some(Compression::Gzip) => {
+                return Err(Usage("--codec gzip: only for a new HDF5 file".into()).into());
+            }
+            Some(Compression::Own(Codec::Auto)) => {
+                return Err(Usage("--codec auto: only for pack and copy".into()).into());
+            }
+            Some(Compression::Own(codec)) => Some(codec),
+        };
         let encoding = Encoding {
             chunks: self.chunks.clone(),
             blocks: self.blocks.clone(),
-            codec: self.codec,
+            codec,
             clevel: self.clevel,
             filters: self.filters.clone(),
             ..Encoding::default()
@@ -114,7 +138,6 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let encoding = args.encoding()?;
     let text = |path: &PathBuf| {
         let text = path.to_str().map(str::to_owned);
         text.ok_or_else(|| anyhow::Error::from(Usage(format!("{}: not a path in a file", path.display()))))
@@ -129,6 +152,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     };
     let named = || input.display().to_string();
     stdio::refuse_stdin(input, "cannot be converted: name the file").with_context(named)?;
+    if let Some(output) = output.filter(|output| back::is_hdf5(output)) {
+        if path.is_some() {
+            let why = "a data set in a new HDF5 file is named as in x.h5::/group/name, a member of a store as in s.b2d::/a";
+            return Err(Usage(why.into()).into());
+        }
+        check_folder(&members::file(output))?;
+        claim(&members::file(output), args.force, &[input])?;
+        let job = Job { args, encoding: Encoding::default(), input, global };
+        return job.back(output).with_context(named);
+    }
+    let encoding = args.encoding()?;
     let file = Hdf5::of(input, global).with_context(named)?;
     let file = file.file();
     let path = path.as_deref().unwrap_or("/");

@@ -3,7 +3,7 @@
 #[cfg(unix)]
 use std::fs::Permissions;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Stdout, Write};
+use std::io::{self, IsTerminal, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -133,6 +133,22 @@ impl Output {
         }
     }
 
+    /// The path of a new file that does not have its name yet.
+    pub(crate) fn path_so_far(&self) -> Option<&Path> {
+        match self {
+            Self::File { temp, .. } => Some(temp.path()),
+            _ => None,
+        }
+    }
+
+    /// The length of a new file so far.
+    pub(crate) fn len_so_far(&self) -> Option<u64> {
+        match self {
+            Self::File { temp, .. } => Some(temp.as_file().metadata().ok()?.len()),
+            _ => None,
+        }
+    }
+
     /// Completes the output: a file gets its name now.
     ///
     /// # Errors
@@ -203,6 +219,16 @@ impl Write for Output {
             Self::Captured | Self::Buffer(_) => Ok(()),
             Self::File { temp, .. } => temp.as_file_mut().flush(),
             Self::Device { file, .. } => file.flush(),
+        }
+    }
+}
+
+impl Seek for Output {
+    /// Only new files can be written anywhere.
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::File { temp, .. } => temp.as_file_mut().seek(to),
+            _ => Err(io::ErrorKind::NotSeekable.into()),
         }
     }
 }

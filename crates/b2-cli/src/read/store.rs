@@ -82,6 +82,25 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The attributes of a group; none if it has none.
+    ///
+    /// # Errors
+    /// Fails if they are damaged.
+    #[cfg(feature = "hdf5")]
+    pub(crate) fn attributes(&self, group: &str) -> Result<Vec<(String, rmpv::Value)>> {
+        let found = self.store.attributes(group, &self.options).map_err(|error| plain(error, &self.path))?;
+        let Some(frame) = found else { return Ok(Vec::new()) };
+        let mut layers = Vec::new();
+        for (name, _) in frame.vlmetalayers().iter() {
+            if let Some(value) = frame.vlmetalayers().get(name)? {
+                layers.push((String::from_utf8_lossy(name).into_owned(), value));
+            }
+        }
+        Ok(b2_hdf5::attributes_of(&layers))
+    }
+}
+
 /// The error as the command reports it, whose context names the file.
 fn plain(error: StoreError, path: &Path) -> Error {
     match error {

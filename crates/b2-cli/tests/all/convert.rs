@@ -1,6 +1,6 @@
 //! `b2kit convert`: HDF5 and NetCDF files. What is read of them is tested in `b2-hdf5`.
 
-use crate::common::counting;
+use crate::common::{counting, npy};
 use crate::hdf5::folder;
 
 #[test]
@@ -135,4 +135,71 @@ fn packed_numbers_are_unpacked_on_request() {
     folder.change(&["convert", "three.nc", "three.b2d", "--mask-and-scale"]);
     assert_eq!(folder.info(&["three.b2d::/v"])["dtype"], "<f8");
     assert_eq!(folder.info(&["three.b2d::/t"])["dtype"], ">f8");
+}
+
+#[test]
+fn arrays_become_data_sets_and_come_back() {
+    let folder = folder();
+    folder.change(&["convert", "small.h5", "/group/ramp", "ramp.b2nd"]);
+    for (options, filter) in
+        [(&[][..], "blosc2"), (&["--codec", "gzip"], "gzip"), (&["--codec=gzip", "--clevel=9"], "gzip")]
+    {
+        let mut args = vec!["convert", "ramp.b2nd", "new.h5", "--verify", "--force"];
+        args.extend(options);
+        let told = folder.change(&args);
+        assert!(told.starts_with("ramp.b2nd -> new.h5  1 data set, 800 bytes"), "{told}");
+        folder.ok(&["diff", "new.h5::ramp", "small.h5::/group/ramp"]);
+        folder.ok(&["diff", "new.h5::ramp", "ramp.b2nd"]);
+        let told = folder.info(&["new.h5::ramp"]);
+        assert_eq!(told["filters"].as_array().unwrap().last().unwrap()["name"], filter, "{told}");
+        folder.change(&["convert", "new.h5", "/ramp", "back.b2nd", "--force"]);
+        folder.ok(&["diff", "back.b2nd", "ramp.b2nd"]);
+    }
+    assert!(folder.fails(1, &["convert", "ramp.b2nd", "new.h5"]).contains("already exists"));
+    folder.change(&["convert", "ramp.b2nd", "named.nc::/a/b"]);
+    assert_eq!(folder.ok_text(&["ls", "named.nc"]), "/a/b\n");
+    assert!(!folder.names().iter().any(|name| name.contains(".tmp") || name.contains("::")));
+}
+
+#[test]
+fn stores_become_files_and_come_back() {
+    let folder = folder();
+    folder.change(&["convert", "small.h5", "small.b2d", "--skip-unsupported"]);
+    for codec in [&[][..], &["--codec", "gzip"]] {
+        let told =
+            folder.change(&[&["convert", "small.b2d", "new.h5", "--verify", "--force"][..], codec].concat());
+        assert!(told.contains("5 data sets"), "{told}");
+        assert_eq!(
+            folder.ok_text(&["ls", "new.h5"]),
+            "/group/blosc2\n/group/lat\n/group/names\n/group/ramp\n/scalar\n"
+        );
+        for key in ["/group/blosc2", "/group/lat", "/group/names", "/group/ramp", "/scalar"] {
+            folder.ok(&["diff", &format!("new.h5::{key}"), &format!("small.h5::{key}")]);
+        }
+        assert_eq!(folder.info(&["new.h5"])["attributes"], serde_json::json!({"title": "small"}));
+    }
+    folder.change(&["convert", "small.b2d::/group/lat", "lat.h5"]);
+    assert_eq!(folder.ok_text(&["ls", "lat.h5"]), "/lat\n");
+}
+
+#[test]
+fn what_hdf5_has_not_is_refused_before_anything_is_written() {
+    let folder = folder();
+    folder.pack("bytes.b2frame", &counting(100), &[]);
+    folder.pack("array.b2nd", &npy("<i4", false, "(100,)", &counting(100)), &[]);
+    for (code, args, what) in [
+        (1, &["bytes.b2frame", "x.h5"][..], "not an array"),
+        (1, &["small.h5", "x.h5"], "HDF5"),
+        (2, &["array.b2nd", "x.h5", "--codec", "zstd"], "gzip"),
+        (2, &["array.b2nd", "x.h5", "--chunks", "5"], "b2kit copy"),
+        (2, &["array.b2nd", "x.h5", "--clevel", "5"], "--codec gzip"),
+        (2, &["array.b2nd", "x.h5", "--slice", "5"], "only for reading"),
+        (2, &["array.b2nd", "/a", "x.h5"], "x.h5::"),
+        (2, &["small.h5", "/group/ramp", "x.b2nd", "--codec", "gzip"], "only for a new HDF5 file"),
+        (1, &["no.b2nd", "x.h5"], "No such file"),
+    ] {
+        let told = folder.fails(code, &[&["convert"], args].concat());
+        assert!(told.contains(what), "{args:?}: {told}");
+        assert!(!folder.path("x.h5").exists(), "{args:?}");
+    }
 }
