@@ -33,9 +33,9 @@ fn items(dtype: &Dtype, count: u64) -> Vec<u8> {
             "<f4" => (n as f32 / 4.0).to_le_bytes().to_vec(),
             ">f8" => (n as f64 / 8.0).to_be_bytes().to_vec(),
             "<f8" => (n as f64 / 8.0).to_le_bytes().to_vec(),
-            "|b1" => vec![(n % 3 == 0) as u8],
+            "|b1" => vec![n.is_multiple_of(3) as u8],
             _ if text.contains('U') => {
-                let text: String = if n % 5 == 0 { String::new() } else { format!("{ascii}ä日") };
+                let text: String = if n.is_multiple_of(5) { String::new() } else { format!("{ascii}ä日") };
                 let mut out: Vec<u8> = text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
                 out.resize(size, 0);
                 out

@@ -1,141 +1,32 @@
 //! `b2kit convert`
 
+mod args;
 mod back;
 mod glob;
+mod job;
 mod part;
 
 use std::fs;
-use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
 use b2_store::{Layout, StoreWriter};
-use b2kit::base::Control;
 use b2kit::frame::Durability;
 use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 
+pub(crate) use self::args::Args;
 use self::glob::{Glob, group, is_glob};
+use self::job::{Job, compare};
 use self::part::Part;
-use super::copy::ranges;
-use crate::args::values::{filters_parser, parse_codec};
-use crate::args::{Codec, Dims, Encoding, Filters, Format, Global, Level, plugins};
+use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{Output, check_folder, claim, members, stdio, write_through};
-use crate::print::{count, printable, short_size};
-use crate::process::{Progress, Usage, signals};
+use crate::print::{count, short_size};
+use crate::process::{Usage, signals};
 use crate::read::hdf5::{as_json, described, listed, only};
 use crate::read::{Hdf5, slice};
-use crate::write::{lossy, tell};
-
-const EXAMPLES: &str = "\
-Examples:
-  b2kit convert ocean.nc --list                  what is in it
-  b2kit convert x.h5 /group/dataset y.b2nd       one data set
-  b2kit convert ocean.nc ocean.b2d               everything, as a store
-  b2kit convert x.h5 /group y.b2d --verify       a group, compared afterwards
-  b2kit convert x.h5 '/run*/temperature' y.b2d   data sets by a pattern
-  b2kit convert ocean.nc /t a.b2nd --slice=0,10:20 --mask-and-scale
-  b2kit convert https://example.org/x.h5 /a a.b2nd
-  b2kit convert y.b2nd x.h5                      the way back; also a store
-  b2kit convert y.b2nd x.h5::/group/name --codec gzip
-
-HDF5 and NetCDF (3 and 4) are read; HDF5 is written if OUT ends in .h5, .hdf5,
-.he5, .hdf, .nc or .nc4. An array has the chunks of the data set, its
-attributes, and the names of its dimensions; xarray opens the store with
-engine=\"b2kit\". Chunks that are Blosc2 already (filter 32026) are moved without
-recompression, unless an option for chunks or compression is given. Others
-become zstd, level 5, shuffle.";
-
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = EXAMPLES,
-    override_usage = "b2kit convert [OPTIONS] IN [PATH] OUT\n       b2kit convert --list IN [PATH]"
-)]
-pub(crate) struct Args {
-    /// The HDF5 or NetCDF file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e); or an array or store, and
-    /// the new HDF5 file (.h5, .nc)
-    #[arg(value_names = ["IN", "PATH", "OUT"], num_args = 1..=3, required = true)]
-    paths: Vec<PathBuf>,
-    /// List what is in the file: shapes, types, chunks, filters, sizes
-    #[arg(long)]
-    list: bool,
-    /// With --list: one JSON object per line
-    #[arg(long, requires = "list")]
-    json: bool,
-    /// Read everything again, and compare, before the new file appears
-    #[arg(long)]
-    verify: bool,
-    /// Convert the rest where something cannot be converted, and name it
-    #[arg(long)]
-    skip_unsupported: bool,
-    /// Overwrite OUT, unless it is a folder
-    #[arg(long)]
-    force: bool,
-    /// Only these items, in NumPy's notation (one data set)
-    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
-    slice: Option<String>,
-    /// Store the numbers that packed ones stand for, as xarray does: scale_factor, add_offset; missing ones become NaN
-    #[arg(long)]
-    mask_and_scale: bool,
-    /// Do not wait for the disk
-    #[arg(long)]
-    no_sync: bool,
-    /// Chunk shape, in items (one data set)
-    #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
-    chunks: Option<Dims>,
-    /// Block shape, in items (one data set)
-    #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
-    blocks: Option<Dims>,
-    /// Codec: blosclz, lz4, lz4hc, zlib or zstd; of a new HDF5 file gzip
-    #[arg(long, value_name = "NAME", value_parser = compression, help_heading = "Compression")]
-    codec: Option<Compression>,
-    #[command(flatten)]
-    clevel: Level,
-    /// Filters in order of application, or none
-    #[arg(long, value_name = "LIST", value_parser = filters_parser(), hide_possible_values = true, help_heading = "Compression")]
-    filters: Option<Filters>,
-}
-
-/// How chunks are compressed.
-#[derive(Clone, Copy, Debug)]
-enum Compression {
-    /// Shuffle and gzip, in HDF5.
-    Gzip,
-    Own(Codec),
-}
-
-fn compression(name: &str) -> Result<Compression, String> {
-    if name == "gzip" { Ok(Compression::Gzip) } else { parse_codec(name).map(Compression::Own) }
-}
-
-impl Args {
-    fn encoding(&self) -> Result<Encoding> {
-        let codec = match self.codec {
-            None => None,
-            Some(Compression::Gzip) => {
-                return Err(Usage("--codec gzip: only for a new HDF5 file".into()).into());
-            }
-            Some(Compression::Own(Codec::Auto)) => {
-                return Err(Usage("--codec auto: only for pack and copy".into()).into());
-            }
-            Some(Compression::Own(codec)) => Some(codec),
-        };
-        let encoding = Encoding {
-            chunks: self.chunks.clone(),
-            blocks: self.blocks.clone(),
-            codec,
-            clevel: self.clevel,
-            filters: self.filters.clone(),
-            ..Encoding::default()
-        };
-        if let Some(what) = lossy::of_options(&encoding) {
-            return Err(Usage(format!("{what} loses data: convert first, then copy")).into());
-        }
-        Ok(encoding)
-    }
-}
+use crate::write::tell;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let text = |path: &PathBuf| {
@@ -196,14 +87,6 @@ fn list(file: &File, path: &str, args: &Args) -> Result<()> {
     };
     output.send(text.as_bytes())?;
     output.finish()
-}
-
-/// What is converted, and how.
-struct Job<'a> {
-    args: &'a Args,
-    encoding: Encoding,
-    input: &'a Path,
-    global: Global,
 }
 
 impl Job<'_> {
@@ -365,34 +248,6 @@ impl Job<'_> {
         .with_context(named)?;
         Ok(nbytes)
     }
-
-    /// Stops at a signal, and shows how far the work is.
-    fn control(&self, name: &str, total: u64) -> Control {
-        let mut progress = Progress::new(name, total, self.global.quiet);
-        let mut shown = 0;
-        Control::new().progress(move |now| {
-            progress.add(now.nbytes.saturating_sub(shown));
-            shown = now.nbytes;
-            match signals::check() {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
-        })
-    }
-
-    fn note_attrs(&self, path: &str, left_out: &[String]) {
-        for attr in left_out {
-            self.note(&format!("{path}: attribute {attr}: left out"));
-        }
-    }
-
-    /// Prints a note on standard error.
-    fn note(&self, line: &str) {
-        if !self.global.quiet {
-            // Ignore errors: standard error may be closed.
-            let _ = writeln!(io::stderr(), "{}", printable(line));
-        }
-    }
 }
 
 /// The names of the arrays of a group in their order, for xarray, if they are not in alphabetical order.
@@ -416,22 +271,6 @@ fn folder_beside(output: &Path) -> Result<tempfile::TempDir> {
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let made = tempfile::Builder::new().prefix(".b2kit-").suffix(".tmp").tempdir_in(parent);
     made.with_context(|| output.display().to_string())
-}
-
-/// Compares all items with those of the file, which `read` reads box by box.
-fn compare(array: &NdArray, read: impl Fn(&[u64], &[u64], &mut [u8]) -> Result<()>) -> Result<()> {
-    let geometry = array.geometry();
-    let itemsize = geometry.itemsize();
-    for n in 0..geometry.nchunks() {
-        signals::check()?;
-        let (start, shape) = geometry.chunk_box(&geometry.chunk_coords(n));
-        let nbytes = shape.iter().product::<u64>().saturating_mul(itemsize as u64);
-        let mut expected = crate::process::buffer(usize::try_from(nbytes)?)?;
-        read(&start, &shape, &mut expected)?;
-        let found = array.slice(ranges(&start, &shape))?.read_bytes()?;
-        ensure!(expected[..] == found[..], "the copy of chunk {n} differs; nothing was written");
-    }
-    Ok(())
 }
 
 /// The data sets whose paths fit a pattern, and the groups that they are in.

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Error, Result, bail};
 use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
 use b2kit::Dtype;
+use b2kit::base::Control;
 use b2kit::nd::Value;
 use serde_json::{Map, Value as Json, json as object};
 
@@ -314,7 +315,7 @@ impl Plain for Hdf5Array {
     }
 
     fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<()> {
-        Ok(self.data.read_box(start, shape, dst)?)
+        Ok(self.data.read_box_with(&Control::new(), start, shape, dst)?)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::print::shown;
 use crate::process::{Usage, resize};
 
 /// An open file, or what a name inside of it stands for.
+#[expect(clippy::large_enum_variant, reason = "there is one for each open file")]
 pub(crate) enum Data {
     Blosc(Input),
     Plain(Box<dyn Plain>),

@@ -9,7 +9,7 @@ use b2_frame::{Entry, FrameWriter};
 use b2nd::{ArrayBuilder, ChunkContent, Dtype, Geometry, NdArray, NdError, Region, RegionSource};
 use bytes::Bytes;
 
-use super::Codec;
+use super::codec::Codec;
 use crate::filters::codecs::codec;
 
 /// Revision of filter 32026 whose parameters these are.

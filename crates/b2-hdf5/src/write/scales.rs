@@ -5,7 +5,8 @@ use std::io::{Seek, Write};
 
 use super::bytes::UNDEFINED;
 use super::values::Attribute;
-use super::{Data, Kind, Writer, datatypes, header};
+use super::writer::{Data, Kind, Writer};
+use super::{datatypes, header};
 use crate::Hdf5Error;
 
 /// Which dimensions of which data sets a scale belongs to.

@@ -11,7 +11,8 @@ use b2_hdf5::{Codec as Stored, File, Hdf5Error, Writer};
 use b2kit::NdArray;
 use b2kit::nd::Value;
 
-use super::{Compression, Job, compare};
+use super::args::Compression;
+use super::job::{Job, compare};
 use crate::args::{Codec, Format, Source};
 use crate::files::{Output, members, stdio, write_through};
 use crate::print::{count, from_to, ratio, short_size};
@@ -31,7 +32,7 @@ const LEVEL: u8 = 4;
 /// Where the arrays of the input come from.
 enum From {
     Array(Box<NdArray>),
-    Store(Store),
+    Store(Box<Store>),
 }
 
 impl Job<'_> {
@@ -47,7 +48,7 @@ impl Job<'_> {
         let from = match (Input::open_source(&source, self.global), &source.key) {
             (Ok(Input::Array(array)), _) => From::Array(array),
             (opened, None) => match Store::open(&source.file, 0, self.global)? {
-                Some(store) => From::Store(store),
+                Some(store) => From::Store(Box::new(store)),
                 None => {
                     opened?;
                     bail!("not an array: only arrays have the shape that a data set needs");
