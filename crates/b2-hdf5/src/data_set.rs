@@ -25,7 +25,8 @@ pub struct DataSet {
     chunkshape: Option<Vec<u32>>,
     filters: Vec<Filter>,
     layout: &'static str,
-    stored: u64,
+    /// Bytes of the items, if the index of chunks need not be read for that.
+    stored: Option<u64>,
     attrs: Attrs,
     is_dimension_only: bool,
     items: Items,
@@ -84,7 +85,7 @@ impl DataSet {
             chunkshape: None,
             filters: Vec::new(),
             layout: "NetCDF 3",
-            stored: variable.nbytes(),
+            stored: Some(variable.nbytes()),
             attrs: Attrs { values, left_out: Vec::new() },
             is_dimension_only: false,
             items: Items::NetCdf3 { file, variable },
@@ -113,9 +114,21 @@ impl DataSet {
     pub fn layout(&self) -> &'static str {
         self.layout
     }
-    /// Returns how many bytes of the items are stored.
+    /// Returns how many bytes of the items are stored. The whole index of the chunks is read for that.
     pub fn stored_nbytes(&self) -> u64 {
-        self.stored
+        match (&self.stored, &self.items) {
+            (Some(stored), _) => *stored,
+            (None, Items::Hdf5(data)) => data.chunks_nbytes(),
+            (None, Items::NetCdf3 { .. }) => 0,
+        }
+    }
+
+    /// Reads the whole index of the chunks, so that it is known to be right.
+    pub(crate) fn load(&self) -> Result<(), Hdf5Error> {
+        match &self.items {
+            Items::Hdf5(data) => data.load(),
+            Items::NetCdf3 { .. } => Ok(()),
+        }
     }
     /// Returns the attributes: those of the file, the names of the dimensions (`_ARRAY_DIMENSIONS`) and of the values of
     /// enumerations (`_ENUM`).
@@ -247,7 +260,14 @@ impl DataSet {
     /// # Errors
     /// Fails if there are more of them than the stored bytes and the limit explain.
     pub fn check_output(&self, nbytes: u64) -> Result<(), Hdf5Error> {
-        self.limits.check_output(nbytes, self.stored).map_err(Hdf5Error::limit(&self.path))
+        // What is stored is asked for only if it matters.
+        match self.limits.check_output(nbytes, 0) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let checked = self.limits.check_output(nbytes, self.stored_nbytes());
+                checked.map_err(Hdf5Error::limit(&self.path))
+            }
+        }
     }
 
     /// Describes the array: shape, dtype, chunks and attributes of the data set. If its chunks are Blosc2 arrays
