@@ -1,5 +1,6 @@
 //! `cargo xtask hdf5`: `b2-hdf5` and `b2kit convert`, beside h5py, netCDF4, PyTables and hdf5plugin.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -8,7 +9,7 @@ use crate::sh::{Counts, Outcome as Ran};
 use crate::{python, root, sh};
 
 /// Who writes the files, and says what is in them.
-const PEERS: &[&str] = &["h5py", "hdf5plugin", "netCDF4", "numpy", "tables"];
+const PEERS: &[&str] = &["h5netcdf", "h5py", "hdf5plugin", "netCDF4", "numpy", "tables", "xarray"];
 
 /// Damaged files to read.
 const MUTANTS: &str = "20000";
@@ -50,6 +51,7 @@ pub(crate) fn check() -> Result<Outcome> {
         "--",
         "convert",
         "foreign",
+        "hdf5",
         "help",
     ];
     let tests = sh::run_tests(sh::cargo(&command))?;
@@ -59,10 +61,20 @@ pub(crate) fn check() -> Result<Outcome> {
     };
     let files = root::scratch("hdf5-matrix");
     root::empty(&files)?;
-    let script = root::workspace().join("crates/b2-hdf5/tests/matrix.py");
-    sh::output(Command::new(python).arg("-B").arg(script).arg(&files))
-        .context("the files could not be made")?;
+    let make = |script: &str, files: &Path| {
+        let script = root::workspace().join("crates/b2-hdf5/tests").join(script);
+        let made = sh::output(Command::new(&python).arg("-B").arg(script).arg(files));
+        made.with_context(|| format!("the files in {} could not be made", files.display()))
+    };
+    make("matrix.py", &files)?;
+    let scaled = root::scratch("hdf5-scaled");
+    root::empty(&scaled)?;
+    make("scaled.py", &scaled)?;
     let mut matrix = sh::cargo(&["test", "-p", "b2-hdf5", "--", "--include-ignored", "--nocapture"]);
-    matrix.env("B2KIT_HDF5_MATRIX", files).env("B2KIT_HDF5_MUTANTS", MUTANTS);
+    matrix
+        .env("B2KIT_HDF5_MATRIX", files)
+        .env("B2KIT_HDF5_MUTANTS", MUTANTS)
+        .env("B2KIT_HDF5_SCALED", scaled);
+    matrix.env("B2KIT_HDF5_PYTHON", &python);
     Ok(Outcome { tests, matrix: Ran::Ran(sh::run_tests(matrix)?) })
 }

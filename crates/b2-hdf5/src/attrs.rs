@@ -36,6 +36,23 @@ pub(crate) fn layers(attrs: &[(String, Value)]) -> Vec<(String, Vec<u8>)> {
     layers
 }
 
+/// Collects the attributes of vlmetalayers.
+pub(crate) fn of_layers(layers: &[(String, Vec<u8>)]) -> Vec<(String, Value)> {
+    let mut out = Vec::new();
+    for (name, bytes) in layers {
+        match rmpv::decode::read_value(&mut &bytes[..]) {
+            Ok(Value::Map(rest)) if name == REST => {
+                out.extend(
+                    rest.into_iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value))),
+                );
+            }
+            Ok(value) => out.push((name.clone(), value)),
+            Err(_) => {}
+        }
+    }
+    out
+}
+
 /// Encodes a value as msgpack.
 fn packed(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -63,6 +80,34 @@ pub(crate) fn value(dtype: &Dtype, shape: &[u64], data: &[u8]) -> Value {
         ("data".into(), Value::Binary(data.to_vec())),
     ]);
     Value::Ext(ARRAY, packed(&map))
+}
+
+/// The numbers of a value: one, or those of a list.
+pub(crate) fn numbers(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Integer(_) | Value::F32(_) | Value::F64(_) => vec![value.clone()],
+        Value::Ext(ARRAY, _) => array_numbers(value).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// The numbers of a list, which [`value`] made of the items of an attribute.
+fn array_numbers(value: &Value) -> Option<Vec<Value>> {
+    let (dtype, _, data) = array(value)?;
+    data.chunks_exact(dtype.itemsize().max(1)).map(|item| scalar(dtype.as_str(), item)).collect()
+}
+
+/// The dtype, shape and items of an attribute that is an array.
+pub(crate) fn array(value: &Value) -> Option<(Dtype, Vec<u64>, Vec<u8>)> {
+    let Value::Ext(ARRAY, bytes) = value else { return None };
+    let Value::Map(parts) = rmpv::decode::read_value(&mut &bytes[..]).ok()? else { return None };
+    let part = |name: &str| parts.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value);
+    let Value::Map(kind) = part("dtype")? else { return None };
+    let (_, Value::String(dtype)) = kind.first()? else { return None };
+    let Value::Array(shape) = part("shape")? else { return None };
+    let Value::Binary(data) = part("data")? else { return None };
+    let shape = shape.iter().map(Value::as_u64).collect::<Option<Vec<_>>>()?;
+    Some((Dtype::parse(dtype.as_str()?).ok()?, shape, data.clone()))
 }
 
 fn kind(dtype: &str) -> Option<char> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use b2_core::Limits;
+use b2_core::{Control, Limits, for_each};
 use b2_frame::ReadAt;
 use b2nd::{
     Amount, ArrayBuilder, ChunkContent, Dtype, Geometry, Region, RegionSource, SharedRegions, Value,
@@ -11,6 +11,7 @@ use b2nd::{
 };
 
 use crate::boxes::product;
+use crate::error::Stop;
 use crate::filters::Filter;
 use crate::filters::blosc::Ready;
 use crate::hdf5::{Attrs, Data, Found};
@@ -24,7 +25,8 @@ pub struct DataSet {
     chunkshape: Option<Vec<u32>>,
     filters: Vec<Filter>,
     layout: &'static str,
-    stored: u64,
+    /// Bytes of the items, if the index of chunks need not be read for that.
+    stored: Option<u64>,
     attrs: Attrs,
     is_dimension_only: bool,
     items: Items,
@@ -83,7 +85,7 @@ impl DataSet {
             chunkshape: None,
             filters: Vec::new(),
             layout: "NetCDF 3",
-            stored: variable.nbytes(),
+            stored: Some(variable.nbytes()),
             attrs: Attrs { values, left_out: Vec::new() },
             is_dimension_only: false,
             items: Items::NetCdf3 { file, variable },
@@ -112,9 +114,21 @@ impl DataSet {
     pub fn layout(&self) -> &'static str {
         self.layout
     }
-    /// Returns how many bytes of the items are stored.
+    /// Returns how many bytes of the items are stored. The whole index of the chunks is read for that.
     pub fn stored_nbytes(&self) -> u64 {
-        self.stored
+        match (&self.stored, &self.items) {
+            (Some(stored), _) => *stored,
+            (None, Items::Hdf5(data)) => data.chunks_nbytes(),
+            (None, Items::NetCdf3 { .. }) => 0,
+        }
+    }
+
+    /// Reads the whole index of the chunks, so that it is known to be right.
+    pub(crate) fn load(&self) -> Result<(), Hdf5Error> {
+        match &self.items {
+            Items::Hdf5(data) => data.load(),
+            Items::NetCdf3 { .. } => Ok(()),
+        }
     }
     /// Returns the attributes: those of the file, the names of the dimensions (`_ARRAY_DIMENSIONS`) and of the values of
     /// enumerations (`_ENUM`).
@@ -191,6 +205,71 @@ impl DataSet {
         }
     }
 
+    /// Like [`read_box`](Self::read_box), with the threads of `control`. What covers several rows of chunks is read in as many
+    /// parts, each by one thread.
+    ///
+    /// # Errors
+    /// Same as [`read_box`](Self::read_box), and if the call is cancelled.
+    pub fn read_box_with(
+        &self,
+        control: &Control,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+    ) -> Result<(), Hdf5Error> {
+        let control = control.begin(dst.len() as u64, 1);
+        // The first dimension along which there is more than one item: its parts follow each other.
+        let axis = shape.iter().position(|&length| length > 1).filter(|&axis| axis < start.len());
+        let cut = axis.and_then(|axis| {
+            let chunk = u64::from(*self.chunkshape.as_ref()?.get(axis)?).max(1);
+            let (first, length) = (*start.get(axis)?, *shape.get(axis)?);
+            let row = (dst.len() as u64).checked_div(length)?;
+            let end = first.checked_add(length)?;
+            let rows = first / chunk..end.div_ceil(chunk);
+            let is_cut = row > 0 && rows.end.saturating_sub(rows.start) > 1;
+            is_cut.then_some((axis, row, first, end, chunk, rows))
+        });
+        let Some((axis, row, first, end, chunk, rows)) = cut else {
+            self.read_box(start, shape, dst)?;
+            return control.advance(dst.len() as u64).map_err(|stop| Stop::from(stop).into_error(&self.path));
+        };
+        let nbytes = dst.len() as u64;
+        let mut rest = dst;
+        let parts = rows.map_while(|n| {
+            let from = n.saturating_mul(chunk).max(first);
+            let length = n.saturating_add(1).saturating_mul(chunk).min(end).saturating_sub(from);
+            let len = usize::try_from(row.checked_mul(length)?).ok()?;
+            let (part, more) = std::mem::take(&mut rest).split_at_mut_checked(len)?;
+            rest = more;
+            Some((from, length, part))
+        });
+        let read = |(): &mut (), (from, length, part): (u64, u64, &mut [u8])| -> Result<(), Stop> {
+            let (mut start, mut shape) = (start.to_vec(), shape.to_vec());
+            if let (Some(start), Some(shape)) = (start.get_mut(axis), shape.get_mut(axis)) {
+                (*start, *shape) = (from, length);
+            }
+            self.read_box(&start, &shape, part)?;
+            Ok(control.advance(part.len() as u64)?)
+        };
+        for_each(&control, usize::MAX, parts, nbytes, || Ok(()), read)
+            .map_err(|stop: Stop| stop.into_error(&self.path))
+    }
+
+    /// Checks that the limit for output allows items of `nbytes`.
+    ///
+    /// # Errors
+    /// Fails if there are more of them than the stored bytes and the limit explain.
+    pub fn check_output(&self, nbytes: u64) -> Result<(), Hdf5Error> {
+        // What is stored is asked for only if it matters.
+        match self.limits.check_output(nbytes, 0) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let checked = self.limits.check_output(nbytes, self.stored_nbytes());
+                checked.map_err(Hdf5Error::limit(&self.path))
+            }
+        }
+    }
+
     /// Describes the array: shape, dtype, chunks and attributes of the data set. If its chunks are Blosc2 arrays
     /// (filter 32026), also their blocks and compression, so that [`source`](Self::source) moves them as they are.
     ///
@@ -199,7 +278,7 @@ impl DataSet {
     pub fn builder(&self) -> Result<ArrayBuilder, Hdf5Error> {
         let dtype = self.dtype()?.clone();
         let nbytes = product(&self.shape).saturating_mul(dtype.itemsize() as u64);
-        self.limits.check_output(nbytes, self.stored).map_err(Hdf5Error::limit(&self.path))?;
+        self.check_output(nbytes)?;
         let mut builder = ArrayBuilder::with_dtype(self.shape.clone(), dtype);
         if let Some(chunks) = self.usable_chunks()? {
             builder = builder.chunks(chunks);

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use b2_core::{ErrorKind, LimitExceeded};
+use b2_core::{Cancelled, ErrorKind, LimitExceeded};
 use b2nd::NdError;
 
 /// An error of reading an HDF5 or NetCDF file.
@@ -114,5 +114,33 @@ impl Hdf5Error {
 
     pub(crate) fn array(path: &str) -> impl Fn(NdError) -> Self + '_ {
         |source| Self::Array { path: path.to_owned(), source: Arc::new(source) }
+    }
+}
+
+/// Why work on many chunks ended.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Cancelled(Cancelled),
+    Failed(Hdf5Error),
+}
+
+impl Stop {
+    pub(crate) fn into_error(self, path: &str) -> Hdf5Error {
+        match self {
+            Self::Cancelled(cancelled) => Hdf5Error::array(path)(cancelled.into()),
+            Self::Failed(error) => error,
+        }
+    }
+}
+
+impl From<Cancelled> for Stop {
+    fn from(cancelled: Cancelled) -> Self {
+        Self::Cancelled(cancelled)
+    }
+}
+
+impl From<Hdf5Error> for Stop {
+    fn from(error: Hdf5Error) -> Self {
+        Self::Failed(error)
     }
 }

@@ -221,7 +221,13 @@ fn absolute(path: &str) -> String {
 fn content(path: &str, object: Result<Object, Hdf5Error>) -> Content {
     match object {
         Ok(Object::Group(_)) => Content::Group,
-        Ok(Object::DataSet(found)) => Content::DataSet(Box::new(DataSet::of_hdf5(path.to_owned(), *found))),
+        Ok(Object::DataSet(found)) => {
+            let data = DataSet::of_hdf5(path.to_owned(), *found);
+            match data.load() {
+                Ok(()) => Content::DataSet(Box::new(data)),
+                Err(error) => Content::Failed(error),
+            }
+        }
         Ok(Object::Type) => Content::Type,
         Ok(Object::Link(to)) => Content::Link(to),
         Err(error) => Content::Failed(error),

@@ -22,14 +22,24 @@ mod file;
 mod filters;
 mod hdf5;
 mod netcdf3;
+mod scale;
+mod write;
 
 pub use data_set::DataSet;
 pub use error::Hdf5Error;
 pub use file::{Content, Entry, File, GroupAttrs};
 pub use filters::Filter;
+pub use scale::Scale;
+pub use write::{Codec, Writer};
 
 /// Returns the vlmetalayers that hold attributes: names and encoded values. C-Blosc2 reads no more than 16, so the others
 /// are together in one.
 pub fn attribute_layers(attrs: &[(String, b2nd::Value)]) -> Vec<(String, Vec<u8>)> {
     attrs::layers(attrs)
+}
+
+/// Returns the attributes that are in vlmetalayers, as [`attribute_layers`] has made them, also those that are together in one.
+/// Layers that are not msgpack are none.
+pub fn attributes_of(layers: &[(String, Vec<u8>)]) -> Vec<(String, b2nd::Value)> {
+    attrs::of_layers(layers)
 }

@@ -15,6 +15,8 @@ mod errors;
 mod folder;
 #[cfg(unix)]
 mod hdf5;
+#[cfg(feature = "hdf5")]
+mod hdf5_read;
 mod index;
 mod options;
 mod range_reader;
@@ -109,6 +111,10 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_into, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::chunk_sizes, module)?)?;
+    #[cfg(feature = "hdf5")]
+    module.add_class::<hdf5_read::Hdf5File>()?;
+    #[cfg(feature = "hdf5")]
+    module.add_class::<hdf5_read::Hdf5Data>()?;
     #[cfg(unix)]
     module.add_function(wrap_pyfunction!(hdf5::hdf5_filters, module)?)?;
     Ok(())

@@ -221,7 +221,7 @@ pub(crate) struct Listed {
 /// Files to read, and where in them.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Sources {
-    /// Frames, directories of sparse frames, or chunks (-: standard input)
+    /// Frames, directories of sparse frames, chunks, FILE::NAME in a store or HDF5 (-: standard input)
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
@@ -229,7 +229,7 @@ pub(crate) struct Sources {
     /// The frame starts at byte N of the file
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) offset: u64,
-    /// Take this member of a store
+    /// Take this member of a store, or data set of HDF5 or NetCDF
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }
@@ -244,13 +244,13 @@ impl Sources {
 /// A file to read, and where in it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Source {
-    /// A frame, the directory of a sparse frame, or a chunk (-: standard input)
+    /// A frame, the directory of a sparse frame, a chunk, FILE::NAME in a store or HDF5 (-: standard input)
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// The frame starts at byte N of the file
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) offset: u64,
-    /// Take this member of a store
+    /// Take this member of a store, or data set of HDF5 or NetCDF
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }

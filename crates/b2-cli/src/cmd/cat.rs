@@ -12,8 +12,9 @@ use crate::args::{Global, Source};
 use crate::files::{Output, refuse_same};
 use crate::npy;
 use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
-use crate::process::{Progress, Usage};
-use crate::read::{Data, Input, Selection, View, slice};
+use crate::process::{Progress, Usage, signals};
+use crate::read::plain::Plain;
+use crate::read::{Data, Hdf5, Input, Selection, View, slice};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +23,7 @@ Examples:
   b2kit cat data.b2nd --npy --slice=0:24,100:200,-1 -o window.npy
   b2kit cat log.b2frame --chunk 3 | xxd | head
   b2kit cat store.b2z --key /group/array
+  b2kit cat x.h5::/group/dataset --npy -o x.npy    (docs/hdf5.md)
   b2kit cat data.b2nd --csv --slice=0 > january.csv
   b2kit cat data.b2nd --png --slice=0,::-1 --range=-2,32 -o january.png
 
@@ -88,8 +90,16 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let start = Instant::now();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?;
     let named = || args.source.file.display().to_string();
-    let mut input =
-        Input::open_source(&args.source, global).with_context(named)?.say_changed(&args.source.file);
+    let source = args.source.inside();
+    let mut input = match Input::open_source(&source, global) {
+        Ok(input) => input.say_changed(&source.file),
+        Err(error) if source.offset > 0 || args.chunk.is_some() => return Err(error.context(named())),
+        Err(error) => {
+            let file = Hdf5::open_or(&source.file, global, error).with_context(named)?;
+            let array = file.pick(source.key.as_deref()).with_context(named)?;
+            return plain(args, form, &*array, &parts.unwrap_or_default(), global);
+        }
+    };
     if let Some(nchunk) = args.chunk {
         input = chunk(&input, nchunk).with_context(named)?;
     }
@@ -122,11 +132,50 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     })?;
     drop(progress);
     output.finish()?;
+    tell(&named(), selection.nbytes(), start, global);
+    Ok(())
+}
+
+/// Writes the items of a data set of HDF5.
+fn plain(
+    args: &Args,
+    form: Form,
+    array: &dyn Plain,
+    parts: &[b2kit::Selection],
+    global: Global,
+) -> Result<()> {
+    let start = Instant::now();
+    let named = || args.source.file.display().to_string();
+    array.check_output().with_context(named)?;
+    let view = View::of(array, parts).with_context(named)?;
+    let header = match form.npy {
+        true => npy::header_bytes(array.dtype(), &view.shape()).context("--npy").with_context(named)?,
+        false => vec![],
+    };
+    let mut output = Output::create(args.output.as_deref(), args.force)?;
+    refuse_terminal(&output, args)?;
+    output.reserve(view.nbytes().saturating_add(header.len() as u64));
+    output.send(&header)?;
+    let mut progress = Progress::new(named(), view.nbytes(), global.quiet || output.is_terminal());
+    let mut buffer = Vec::new();
+    for piece in view.pieces() {
+        signals::check()?;
+        view.read(&piece, &mut buffer).with_context(named)?;
+        output.send(&buffer)?;
+        progress.add(buffer.len() as u64);
+    }
+    drop(progress);
+    output.finish()?;
+    tell(&named(), view.nbytes(), start, global);
+    Ok(())
+}
+
+/// Reports what was written, for `--verbose`.
+fn tell(name: &str, nbytes: u64, start: Instant, global: Global) {
     global.tell(|| {
         let seconds = start.elapsed().as_secs_f64();
-        format!("{}: {} in {seconds:.2} s", named(), table::short_size(selection.nbytes()))
+        format!("{name}: {} in {seconds:.2} s", table::short_size(nbytes))
     });
-    Ok(())
 }
 
 /// The output format: as requested, otherwise from the extension of OUT.

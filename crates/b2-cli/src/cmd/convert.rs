@@ -1,107 +1,34 @@
 //! `b2kit convert`
 
+mod args;
+mod back;
+mod glob;
+mod job;
+mod part;
+
 use std::fs;
-use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use b2_hdf5::{Content, DataSet, Entry, File};
+use anyhow::{Context, Result, bail, ensure};
+use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
 use b2_store::{Layout, StoreWriter};
-use b2kit::base::Control;
 use b2kit::frame::Durability;
 use b2kit::{ArrayBuilder, NdArray, SuperChunk};
-use serde_json::json;
 
-use super::copy::ranges;
-use crate::args::values::{codec_parser, filters_parser};
-use crate::args::{Codec, Dims, Encoding, Filters, Format, Global, Level, plugins};
-use crate::files::{Output, check_folder, claim, stdio, write_through};
-use crate::print::{count, from_to, joined, printable, ratio, short_size};
-use crate::process::{Progress, Usage, signals};
-use crate::read::input::open_regular;
-use crate::write::{lossy, tell};
-
-const EXAMPLES: &str = "\
-Examples:
-  b2kit convert ocean.nc --list                  what is in it
-  b2kit convert x.h5 /group/dataset y.b2nd       one data set
-  b2kit convert ocean.nc ocean.b2d               everything, as a store
-  b2kit convert x.h5 /group y.b2d --verify       a group, compared afterwards
-  b2kit convert https://example.org/x.h5 /a a.b2nd
-
-HDF5 and NetCDF (3 and 4) are read. An array has the chunks of the data set, its
-attributes, and the names of its dimensions; xarray opens the store with
-engine=\"b2kit\". Chunks that are Blosc2 already (filter 32026) are moved without
-recompression, unless an option for chunks or compression is given. Others
-become zstd, level 5, shuffle.";
-
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = EXAMPLES,
-    override_usage = "b2kit convert [OPTIONS] IN [PATH] OUT\n       b2kit convert --list IN [PATH]"
-)]
-pub(crate) struct Args {
-    /// The HDF5 or NetCDF file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e)
-    #[arg(value_names = ["IN", "PATH", "OUT"], num_args = 1..=3, required = true)]
-    paths: Vec<PathBuf>,
-    /// List what is in the file: shapes, types, chunks, filters, sizes
-    #[arg(long)]
-    list: bool,
-    /// With --list: one JSON object per line
-    #[arg(long, requires = "list")]
-    json: bool,
-    /// Read everything again, and compare, before the new file appears
-    #[arg(long)]
-    verify: bool,
-    /// Convert the rest where something cannot be converted, and name it
-    #[arg(long)]
-    skip_unsupported: bool,
-    /// Overwrite OUT, unless it is a folder
-    #[arg(long)]
-    force: bool,
-    /// Do not wait for the disk
-    #[arg(long)]
-    no_sync: bool,
-    /// Chunk shape, in items (one data set)
-    #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
-    chunks: Option<Dims>,
-    /// Block shape, in items (one data set)
-    #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
-    blocks: Option<Dims>,
-    /// Codec: blosclz, lz4, lz4hc, zlib or zstd
-    #[arg(long, value_name = "NAME", value_parser = codec_parser(), hide_possible_values = true, help_heading = "Compression")]
-    codec: Option<Codec>,
-    #[command(flatten)]
-    clevel: Level,
-    /// Filters in order of application, or none
-    #[arg(long, value_name = "LIST", value_parser = filters_parser(), hide_possible_values = true, help_heading = "Compression")]
-    filters: Option<Filters>,
-}
-
-impl Args {
-    fn encoding(&self) -> Result<Encoding> {
-        if matches!(self.codec, Some(Codec::Auto)) {
-            return Err(Usage("--codec auto: only for pack and copy".into()).into());
-        }
-        let encoding = Encoding {
-            chunks: self.chunks.clone(),
-            blocks: self.blocks.clone(),
-            codec: self.codec,
-            clevel: self.clevel,
-            filters: self.filters.clone(),
-            ..Encoding::default()
-        };
-        if let Some(what) = lossy::of_options(&encoding) {
-            return Err(Usage(format!("{what} loses data: convert first, then copy")).into());
-        }
-        Ok(encoding)
-    }
-}
+pub(crate) use self::args::Args;
+use self::glob::{Glob, group, is_glob};
+use self::job::{Job, compare};
+use self::part::Part;
+use crate::args::{Encoding, Format, Global, plugins};
+use crate::files::{Output, check_folder, claim, members, stdio, write_through};
+use crate::print::{count, short_size};
+use crate::process::{Usage, signals};
+use crate::read::hdf5::{as_json, described, listed, only};
+use crate::read::{Hdf5, slice};
+use crate::write::tell;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    let encoding = args.encoding()?;
     let text = |path: &PathBuf| {
         let text = path.to_str().map(str::to_owned);
         text.ok_or_else(|| anyhow::Error::from(Usage(format!("{}: not a path in a file", path.display()))))
@@ -116,23 +43,28 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     };
     let named = || input.display().to_string();
     stdio::refuse_stdin(input, "cannot be converted: name the file").with_context(named)?;
-    let file = open(input, global).with_context(named)?;
+    if let Some(output) = output.filter(|output| back::is_hdf5(output)) {
+        if path.is_some() {
+            let why = "a data set in a new HDF5 file is named as in x.h5::/group/name, a member of a store as in s.b2d::/a";
+            return Err(Usage(why.into()).into());
+        }
+        check_folder(&members::file(output))?;
+        claim(&members::file(output), args.force, &[input])?;
+        let job = Job { args, encoding: Encoding::default(), input, global };
+        return job.back(output).with_context(named);
+    }
+    let encoding = args.encoding()?;
+    let file = Hdf5::of(input, global).with_context(named)?;
+    let file = file.file();
     let path = path.as_deref().unwrap_or("/");
-    let Some(output) = output else { return list(&file, path, args).with_context(named) };
+    let Some(output) = output else { return list(file, path, args).with_context(named) };
     check_folder(output)?;
     claim(output, args.force, &[input])?;
     let job = Job { args, encoding, input, global };
     match layout(output) {
-        Some(layout) => job.store(&file, path, output, layout).with_context(named),
-        None => job.one(&file, path, output).with_context(named),
+        Some(layout) => job.store(file, path, output, layout).with_context(named),
+        None => job.one(file, path, output).with_context(named),
     }
-}
-
-fn open(input: &Path, global: Global) -> Result<File> {
-    let reader = open_regular(input)?;
-    // A few bytes of a damaged file may ask for any number of fill values.
-    let limits = global.with_output_limit().limits(reader.len()?);
-    Ok(File::from_reader(reader, input.display().to_string(), &limits)?)
 }
 
 /// The kind of store that a name asks for.
@@ -149,93 +81,12 @@ fn layout(output: &Path) -> Option<Layout> {
 fn list(file: &File, path: &str, args: &Args) -> Result<()> {
     let entries = file.tree_below(path)?;
     let mut output = Output::stdout();
-    let mut text = String::new();
-    let width = entries.iter().map(|entry| entry.path.chars().count()).max().unwrap_or(0).min(40);
-    for entry in &entries {
-        match args.json {
-            true => text.push_str(&as_json(entry).to_string()),
-            false => {
-                let line = format!("{:<width$}  {}", entry.path, described(entry));
-                text.push_str(&printable(&line));
-            }
-        }
-        text.push('\n');
-    }
+    let text = match args.json {
+        true => entries.iter().map(|entry| format!("{}\n", as_json(entry))).collect(),
+        false => listed(&entries, 0),
+    };
     output.send(text.as_bytes())?;
     output.finish()
-}
-
-fn described(entry: &Entry) -> String {
-    match &entry.content {
-        Content::Group => "group".into(),
-        Content::Type => "type".into(),
-        Content::Link(to) => to.clone(),
-        Content::Failed(error) => {
-            let text = anyhow!(error.clone()).chain().map(ToString::to_string).collect::<Vec<_>>().join(": ");
-            let start = format!("{}: ", entry.path);
-            format!("cannot be converted: {}", text.strip_prefix(&start).unwrap_or(&text))
-        }
-        Content::DataSet(data) if data.is_dimension_only() => {
-            format!("dimension of {}", joined(data.shape(), " x "))
-        }
-        Content::DataSet(data) => {
-            let shape = if data.shape().is_empty() { "one item".into() } else { joined(data.shape(), " x ") };
-            let mut text = format!("{} {shape}", data.kind());
-            if let Some(chunks) = data.chunkshape() {
-                text.push_str(&format!(", chunks {}", joined(chunks, " x ")));
-            }
-            text.push_str(&format!(", {}", data.layout()));
-            if !data.filters().is_empty() {
-                let names: Vec<String> = data.filters().iter().map(|filter| filter.name()).collect();
-                text.push_str(&format!(", {}", names.join("+")));
-            }
-            match data.nbytes() {
-                Some(nbytes) if nbytes != data.stored_nbytes() => {
-                    let stored = data.stored_nbytes();
-                    text.push_str(&format!(", {} ({})", from_to(nbytes, stored), ratio(nbytes, stored)));
-                }
-                _ => text.push_str(&format!(", {}", short_size(data.stored_nbytes()))),
-            }
-            text
-        }
-        _ => String::new(),
-    }
-}
-
-fn as_json(entry: &Entry) -> serde_json::Value {
-    let path = &entry.path;
-    match &entry.content {
-        Content::Group => json!({"path": path, "kind": "group"}),
-        Content::Type => json!({"path": path, "kind": "type"}),
-        Content::Link(to) => json!({"path": path, "kind": "link", "to": to}),
-        Content::Failed(_) => json!({"path": path, "kind": "unsupported", "error": described(entry)}),
-        Content::DataSet(data) => {
-            let filters = data
-                .filters()
-                .iter()
-                .map(|filter| json!({"id": filter.id, "name": filter.name(), "params": filter.params}));
-            json!({
-                "path": path,
-                "kind": if data.is_dimension_only() { "dimension" } else { "dataset" },
-                "shape": data.shape(),
-                "dtype": data.kind(),
-                "chunks": data.chunkshape(),
-                "layout": data.layout(),
-                "filters": filters.collect::<Vec<_>>(),
-                "nbytes": data.nbytes(),
-                "stored": data.stored_nbytes(),
-            })
-        }
-        _ => json!({"path": path}),
-    }
-}
-
-/// What is converted, and how.
-struct Job<'a> {
-    args: &'a Args,
-    encoding: Encoding,
-    input: &'a Path,
-    global: Global,
 }
 
 impl Job<'_> {
@@ -243,7 +94,10 @@ impl Job<'_> {
     fn one(&self, file: &File, path: &str, output: &Path) -> Result<()> {
         let start = Instant::now();
         let data = match file.data_set(path) {
-            Err(b2_hdf5::Hdf5Error::Group { .. }) => only(file.tree_below(path)?, path)?,
+            Err(Hdf5Error::Group { .. }) => only(file.tree_below(path)?, path)?,
+            Err(Hdf5Error::NoSuchPath { .. }) if is_glob(path) => {
+                only(matching(file, path, file.tree_below(group(path))?)?, path)?
+            }
             data => data?,
         };
         self.note_attrs(data.path(), data.attrs_left_out());
@@ -256,11 +110,20 @@ impl Job<'_> {
     /// Converts a group into a store.
     fn store(&self, file: &File, path: &str, output: &Path, layout: Layout) -> Result<()> {
         ensure!(
+            self.args.slice.is_none(),
+            "--slice is for one data set: give its path, and a name without .b2d, .b2z or .b2e"
+        );
+        ensure!(
             self.args.chunks.is_none() && self.args.blocks.is_none(),
             "--chunks and --blocks are for one data set: give its path, and a name without .b2d, .b2z or .b2e"
         );
         let start = Instant::now();
-        let entries = file.tree_below(path)?;
+        let entries = match file.tree_below(path) {
+            Err(Hdf5Error::NoSuchPath { .. }) if is_glob(path) => {
+                matching(file, path, file.tree_below(group(path))?)?
+            }
+            entries => entries?,
+        };
         self.check_all(&entries)?;
         let root = entries.first().map_or("/", |entry| &*entry.path).trim_end_matches('/').to_owned();
         let key = |path: &str| path.strip_prefix(&root).unwrap_or(path).trim_start_matches('/').to_owned();
@@ -285,13 +148,13 @@ impl Job<'_> {
                 Content::DataSet(data) => {
                     let to = folder.path().join("array.b2nd");
                     self.note_attrs(&entry.path, data.attrs_left_out());
-                    self.write(data, &to, false)?;
+                    let written = self.write(data, &to, false)?;
                     let name = key(&entry.path);
                     let name = if name.is_empty() { last_part(&entry.path) } else { &name };
                     writer.put(name, &SuperChunk::open(&to)?).with_context(|| entry.path.clone())?;
                     fs::remove_file(&to)?;
                     arrays += 1;
-                    nbytes = nbytes.saturating_add(data.nbytes().unwrap_or(0));
+                    nbytes = nbytes.saturating_add(written);
                 }
                 Content::Link(to) => self.note(&format!("{}: {to}: left out", entry.path)),
                 Content::Type => self.note(&format!("{}: a named type: left out", entry.path)),
@@ -333,92 +196,57 @@ impl Job<'_> {
         bail!("{}{more}; --skip-unsupported converts the rest", failed[0]);
     }
 
-    /// Writes a data set into a new file.
-    fn write(&self, data: &DataSet, to: &Path, is_last: bool) -> Result<()> {
+    /// Writes a data set into a new file. Returns the bytes of the items.
+    fn write(&self, data: &DataSet, to: &Path, is_last: bool) -> Result<u64> {
         signals::begin();
+        let named = || data.path().to_owned();
+        let slice = self.args.slice.as_deref().map(slice::parse).transpose()?;
+        let part = Part::of(data, slice.as_deref(), self.args.mask_and_scale).with_context(named)?;
         let encoding = &self.encoding;
-        let mut builder = data.builder()?;
+        let mut builder = match &part {
+            Some(part) => part.builder().with_context(named)?,
+            None => data.builder()?,
+        };
+        let (shape, dtype) = match &part {
+            Some(part) => (part.shape(), part.dtype()),
+            None => (data.shape().to_vec(), data.dtype()?),
+        };
         let is_recut = encoding.chunks.is_some() || encoding.blocks.is_some();
-        let moves = !is_recut && !encoding.recompresses() && data.moves();
-        if let Some(chunks) = encoding.chunkshape(data.shape())? {
+        let moves = part.is_none() && !is_recut && !encoding.recompresses() && data.moves();
+        if let Some(chunks) = encoding.chunkshape(&shape)? {
             // The blocks of chunks that could be moved do not fit others.
-            let anew = ArrayBuilder::with_dtype(data.shape(), data.dtype()?.clone()).chunks(chunks.clone());
+            let anew = ArrayBuilder::with_dtype(shape.clone(), dtype.clone()).chunks(chunks.clone());
             builder = builder.chunks(chunks).blocks(anew.geometry()?.blockshape());
         }
-        if let Some(blocks) = encoding.blockshape(data.shape())? {
+        if let Some(blocks) = encoding.blockshape(&shape)? {
             builder = builder.blocks(blocks);
         }
         if !moves {
-            let itemsize = data.dtype()?.itemsize();
-            builder = builder.compression(encoding.cparams_like(plugins::cparams(itemsize), None)?);
+            builder = builder.compression(encoding.cparams_like(plugins::cparams(dtype.itemsize()), None)?);
         }
         let durability = match self.args.no_sync || !is_last {
             true => Durability::None,
             false => Durability::Sync,
         };
         let options = self.global.writing().overwrite(self.args.force).durability(durability);
-        let builder = builder.write_options(options).control(self.control(data));
-        let check =
-            |array: NdArray| -> Result<()> { if self.args.verify { compare(data, &array) } else { Ok(()) } };
-        match moves {
-            true => builder.write_checked(to, data.source(), check),
-            false => builder.write_checked(to, data.decoded(), check),
-        }
-        .with_context(|| data.path().to_owned())
-    }
-
-    /// Stops at a signal, and shows how far the work is.
-    fn control(&self, data: &DataSet) -> Control {
-        let total = data.nbytes().unwrap_or(0);
-        let mut progress = Progress::new(data.path(), total, self.global.quiet);
-        let mut shown = 0;
-        Control::new().progress(move |now| {
-            progress.add(now.nbytes.saturating_sub(shown));
-            shown = now.nbytes;
-            match signals::check() {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
+        let nbytes = shape.iter().fold(dtype.itemsize() as u64, |n, &length| n.saturating_mul(length));
+        let builder = builder.write_options(options).control(self.control(data.path(), nbytes));
+        let check = |array: NdArray| -> Result<()> {
+            if !self.args.verify {
+                return Ok(());
             }
-        })
-    }
-
-    fn note_attrs(&self, path: &str, left_out: &[String]) {
-        for attr in left_out {
-            self.note(&format!("{path}: attribute {attr}: left out"));
+            compare(&array, |start, shape, dst| match &part {
+                Some(part) => part.read_box(start, shape, dst),
+                None => Ok(data.read_box(start, shape, dst)?),
+            })
+        };
+        match &part {
+            Some(part) => builder.write_checked(to, part, check),
+            None if moves => builder.write_checked(to, data.source(), check),
+            None => builder.write_checked(to, data.decoded(), check),
         }
-    }
-
-    /// Prints a note on standard error.
-    fn note(&self, line: &str) {
-        if !self.global.quiet {
-            // Ignore errors: standard error may be closed.
-            let _ = writeln!(io::stderr(), "{}", printable(line));
-        }
-    }
-}
-
-/// The only data set of a group.
-fn only(entries: Vec<Entry>, path: &str) -> Result<DataSet> {
-    let mut failed = None;
-    let mut found = Vec::new();
-    for entry in entries {
-        match entry.content {
-            Content::DataSet(data) if !data.is_dimension_only() => found.push(data),
-            Content::Failed(error) => failed = Some(error),
-            _ => {}
-        }
-    }
-    match (found.len(), failed) {
-        (1, None) => found.pop().map(|data| *data).context("no data set"),
-        (0, Some(error)) => Err(error.into()),
-        (0, None) => bail!("there is no data set in {path}"),
-        (n, _) => {
-            let more = if n == 1 { "one, and others that cannot be converted".into() } else { n.to_string() };
-            bail!(
-                "{path} has several data sets ({more}): give the path of one (--list shows them), or a store \
-                 such as out.b2d for all"
-            )
-        }
+        .with_context(named)?;
+        Ok(nbytes)
     }
 }
 
@@ -445,18 +273,26 @@ fn folder_beside(output: &Path) -> Result<tempfile::TempDir> {
     made.with_context(|| output.display().to_string())
 }
 
-/// Compares all items with those of the file.
-fn compare(data: &DataSet, array: &NdArray) -> Result<()> {
-    let geometry = array.geometry();
-    let itemsize = geometry.itemsize();
-    for n in 0..geometry.nchunks() {
-        signals::check()?;
-        let (start, shape) = geometry.chunk_box(&geometry.chunk_coords(n));
-        let nbytes = shape.iter().product::<u64>().saturating_mul(itemsize as u64);
-        let mut expected = crate::process::buffer(usize::try_from(nbytes)?)?;
-        data.read_box(&start, &shape, &mut expected)?;
-        let found = array.slice(ranges(&start, &shape))?.read_bytes()?;
-        ensure!(expected[..] == found[..], "the copy of chunk {n} differs; nothing was written");
+/// The data sets whose paths fit a pattern, and the groups that they are in.
+fn matching(file: &File, pattern: &str, entries: Vec<Entry>) -> Result<Vec<Entry>> {
+    let glob = Glob::new(pattern);
+    let is_wanted = |entry: &Entry| {
+        glob.fits(&entry.path) && matches!(entry.content, Content::DataSet(_) | Content::Failed(_))
+    };
+    let found: Vec<String> =
+        entries.iter().filter(|entry| is_wanted(entry)).map(|e| e.path.clone()).collect();
+    if found.is_empty() {
+        let format = if file.is_netcdf3() { "variable" } else { "data set" };
+        bail!("{pattern}: no {format} fits (--list shows what there is)");
     }
-    Ok(())
+    let holds = |group: &str| {
+        let start = format!("{}/", group.trim_end_matches('/'));
+        found.iter().any(|path| path.starts_with(&start))
+    };
+    let mut kept = entries;
+    kept.retain(|entry| match entry.content {
+        Content::Group => holds(&entry.path),
+        _ => is_wanted(entry),
+    });
+    Ok(kept)
 }

@@ -19,10 +19,11 @@ Examples:
   b2kit diff old.b2nd new.b2nd && echo the same
   b2kit diff packed.b2nd original.npy
   b2kit diff -q a.b2nd b.b2nd             only the exit code
+  b2kit diff x.h5::/a a.b2nd              a data set of HDF5 or NetCDF
   b2kit diff a.b2nd b.b2nd --tolerance 0.01
 
 Compared are shape and dtype (item size without), the decoded bytes, then
-metalayers and vlmetalayers (an .npy file has none); not how files are stored,
+metalayers and vlmetalayers (an .npy file has none; those of HDF5 are attributes); not how files are stored,
 cut and compressed.
 Exit code 0: the same; 1: they differ, the first difference is printed;
 2: one of them cannot be read.";
@@ -72,19 +73,25 @@ fn trouble(error: anyhow::Error) -> anyhow::Error {
 struct Side<'a> {
     path: &'a Path,
     data: Data,
+    /// The attributes of a data set of HDF5, as vlmetalayers.
+    attributes: Layers,
 }
 
 impl<'a> Side<'a> {
     fn open(path: &'a Path, global: Global) -> Result<Self> {
         let data = Data::open_path(path, global).with_context(|| path.display().to_string())?;
-        Ok(Self { path, data })
+        let attributes = match &data {
+            Data::Plain(array) => array.layers(),
+            Data::Blosc(_) => Layers::new(),
+        };
+        Ok(Self { path, data, attributes })
     }
 
     /// The frame, unless the file is a bare chunk or an `.npy` file.
     fn frame(&self) -> Option<&SuperChunk> {
         match &self.data {
             Data::Blosc(input) => input.frame(),
-            Data::Npy(_) => None,
+            Data::Plain(_) => None,
         }
     }
 
@@ -103,8 +110,8 @@ fn compare(args: &Args, global: Global) -> Result<Option<String>> {
     if let Some(difference) = compare_data(&sides, args.tolerance, global)? {
         return Ok(Some(difference));
     }
-    let npy = sides.iter().any(|side| matches!(side.data, Data::Npy(_)));
-    if args.data_only || npy { Ok(None) } else { compare_metalayers(&sides) }
+    let is_bare = |side: &Side<'_>| matches!(&side.data, Data::Plain(array) if array.attributes().is_none());
+    if args.data_only || sides.iter().any(is_bare) { Ok(None) } else { compare_metalayers(&sides) }
 }
 
 fn told(what: &str, values: [String; 2]) -> Option<String> {
@@ -115,7 +122,7 @@ fn told(what: &str, values: [String; 2]) -> Option<String> {
 /// Shape, dtype and dtype string, if the data is an array. An array need not have a dtype string.
 fn array(data: &Data) -> Option<(&[u64], &Dtype, String)> {
     match data {
-        Data::Npy(npy) => Some((npy.shape(), npy.dtype(), npy.dtype().as_str().to_owned())),
+        Data::Plain(array) => Some((array.shape(), array.dtype(), array.dtype().as_str().to_owned())),
         Data::Blosc(Input::Array(array)) => {
             let text = match &array.meta().dtype {
                 Some(text) => String::from_utf8_lossy(text).into_owned(),
@@ -151,7 +158,7 @@ fn compare_form([first, second]: &[Side<'_>; 2]) -> Option<String> {
         (None, Some(_)) => return Some("kind: not an array | array".into()),
         (None, None) => [&first.data, &second.data].map(|data| match data {
             Data::Blosc(input) => Some(input),
-            Data::Npy(_) => None,
+            Data::Plain(_) => None,
         }),
     };
     let [Some(first), Some(second)] = inputs else { return None };
@@ -193,9 +200,9 @@ fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -
     let mut progress = Progress::new(sides[0].named(), views[0].nbytes(), global.quiet);
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut start = 0;
-    // An `.npy` file has no chunks, so take the pieces of the other file.
-    let npy = matches!(sides[0].data, Data::Npy(_));
-    for piece in views[usize::from(npy)].pieces() {
+    // What has no chunks can be read in the pieces of the other file.
+    let is_whole = matches!(&sides[0].data, Data::Plain(array) if array.chunkshape().is_none());
+    for piece in views[usize::from(is_whole)].pieces() {
         let read = |k: usize, buffer: &mut Vec<u8>| -> Result<()> {
             views[k].read(&piece, buffer).with_context(|| sides[k].named())
         };
@@ -328,7 +335,8 @@ fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
     }
     // Read one at a time: all of them together may not fit in memory.
     let names = sides.iter().filter_map(|side| side.frame()).flat_map(|frame| frame.vlmetalayers().iter());
-    let names: BTreeSet<Vec<u8>> = names.map(|(name, _)| name.to_vec()).collect();
+    let mut names: BTreeSet<Vec<u8>> = names.map(|(name, _)| name.to_vec()).collect();
+    names.extend(sides.iter().flat_map(|side| side.attributes.keys().cloned()));
     for name in names {
         let [first, second] = sides.each_ref().map(|side| vlmetalayer(side, &name));
         if let Some(difference) = compare_layers("vlmetalayer", &[first?, second?]) {
@@ -346,7 +354,10 @@ fn metalayers(frame: &SuperChunk) -> Layers {
 
 /// The vlmetalayer of this name, if it exists.
 fn vlmetalayer(side: &Side<'_>, name: &[u8]) -> Result<Layers> {
-    let Some(frame) = side.frame() else { return Ok(Layers::new()) };
+    let Some(frame) = side.frame() else {
+        let value = side.attributes.get(name);
+        return Ok(value.map(|value| (name.to_vec(), value.clone())).into_iter().collect());
+    };
     let value = frame.vlmetalayers().get(name).with_context(|| side.named())?;
     Ok(value.map(|value| (name.to_vec(), value)).into_iter().collect())
 }

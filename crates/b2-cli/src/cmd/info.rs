@@ -17,7 +17,7 @@ use crate::args::{Global, Source, Sources, values};
 use crate::files::Output;
 use crate::print::{Table, count, dims, json, printable, ratio, short_size, size, thousands};
 use crate::process::{error, several};
-use crate::read::{Input, Store, store};
+use crate::read::{Hdf5, Input, Store, store};
 use crate::write::{checksums_text, codec_text, filter_text, lossy, one_line};
 
 const EXAMPLES: &str = "\
@@ -29,6 +29,8 @@ Examples:
   b2kit info data.b2nd --json | jq .shape
   b2kit info store.b2z --tree          the members of a store
   b2kit info store.b2z --key /a        one of them
+  b2kit info ocean.nc                  what is in it (NetCDF, HDF5)
+  b2kit info x.h5::/group/dataset      one data set
   b2kit info data.bin --offset 1234    a frame inside another file";
 
 #[derive(Debug, clap::Args)]
@@ -55,11 +57,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let files = args.sources.listed.and(&args.sources.files)?;
     // The number of names in a list does not change the form of the output.
     if let ([file], None) = (&files[..], &args.sources.listed.files_from) {
-        tell(args, &args.sources.one(file), &mut output, global)?;
+        tell(args, &args.sources.one(file).inside(), &mut output, global)?;
         return output.finish();
     }
     several::all(&files, |file| {
-        let source = args.sources.one(file);
+        let source = args.sources.one(file).inside();
         let mut text = Output::Buffer(Vec::new());
         let line = if args.json {
             tell(args, &source, &mut text, global)?;
@@ -68,7 +70,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             tell(args, &source, &mut text, global)?;
             text.bytes().to_vec()
         } else {
-            one_line_of(&source, global)?.into_bytes()
+            one_line_of(file, &source, global)?.into_bytes()
         };
         output.send(&line)?;
         output.flush_now()
@@ -85,15 +87,21 @@ fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
 }
 
 /// Summary of one of several files, on one line.
-fn one_line_of(source: &Source, global: Global) -> Result<String> {
-    let named = || source.file.display().to_string();
+fn one_line_of(file: &Path, source: &Source, global: Global) -> Result<String> {
+    let named = || file.display().to_string();
     let described = || -> Result<String> {
         if source.key.is_none()
             && let Some(store) = Store::open(&source.file, source.offset, global)?
         {
             return Ok(format!("store, {}", count(store.keys().count() as u64, "member")));
         }
-        Ok(describe(&Input::open_source(source, global)?))
+        match Input::open_source(source, global) {
+            Ok(input) => Ok(describe(&input)),
+            Err(error) if source.offset > 0 => Err(error),
+            Err(error) => {
+                Ok(printable(&Hdf5::open_or(&source.file, global, error)?.one_line(source.key.as_deref())?))
+            }
+        }
     };
     Ok(format!("{}: {}\n", printable(&named()), described().with_context(named)?))
 }
@@ -106,10 +114,15 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
     {
         return output.send(store_text(args, source, &store)?.as_bytes());
     }
-    if args.tree {
-        return Err(anyhow!("--tree: not a store").context(named()));
-    }
-    let input = Input::open_source(source, global).with_context(named)?;
+    let input = match Input::open_source(source, global) {
+        Ok(_) if args.tree => return Err(anyhow!("--tree: not a store").context(named())),
+        Ok(input) => input,
+        Err(error) if source.offset > 0 => return Err(error.context(named())),
+        Err(error) => {
+            let file = Hdf5::open_or(&source.file, global, error).with_context(named)?;
+            return tell_hdf5(args, source, &file, output).with_context(named);
+        }
+    };
     let facts = Facts { sums_ignored: global.no_checksums, ..Facts::gather(&input).with_context(named)? };
     let frame = input.frame().filter(|_| args.chunks);
     if args.json {
@@ -133,6 +146,20 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
         chunks::send_table(output, frame, &named)?;
     }
     Ok(())
+}
+
+/// Prints what was requested about an HDF5 or NetCDF file, or what has a name in it.
+fn tell_hdf5(args: &Args, source: &Source, file: &Hdf5, output: &mut Output) -> Result<()> {
+    ensure!(!args.chunks, "--chunks: the chunks of HDF5 are not listed");
+    let key = source.key.as_deref();
+    if args.json {
+        let object = Value::Object(file.facts_json(key)?);
+        return output.send(format!("{}\n", serde_json::to_string_pretty(&object)?).as_bytes());
+    }
+    let name = printable(&source.file.display().to_string());
+    let inside = key.map(|key| format!("::{}", printable(key))).unwrap_or_default();
+    let facts = file.facts(key, args.meta, args.tree)?;
+    output.send(format!("{name}{inside}\n{facts}").as_bytes())
 }
 
 /// Describes a store: its keys, or its members as a tree.

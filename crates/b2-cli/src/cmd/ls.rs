@@ -1,25 +1,27 @@
 //! `b2kit ls`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 
 use crate::args::Global;
-use crate::files::{Output, stdio};
-use crate::read::{Store, find_cut_off};
+use crate::files::{Output, members, stdio};
+use crate::read::{Hdf5, Store, find_cut_off};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit ls store.b2z
   b2kit cat store.b2z --key /group/array --npy -o array.npy
+  b2kit ls ocean.nc
 
 Stores are those of python-blosc2: EmbedStore (.b2e), DictStore and TreeStore
-(.b2d directories and .b2z archives).";
+(.b2d directories and .b2z archives). Of HDF5 and NetCDF files, or a group in one
+(FILE::/group), the data sets are listed.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A store of python-blosc2
+    /// A store of python-blosc2, or an HDF5 or NetCDF file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -31,14 +33,23 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         let not_one = "not a store: it has no members (b2kit info tells what it is)";
         find_cut_off(&args.file).unwrap_or_else(|| anyhow!(not_one))
     };
-    let store =
-        Store::open(&args.file, 0, global).and_then(|store| store.ok_or_else(none)).with_context(named)?;
+    let keys: Vec<String> = match Store::open(&args.file, 0, global).and_then(|store| store.ok_or_else(none))
+    {
+        Ok(store) => store.keys().map(str::to_owned).collect(),
+        Err(error) => inside(&args.file, global, error).with_context(named)?,
+    };
     let mut output = Output::stdout();
     let mut lines = String::new();
-    for key in store.keys() {
-        lines.push_str(&crate::print::table::printable(key));
+    for key in keys {
+        lines.push_str(&crate::print::table::printable(&key));
         lines.push('\n');
     }
     output.send(lines.as_bytes())?;
     output.finish()
+}
+
+/// The data sets of an HDF5 or NetCDF file, or of a group in it.
+fn inside(path: &Path, global: Global, error: Error) -> Result<Vec<String>> {
+    let (file, group) = members::split(path).unwrap_or_else(|| (path.to_owned(), "/".into()));
+    Hdf5::open_or(&file, global, error)?.keys(&group)
 }

@@ -19,6 +19,7 @@ Examples:
   b2kit show data.npy --slice='0, ..., ::-1'
   b2kit show log.b2frame --dtype '<f4' --slice=-10:
   b2kit cat data.b2nd | b2kit pack - - | b2kit show -
+  b2kit show x.h5::/group/dataset
 
 The values are those that NumPy prints: of more than 1000 items three at each
 end of each dimension. In a terminal, two dimensions are drawn as well, unless

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if is_interactive(args) {
         let Args { source, dtype, map, log, range, field, .. } = args;
         let app = app::App::new(&named(), source.key.clone(), *map, *log, *range).with_field(field.clone());
-        let opening = look::Opening { source: source.clone(), parts, dtype: dtype.clone(), global };
+        let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global };
         return terminal::run(app, opening).with_context(named);
     }
     let data = Data::open(&args.source, global).with_context(named)?;

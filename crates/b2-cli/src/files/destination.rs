@@ -3,7 +3,7 @@
 #[cfg(unix)]
 use std::fs::Permissions;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Stdout, Write};
+use std::io::{self, IsTerminal, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +13,7 @@ use b2kit::frame::INDEX_NAME;
 use b2kit::frame::{Disk, Links, ReadFiles};
 use tempfile::NamedTempFile;
 
+use super::members;
 use super::stdio::{is_stdin, is_stdout, is_stream};
 use crate::process::{ClosedPipe, Written, capture, signals};
 
@@ -132,6 +133,22 @@ impl Output {
         }
     }
 
+    /// The path of a new file that does not have its name yet.
+    pub(crate) fn path_so_far(&self) -> Option<&Path> {
+        match self {
+            Self::File { temp, .. } => Some(temp.path()),
+            _ => None,
+        }
+    }
+
+    /// The length of a new file so far.
+    pub(crate) fn len_so_far(&self) -> Option<u64> {
+        match self {
+            Self::File { temp, .. } => Some(temp.as_file().metadata().ok()?.len()),
+            _ => None,
+        }
+    }
+
     /// Completes the output: a file gets its name now.
     ///
     /// # Errors
@@ -206,6 +223,16 @@ impl Write for Output {
     }
 }
 
+impl Seek for Output {
+    /// Only new files can be written anywhere.
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::File { temp, .. } => temp.as_file_mut().seek(to),
+            _ => Err(io::ErrorKind::NotSeekable.into()),
+        }
+    }
+}
+
 /// Makes room for more bytes in a pipe. Otherwise its reader has to run after each 64 KiB, and waits for that while all
 /// processors decode.
 #[cfg(target_os = "linux")]
@@ -250,7 +277,7 @@ pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
 /// Fails if it is.
 pub(crate) fn refuse_same(output: &Path, input: &Path) -> Result<()> {
     // Standard input may be redirected from the file.
-    let input = if is_stdin(input) { Path::new("/dev/stdin") } else { input };
+    let input = &if is_stdin(input) { PathBuf::from("/dev/stdin") } else { members::file(input) };
     if is_stdout(output) {
         return Ok(());
     }

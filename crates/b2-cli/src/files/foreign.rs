@@ -1,9 +1,15 @@
 //! Recognises files of other formats by their first bytes, so that a user who means the array in a file does not store
 //! the file itself.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use b2kit::chunk::ChunkHeader;
+use b2kit::frame::{Disk, FileKind, Links, ReadAt, ReadFiles};
+
+use super::stdio::is_stdin;
+use super::urls;
 
 /// Number of bytes to look at, from the start of a file.
 pub(crate) const LOOK: u64 = 4096;
@@ -117,6 +123,26 @@ fn archive(head: &[u8]) -> Foreign {
         };
     }
     Foreign { what: "a zip archive", hint: UNPACKED }
+}
+
+/// Opens a regular file or a URL. Does not block if the path has become a FIFO meanwhile.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+    if urls::is_url(path) { urls::open(path) } else { Disk.open(path, Links::Follow) }
+}
+
+/// What an HDF5 or NetCDF file is; `None` if it is something else, or cannot be read.
+pub(crate) fn hdf5(path: &Path) -> Option<&'static str> {
+    let is_file = match urls::is_url(path) {
+        true => matches!(urls::kind(path), Ok(FileKind::File)),
+        false => !is_stdin(path) && path.is_file(),
+    };
+    if !is_file {
+        return None;
+    }
+    let file = open_regular(path).ok()?;
+    let len = file.len().ok()?;
+    let head = file.read_at(0..LOOK.min(len)).ok()?;
+    recognise(Path::new(""), &head, len).filter(|found| found.hint == CONVERT).map(|found| found.what)
 }
 
 /// Whether the file has the extension of a table, and its content is text.

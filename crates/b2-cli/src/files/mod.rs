@@ -6,6 +6,7 @@
 pub(crate) mod destination;
 pub(crate) mod foreign;
 mod listed;
+pub(crate) mod members;
 pub(crate) mod reading;
 pub(crate) mod relay;
 pub(crate) mod removal;

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Context;
 use b2kit::frame::{FileKind, ReadAt, ReadFiles};
 
+use super::members;
 use crate::args::Global;
 use crate::print::thousands;
 use crate::process::signals;
@@ -106,7 +107,13 @@ pub(crate) fn hide(name: &OsStr) -> OsString {
             path_of(url).map_or_else(|| name.to_owned(), OsString::from)
         }
         Some(url) if is_store(Path::new(url)) => name.to_owned(),
-        Some(url) if scheme(url).is_some() => known::hide(url).into(),
+        Some(url) if scheme(url).is_some() => match members::split(Path::new(url)) {
+            // What is inside of the file is no part of a query.
+            Some((file, name)) => {
+                format!("{}::{name}", known::hide(file.to_str().unwrap_or_default())).into()
+            }
+            None => known::hide(url).into(),
+        },
         _ => name.to_owned(),
     }
 }
@@ -361,6 +368,8 @@ mod tests {
             assert_eq!(windows_path(url), expected);
         }
         assert!(!path("https://me:secret@host/a?token=secret").contains("secret"));
+        let inside = path("https://host/a.h5?token=secret::/b");
+        assert!(inside.ends_with("::/b") && !inside.contains("secret"), "{inside}");
         assert!(is_url(Path::new("S3://bucket/a")) && !is_url(Path::new("a://b")));
     }
 }

@@ -36,28 +36,32 @@ pub(crate) struct Labels {
 impl Labels {
     /// Reads the attributes of a file; what cannot be read or means nothing is left out.
     pub(crate) fn of(data: &Data) -> Self {
-        let Data::Blosc(Input::Array(array)) = data else { return Self::default() };
-        let names = match attribute(array, NAMES) {
+        let attributes = match data {
+            Data::Blosc(Input::Array(array)) => Attributes::Layers(array),
+            Data::Plain(array) => Attributes::Listed(array.attributes().unwrap_or_default()),
+            Data::Blosc(_) => return Self::default(),
+        };
+        let names = match attributes.get(NAMES) {
             Some(Value::Array(names)) => {
                 names.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
             }
             _ => Vec::new(),
         };
         let fills =
-            ["_FillValue", "missing_value"].into_iter().filter_map(|name| number(&attribute(array, name)?));
+            ["_FillValue", "missing_value"].into_iter().filter_map(|name| number(&attributes.get(name)?));
         Self {
-            names: if names.len() == array.ndim() { names } else { Vec::new() },
-            unit: unit(array),
+            names: if names.len() == data.shape().len() { names } else { Vec::new() },
+            unit: unit(attributes),
             fills: fills.collect(),
         }
     }
 }
 
 /// `sea surface temperature (K)`, from the attributes of CF.
-fn unit(array: &NdArray) -> String {
-    let text = |name: &str| attribute(array, name).and_then(|value| value.as_str().map(str::to_owned));
+fn unit(attributes: Attributes<'_>) -> String {
+    let text = |name: &str| attributes.get(name).and_then(|value| value.as_str().map(str::to_owned));
     // Packed numbers have another unit.
-    let packed = attribute(array, "scale_factor").is_some() || attribute(array, "add_offset").is_some();
+    let packed = attributes.get("scale_factor").is_some() || attributes.get("add_offset").is_some();
     let name = text("long_name").or_else(|| text("standard_name")).unwrap_or_default();
     match text("units").filter(|_| !packed) {
         Some(units) if name.is_empty() => units,
@@ -67,12 +71,28 @@ fn unit(array: &NdArray) -> String {
     }
 }
 
-fn attribute(array: &NdArray, name: &str) -> Option<Value> {
-    if let Ok(Some(value)) = array.attrs().get(name) {
-        return Some(value);
+/// The attributes of an array.
+#[derive(Clone, Copy)]
+enum Attributes<'a> {
+    /// As vlmetalayers.
+    Layers(&'a NdArray),
+    Listed(&'a [(String, Value)]),
+}
+
+impl Attributes<'_> {
+    fn get(self, name: &str) -> Option<Value> {
+        let array = match self {
+            Self::Layers(array) => array,
+            Self::Listed(values) => {
+                return values.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+            }
+        };
+        if let Ok(Some(value)) = array.attrs().get(name) {
+            return Some(value);
+        }
+        let Ok(Some(Value::Map(rest))) = array.attrs().get(REST) else { return None };
+        rest.into_iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
     }
-    let Ok(Some(Value::Map(rest))) = array.attrs().get(REST) else { return None };
-    rest.into_iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
 }
 
 fn number(value: &Value) -> Option<f64> {
@@ -136,7 +156,7 @@ impl Points {
         let items = points.all().read_bytes().ok()?;
         let mut values = Vec::new();
         simple.numbers(&items, &mut values);
-        Some(Self { simple, items, values, unit: unit(points), is_number })
+        Some(Self { simple, items, values, unit: unit(Attributes::Layers(points)), is_number })
     }
 
     fn text(&self, position: u64) -> String {

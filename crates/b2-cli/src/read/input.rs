@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use b2kit::chunk::{ChunkHeader, DParams, FilterSlot};
-use b2kit::frame::{Checksums, Disk, FileKind, FrameError, INDEX_NAME, Links, Metalayers, ReadAt, ReadFiles};
+use b2kit::frame::{Checksums, FileKind, FrameError, INDEX_NAME, Metalayers, ReadAt};
 use b2kit::nd::{METALAYER, OLD_METALAYER};
 use b2kit::{Chunk, CodecId, ErrorKind, NdArray, SuperChunk};
 
 use crate::args::{Filters, Global, dparams};
+use crate::files::foreign::open_regular;
 use crate::files::{Foreign, foreign, is_stdin, spool_stdin, urls};
 use crate::print::thousands;
 use crate::process::say;
@@ -309,9 +310,4 @@ fn cut_off(need: u64, have: u64) -> anyhow::Error {
         thousands(need),
         thousands(have)
     )
-}
-
-/// Opens a regular file or a URL. Does not block if the path has become a FIFO meanwhile.
-pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
-    if urls::is_url(path) { urls::open(path) } else { Disk.open(path, Links::Follow) }
 }

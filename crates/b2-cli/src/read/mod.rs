@@ -4,9 +4,12 @@
 
 pub(crate) mod damage;
 pub(crate) mod dims;
+#[cfg_attr(not(feature = "hdf5"), path = "hdf5_absent.rs")]
+pub(crate) mod hdf5;
 pub(crate) mod input;
 mod items;
 pub(crate) mod operand;
+pub(crate) mod plain;
 pub(crate) mod sample;
 pub(crate) mod selection;
 pub(crate) mod slice;
@@ -14,10 +17,11 @@ mod source;
 pub(crate) mod store;
 pub(crate) mod view;
 
+pub(crate) use hdf5::Hdf5;
 pub(crate) use input::{Input, find_cut_off, is_array_layer};
 pub(crate) use items::Items;
 pub(crate) use operand::{Operand, refuse_directory, refuse_url_input};
 pub(crate) use selection::Selection;
-pub(crate) use slice::{Axis, block_box, coordinates, resolve};
+pub(crate) use slice::{Axis, block_box, coordinates, pick, resolve};
 pub(crate) use store::Store;
 pub(crate) use view::{Data, View};

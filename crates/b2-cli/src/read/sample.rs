@@ -229,10 +229,16 @@ fn cut(data: &Data, dim: usize) -> (Cut, u64) {
             let block = chunk.header().blocksize() as u64;
             of(chunk.nbytes() as u64 / itemsize, block / itemsize, block.max(LEAST))
         }
-        // Any item can be read alone; the system reads pages.
-        Data::Npy(npy) => {
-            let items = (4096 / npy.dtype().itemsize().max(1) as u64).max(1);
-            let last = dim + 1 == npy.shape().len();
+        // Of what has no chunks any item can be read alone; the system reads pages.
+        Data::Plain(array) => {
+            let itemsize = array.dtype().itemsize().max(1) as u64;
+            if let Some(chunks) = array.chunkshape() {
+                let chunk = chunks.get(dim).copied().unwrap_or(1).into();
+                let nbytes = chunks.iter().fold(itemsize, |n, &length| n.saturating_mul(length.into()));
+                return of(chunk, chunk, nbytes.max(LEAST));
+            }
+            let items = (4096 / itemsize).max(1);
+            let last = dim + 1 == array.shape().len();
             of(u64::MAX / 2, if last { items } else { 1 }, 2048)
         }
     }

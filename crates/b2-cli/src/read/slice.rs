@@ -184,6 +184,23 @@ pub(crate) fn coordinates(k: u64, shape: impl DoubleEndedIterator<Item = u64>) -
     out
 }
 
+/// Picks the items of a selection from `plain`, which holds all items between the lowest and the highest positions, into
+/// `dst`, which has the size of the selection.
+pub(crate) fn pick(axes: &[Axis], plain: &[u8], itemsize: usize, dst: &mut [u8]) {
+    let spans: Vec<Range<u64>> = axes.iter().map(|axis| axis.span()).collect();
+    for (item, dst) in (0..).zip(dst.chunks_exact_mut(itemsize.max(1))) {
+        let (mut rest, mut at, mut stride) = (item, 0, 1);
+        for (axis, span) in axes.iter().zip(&spans).rev() {
+            at += (axis.position(rest % axis.len) - span.start) * stride;
+            rest /= axis.len;
+            stride *= span.end - span.start;
+        }
+        // All of these positions are in `plain`, whose length fits.
+        let at = at as usize * itemsize;
+        dst.copy_from_slice(&plain[at..at + itemsize]);
+    }
+}
+
 /// Start and shape of a block of an array, clipped to the edges of chunk and array. The shape of a block that is
 /// nothing but padding has a zero.
 pub(crate) fn block_box(geometry: &Geometry, nchunk: u64, nblock: u64) -> (Vec<u64>, Vec<u64>) {

@@ -5,7 +5,17 @@ use anyhow::{Result, anyhow};
 use super::input::{Input, find_cut_off};
 use super::store::Store;
 use crate::args::{Global, Source};
-use crate::files::refuse_stdin;
+use crate::files::{members, refuse_stdin};
+
+impl Source {
+    /// The file and the name inside of it that `FILE::NAME` stands for. `--key` says the same.
+    pub(crate) fn inside(&self) -> Self {
+        match members::split(&self.file).filter(|_| self.key.is_none()) {
+            Some((file, key)) => Self { file, key: Some(key), offset: self.offset },
+            None => self.clone(),
+        }
+    }
+}
 
 impl Input {
     /// Opens the file or the member of a store that the command line names.
@@ -13,6 +23,7 @@ impl Input {
     /// # Errors
     /// Same as [`open`](Self::open).
     pub(crate) fn open_source(source: &Source, global: Global) -> Result<Self> {
+        let source = &source.inside();
         let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };
         refuse_stdin(&source.file, "cannot be a store: name the file")?;
         let store = Store::open(&source.file, source.offset, global)?;

@@ -7,8 +7,9 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use b2_store::{Place, StoreError};
 use b2kit::frame::ReadOptions;
 
-use super::input::{Input, cut_off_or, open_regular};
+use super::input::{Input, cut_off_or};
 use crate::args::Global;
+use crate::files::foreign::open_regular;
 use crate::files::{foreign, is_stdin, urls};
 
 /// An open store.
@@ -78,6 +79,25 @@ impl Store {
             })?)
         };
         opened().with_context(|| format!("key {key}"))
+    }
+}
+
+impl Store {
+    /// The attributes of a group; none if it has none.
+    ///
+    /// # Errors
+    /// Fails if they are damaged.
+    #[cfg(feature = "hdf5")]
+    pub(crate) fn attributes(&self, group: &str) -> Result<Vec<(String, rmpv::Value)>> {
+        let found = self.store.attributes(group, &self.options).map_err(|error| plain(error, &self.path))?;
+        let Some(frame) = found else { return Ok(Vec::new()) };
+        let mut layers = Vec::new();
+        for (name, _) in frame.vlmetalayers().iter() {
+            if let Some(value) = frame.vlmetalayers().get(name)? {
+                layers.push((String::from_utf8_lossy(name).into_owned(), value));
+            }
+        }
+        Ok(b2_hdf5::attributes_of(&layers))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Common access to the items of Blosc2 files and `.npy` files, for commands that show values.
+//! Common access to the items of Blosc2 files, `.npy` files and data sets of HDF5, for commands that show values.
 
 use std::io;
 use std::path::Path;
@@ -8,26 +8,24 @@ use anyhow::{Context, Result, ensure};
 use b2kit::Dtype;
 use b2kit::frame::{FileKind, ReadAt};
 
-use super::input::{self, Input};
+use super::hdf5::Hdf5;
+use super::input::Input;
+use super::plain::{Npy, Plain};
 use super::selection::Selection;
-use super::slice::{Axis, PieceSize, Pieces, resolve};
+use super::slice::{Axis, PieceSize, Pieces, pick, resolve};
 use crate::args::{Global, Source};
+use crate::files::foreign::open_regular;
 use crate::files::{is_stdin, spool_stdin, urls};
+use crate::npy;
 use crate::npy::source::ByteSource;
-use crate::npy::{self, NpyHeader, RawSource};
 use crate::print::shown;
 use crate::process::{Usage, resize};
 
-/// An open file.
+/// An open file, or what a name inside of it stands for.
+#[expect(clippy::large_enum_variant, reason = "there is one for each open file")]
 pub(crate) enum Data {
     Blosc(Input),
-    Npy(Npy),
-}
-
-/// An `.npy` file.
-pub(crate) struct Npy {
-    header: NpyHeader,
-    source: RawSource<Arc<dyn ReadAt>>,
+    Plain(Box<dyn Plain>),
 }
 
 impl ByteSource for Arc<dyn ReadAt> {
@@ -37,27 +35,35 @@ impl ByteSource for Arc<dyn ReadAt> {
 }
 
 impl Data {
-    /// Opens a Blosc2 file or an `.npy` file; `-` is standard input.
+    /// Opens a Blosc2 file, a member of a store, an `.npy` file, or a data set of HDF5 or NetCDF; `-` is standard input.
     ///
     /// # Errors
     /// Errors do not name the file; callers add its name.
     pub(crate) fn open(source: &Source, global: Global) -> Result<Self> {
-        let plain = source.key.is_none() && source.offset == 0;
-        if plain && is_stdin(&source.file) {
-            let file = spool_stdin()?;
-            return match Npy::open(&file)? {
-                Some(npy) => Ok(Self::Npy(npy)),
-                None => Ok(Self::Blosc(Input::open_spooled(&file, 0, global)?)),
-            };
-        }
-        if plain
-            && (source.file.is_file()
+        let source = &source.inside();
+        if source.key.is_none() && source.offset == 0 {
+            if is_stdin(&source.file) {
+                let file = spool_stdin()?;
+                return match Npy::open(&file)? {
+                    Some(npy) => Ok(Self::Plain(Box::new(npy))),
+                    None => Ok(Self::Blosc(Input::open_spooled(&file, 0, global)?)),
+                };
+            }
+            if (source.file.is_file()
                 || urls::is_url(&source.file) && urls::kind(&source.file)? == FileKind::File)
-            && let Some(npy) = Npy::open(&input::open_regular(&source.file)?)?
-        {
-            return Ok(Self::Npy(npy));
+                && let Some(npy) = Npy::open(&open_regular(&source.file)?)?
+            {
+                return Ok(Self::Plain(Box::new(npy)));
+            }
         }
-        Ok(Self::Blosc(Input::open_source(source, global)?.say_changed(&source.file)))
+        match Input::open_source(source, global) {
+            Ok(input) => Ok(Self::Blosc(input.say_changed(&source.file))),
+            Err(error) if source.offset > 0 => Err(error),
+            Err(error) => {
+                let file = Hdf5::open_or(&source.file, global, error)?;
+                file.pick(source.key.as_deref()).map(Self::Plain)
+            }
+        }
     }
 
     /// Like [`open`](Self::open), for a path.
@@ -71,7 +77,7 @@ impl Data {
     /// The dtype of the items. Items of super-chunks are taken as unsigned integers if they have a suitable size.
     pub(crate) fn dtype(&self) -> Dtype {
         match self {
-            Self::Npy(npy) => npy.header.dtype.clone(),
+            Self::Plain(array) => array.dtype().clone(),
             Self::Blosc(Input::Array(array)) if array.meta().dtype.is_some() => npy::shown_dtype(array),
             Self::Blosc(input) => {
                 let size = input.itemsize();
@@ -100,7 +106,7 @@ impl Data {
     /// Lengths of the dimensions. Super-chunks and chunks have one, their items.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match self {
-            Self::Npy(npy) => npy.header.shape.clone(),
+            Self::Plain(array) => array.shape().to_vec(),
             Self::Blosc(Input::Array(array)) => array.shape().to_vec(),
             Self::Blosc(input) => vec![input.nbytes() / input.itemsize().max(1) as u64],
         }
@@ -112,7 +118,7 @@ impl Data {
     /// Fails if the data expands beyond `--max-output`.
     pub(crate) fn check_output(&self) -> Result<()> {
         match self {
-            Self::Npy(_) => Ok(()),
+            Self::Plain(array) => array.check_output(),
             Self::Blosc(input) => input.check_output(),
         }
     }
@@ -143,38 +149,14 @@ impl Data {
                 let axes = selection.axes().to_vec();
                 View { origin: Origin::Blosc(selection), axes, itemsize: input.itemsize() as u64 }
             }
-            Self::Npy(npy) => View {
-                origin: Origin::Npy(&npy.source),
-                axes: resolve(parts, &npy.header.shape)?,
-                itemsize: npy.header.dtype.itemsize() as u64,
-            },
+            Self::Plain(array) => View::of(&**array, parts)?,
         })
-    }
-}
-
-impl Npy {
-    /// Opens an `.npy` file; `None` if the file is something else.
-    fn open(file: &Arc<dyn ReadAt>) -> Result<Option<Self>> {
-        let Some(header) = NpyHeader::alone(file, file.len()?)? else { return Ok(None) };
-        let (itemsize, fortran) = (header.dtype.itemsize(), header.fortran_order);
-        let source = RawSource::new(file.clone(), header.data_offset, &header.shape, itemsize, fortran);
-        let source = source.context("the array is too large")?;
-        Ok(Some(Self { header, source }))
-    }
-
-    /// Lengths of the dimensions.
-    pub(crate) fn shape(&self) -> &[u64] {
-        &self.header.shape
-    }
-
-    pub(crate) fn dtype(&self) -> &Dtype {
-        &self.header.dtype
     }
 }
 
 enum Origin<'a> {
     Blosc(Selection<'a>),
-    Npy(&'a RawSource<Arc<dyn ReadAt>>),
+    Plain(&'a dyn Plain),
 }
 
 /// A selection of items of an open file.
@@ -182,6 +164,17 @@ pub(crate) struct View<'a> {
     origin: Origin<'a>,
     axes: Vec<Axis>,
     itemsize: u64,
+}
+
+impl<'a> View<'a> {
+    /// Selects the items of a slice of an array that is not Blosc2.
+    ///
+    /// # Errors
+    /// Fails if there are too many parts or an index is out of range.
+    pub(crate) fn of(array: &'a dyn Plain, parts: &[b2kit::Selection]) -> Result<Self> {
+        let axes = resolve(parts, array.shape())?;
+        Ok(Self { origin: Origin::Plain(array), axes, itemsize: array.dtype().itemsize() as u64 })
+    }
 }
 
 impl View<'_> {
@@ -204,12 +197,14 @@ impl View<'_> {
     pub(crate) fn pieces(&self) -> Pieces {
         match &self.origin {
             Origin::Blosc(selection) => selection.pieces(),
-            Origin::Npy(_) => {
+            Origin::Plain(array) => {
                 // The items in between are read as well.
                 let steps =
                     self.axes.iter().fold(1, |n: u64, axis| n.saturating_mul(axis.step.unsigned_abs()));
                 let size = PieceSize { target: 8 << 20, max: 64 << 20 };
-                Pieces::new(&self.axes, &[], &[], self.itemsize.saturating_mul(steps), size)
+                let chunks = array.chunkshape().unwrap_or_default();
+                let chunks: Vec<u64> = chunks.iter().map(|&length| length.into()).collect();
+                Pieces::new(&self.axes, &chunks, &[], self.itemsize.saturating_mul(steps), size)
             }
         }
     }
@@ -221,7 +216,7 @@ impl View<'_> {
     pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         let source = match &self.origin {
             Origin::Blosc(selection) => return selection.read(axes, buffer),
-            Origin::Npy(source) => source,
+            Origin::Plain(source) => source,
         };
         let spans: Vec<_> = axes.iter().map(|axis| axis.span()).collect();
         let start: Vec<u64> = spans.iter().map(|span| span.start).collect();
@@ -235,18 +230,10 @@ impl View<'_> {
             return Ok(());
         }
         let width = usize::try_from(self.itemsize)?;
-        buffer.clear();
         let count: u64 = axes.iter().map(|axis| axis.len).product();
-        for item in 0..count {
-            let (mut rest, mut at, mut stride) = (item, 0, 1);
-            for ((axis, low), length) in axes.iter().zip(&start).zip(&shape).rev() {
-                at += (axis.position(rest % axis.len) - low) * stride;
-                rest /= axis.len;
-                stride *= length;
-            }
-            let at = usize::try_from(at)? * width;
-            buffer.extend_from_slice(&plain[at..at + width]);
-        }
+        buffer.clear();
+        resize(buffer, usize::try_from(count)? * width)?;
+        pick(axes, &plain, width, buffer);
         Ok(())
     }
 

@@ -1,19 +1,7 @@
 //! `b2kit convert`: HDF5 and NetCDF files. What is read of them is tested in `b2-hdf5`.
 
-use std::fs;
-use std::path::Path;
-
-use crate::common::{Folder, counting};
-
-/// A folder with the small files of `b2-hdf5`.
-fn folder() -> Folder {
-    let folder = Folder::new();
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../b2-hdf5/tests/data");
-    for name in ["small.h5", "latest.h5", "three.nc"] {
-        fs::copy(from.join(name), folder.path(name)).unwrap();
-    }
-    folder
-}
+use crate::common::{counting, npy};
+use crate::hdf5::folder;
 
 #[test]
 fn a_data_set_becomes_an_array() {
@@ -91,4 +79,127 @@ fn what_is_in_a_file_is_listed() {
     folder.write("x.h5", b"no HDF5");
     assert!(folder.fails(1, &["convert", "x.h5", "--list"]).contains("not an HDF5 or NetCDF file"));
     assert!(folder.fails(2, &["pack", "small.h5", "small.b2frame"]).contains("b2kit convert"));
+}
+
+#[test]
+fn a_slice_becomes_an_array() {
+    let folder = folder();
+    folder.change(&["convert", "small.h5", "/group/ramp", "whole.b2nd"]);
+    for slice in ["2:8", "3,5:18", "::-2,1::3", "...,4", "9:2:-3,-1", "1,2", "4:4"] {
+        let option = format!("--slice={slice}");
+        folder.change(&["convert", "small.h5", "/group/ramp", "part.b2nd", &option, "--verify", "--force"]);
+        assert_eq!(folder.ok(&["cat", "part.b2nd"]), folder.ok(&["cat", "whole.b2nd", &option]), "{slice}");
+    }
+    // Of the names of dimensions those of the kept ones.
+    folder.change(&["convert", "small.h5", "/group/ramp", "part.b2nd", "--slice=:,0", "--force"]);
+    let told = folder.info(&["part.b2nd"]);
+    assert_eq!(told["vlmetalayers"]["_ARRAY_DIMENSIONS"], serde_json::json!(["lat"]));
+    assert_eq!((&told["chunks"], &told["shape"]), (&serde_json::json!([4]), &serde_json::json!([10])));
+    folder.change(&["convert", "small.h5", "/group/blosc2", "floats.b2nd", "--slice=3:5", "--clevel", "9"]);
+    assert_eq!(folder.info(&["floats.b2nd"])["shape"], serde_json::json!([2, 20]));
+    let told = folder.fails(1, &["convert", "small.h5", "/group/ramp", "x.b2nd", "--slice=10"]);
+    assert!(told.contains("out of range"), "{told}");
+    let told = folder.fails(1, &["convert", "small.h5", "/group", "x.b2d", "--slice=1"]);
+    assert!(told.contains("--slice is for one data set") && !folder.path("x.b2d").exists(), "{told}");
+}
+
+#[test]
+fn patterns_pick_data_sets() {
+    let folder = folder();
+    // What does not fit does not matter, also if it cannot be converted.
+    folder.change(&["convert", "small.h5", "/group/[br]*", "some.b2d", "--verify"]);
+    assert_eq!(folder.ok_text(&["ls", "some.b2d"]), "/blosc2\n/ramp\n");
+    folder.change(&["convert", "small.h5", "/**a*", "deep.b2z", "--skip-unsupported"]);
+    assert_eq!(folder.ok_text(&["ls", "deep.b2z"]), "/group/lat\n/group/names\n/group/ramp\n/scalar\n");
+    folder.change(&["convert", "small.h5", "/group/r*", "one.b2nd"]);
+    assert_eq!(folder.ok(&["cat", "one.b2nd"]), counting(200));
+    assert!(folder.fails(1, &["convert", "small.h5", "/group/*a*", "x.b2nd"]).contains("several data sets"));
+    assert!(folder.fails(1, &["convert", "small.h5", "/group/x*", "x.b2d"]).contains("no data set fits"));
+    assert!(folder.fails(1, &["convert", "small.h5", "/group/*", "x.b2d"]).contains("/group/odd"));
+    assert!(folder.fails(1, &["convert", "small.h5", "/no/*", "x.b2d"]).contains("no such group"));
+}
+
+#[test]
+fn packed_numbers_are_unpacked_on_request() {
+    let folder = folder();
+    folder.change(&["convert", "three.nc", "v", "packed.b2nd"]);
+    folder.change(&["convert", "three.nc", "v", "numbers.b2nd", "--mask-and-scale", "--verify"]);
+    let told = folder.info(&["numbers.b2nd"]);
+    assert_eq!((&told["dtype"], &told["vlmetalayers"]["units"]), (&"<f8".into(), &"m".into()));
+    assert!(told["vlmetalayers"].get("scale_factor").is_none(), "{told}");
+    let halves: Vec<u8> = (0..12).flat_map(|n| (f64::from(n) / 2.0).to_le_bytes()).collect();
+    assert_eq!(folder.ok(&["cat", "numbers.b2nd"]), halves);
+    folder.change(&["convert", "three.nc", "v", "part.b2nd", "--mask-and-scale", "--slice=::-1,1"]);
+    assert_eq!(folder.ok(&["cat", "part.b2nd"]), folder.ok(&["cat", "numbers.b2nd", "--slice=::-1,1"]));
+    // Variables without such attributes stay what they are.
+    folder.change(&["convert", "three.nc", "three.b2d", "--mask-and-scale"]);
+    assert_eq!(folder.info(&["three.b2d::/v"])["dtype"], "<f8");
+    assert_eq!(folder.info(&["three.b2d::/t"])["dtype"], ">f8");
+}
+
+#[test]
+fn arrays_become_data_sets_and_come_back() {
+    let folder = folder();
+    folder.change(&["convert", "small.h5", "/group/ramp", "ramp.b2nd"]);
+    for (options, filter) in
+        [(&[][..], "blosc2"), (&["--codec", "gzip"], "gzip"), (&["--codec=gzip", "--clevel=9"], "gzip")]
+    {
+        let mut args = vec!["convert", "ramp.b2nd", "new.h5", "--verify", "--force"];
+        args.extend(options);
+        let told = folder.change(&args);
+        assert!(told.starts_with("ramp.b2nd -> new.h5  1 data set, 800 bytes"), "{told}");
+        folder.ok(&["diff", "new.h5::ramp", "small.h5::/group/ramp"]);
+        folder.ok(&["diff", "new.h5::ramp", "ramp.b2nd"]);
+        let told = folder.info(&["new.h5::ramp"]);
+        assert_eq!(told["filters"].as_array().unwrap().last().unwrap()["name"], filter, "{told}");
+        folder.change(&["convert", "new.h5", "/ramp", "back.b2nd", "--force"]);
+        folder.ok(&["diff", "back.b2nd", "ramp.b2nd"]);
+    }
+    assert!(folder.fails(1, &["convert", "ramp.b2nd", "new.h5"]).contains("already exists"));
+    folder.change(&["convert", "ramp.b2nd", "named.nc::/a/b"]);
+    assert_eq!(folder.ok_text(&["ls", "named.nc"]), "/a/b\n");
+    assert!(!folder.names().iter().any(|name| name.contains(".tmp") || name.contains("::")));
+}
+
+#[test]
+fn stores_become_files_and_come_back() {
+    let folder = folder();
+    folder.change(&["convert", "small.h5", "small.b2d", "--skip-unsupported"]);
+    for codec in [&[][..], &["--codec", "gzip"]] {
+        let told =
+            folder.change(&[&["convert", "small.b2d", "new.h5", "--verify", "--force"][..], codec].concat());
+        assert!(told.contains("5 data sets"), "{told}");
+        assert_eq!(
+            folder.ok_text(&["ls", "new.h5"]),
+            "/group/blosc2\n/group/lat\n/group/names\n/group/ramp\n/scalar\n"
+        );
+        for key in ["/group/blosc2", "/group/lat", "/group/names", "/group/ramp", "/scalar"] {
+            folder.ok(&["diff", &format!("new.h5::{key}"), &format!("small.h5::{key}")]);
+        }
+        assert_eq!(folder.info(&["new.h5"])["attributes"], serde_json::json!({"title": "small"}));
+    }
+    folder.change(&["convert", "small.b2d::/group/lat", "lat.h5"]);
+    assert_eq!(folder.ok_text(&["ls", "lat.h5"]), "/lat\n");
+}
+
+#[test]
+fn what_hdf5_has_not_is_refused_before_anything_is_written() {
+    let folder = folder();
+    folder.pack("bytes.b2frame", &counting(100), &[]);
+    folder.pack("array.b2nd", &npy("<i4", false, "(100,)", &counting(100)), &[]);
+    for (code, args, what) in [
+        (1, &["bytes.b2frame", "x.h5"][..], "not an array"),
+        (1, &["small.h5", "x.h5"], "HDF5"),
+        (2, &["array.b2nd", "x.h5", "--codec", "zstd"], "gzip"),
+        (2, &["array.b2nd", "x.h5", "--chunks", "5"], "b2kit copy"),
+        (2, &["array.b2nd", "x.h5", "--clevel", "5"], "--codec gzip"),
+        (2, &["array.b2nd", "x.h5", "--slice", "5"], "only for reading"),
+        (2, &["array.b2nd", "/a", "x.h5"], "x.h5::"),
+        (2, &["small.h5", "/group/ramp", "x.b2nd", "--codec", "gzip"], "only for a new HDF5 file"),
+        (1, &["no.b2nd", "x.h5"], "No such file"),
+    ] {
+        let told = folder.fails(code, &[&["convert"], args].concat());
+        assert!(told.contains(what), "{args:?}: {told}");
+        assert!(!folder.path("x.h5").exists(), "{args:?}");
+    }
 }

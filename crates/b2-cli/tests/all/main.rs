@@ -22,6 +22,7 @@ mod diff;
 mod each;
 mod foreign;
 mod general;
+mod hdf5;
 mod help;
 mod hostile_files;
 mod info;

@@ -5,7 +5,7 @@
 
 mod bitshuffle;
 pub(crate) mod blosc;
-mod codecs;
+pub(crate) mod codecs;
 mod lzf;
 mod szip;
 

@@ -1,11 +1,15 @@
 //! Where the chunks of a data set are.
 
-use hdf5_reader::btree_v1::{BTreeV1Key, collect_btree_v1_leaves_storage};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use hdf5_reader::btree_v1::{BTreeV1Key, BTreeV1Node, collect_btree_v1_leaves_storage};
 use hdf5_reader::chunk_index::{
     ChunkEntry, collect_implicit_chunk_entries, collect_v2_chunk_entries_storage,
 };
 use hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storage;
 use hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage;
+use hdf5_reader::io::Cursor;
 
 use super::cursor::NOWHERE;
 use super::header::Below;
@@ -22,42 +26,148 @@ pub(crate) struct Stored {
     pub(crate) mask: u32,
 }
 
+/// So many chunks are looked up one by one. After that the whole index is read.
+const FEW: usize = 8;
+
+/// Chunks that are stored, by their numbers in the grid.
+type Numbered = Vec<(u64, Stored)>;
+
 /// The chunks of a data set, in the order of the grid. Chunks that were never written are missing.
-#[derive(Debug)]
+///
+/// The index is not read before a chunk is asked for, and as a whole only if many are: of a file that is far away, the way to
+/// one chunk is all that one item needs.
 pub(crate) struct Chunks {
-    /// By the number in the grid.
-    stored: Vec<(u64, Stored)>,
+    below: Arc<Below>,
+    chunked: Chunked,
+    shape: Vec<u64>,
+    most: Option<Vec<u64>>,
+    itemsize: usize,
+    is_filtered: bool,
     /// The number of chunks along each dimension.
     grid: Vec<u64>,
+    all: OnceLock<Result<Numbered, String>>,
+    /// Those that were looked up one by one.
+    few: Mutex<BTreeMap<u64, Option<Stored>>>,
 }
 
 impl Chunks {
-    /// Returns where the chunk at a position of the grid is, if it was written.
-    pub(crate) fn get(&self, at: &[u64]) -> Option<Stored> {
-        let number = linear(at, &self.grid)?;
-        let n = self.stored.binary_search_by_key(&number, |(number, _)| *number).ok()?;
-        self.stored.get(n).map(|(_, stored)| *stored)
+    /// Where the chunks of a data set of `shape` are, which may grow to `most`. `is_filtered` says whether there are filters.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub(crate) fn new(
+        below: Arc<Below>,
+        chunked: Chunked,
+        (shape, most): (&[u64], Option<&[u64]>),
+        itemsize: usize,
+        is_filtered: bool,
+    ) -> Result<Self, String> {
+        if chunked.shape.len() != shape.len() || chunked.shape.contains(&0) {
+            return Err(format!("chunks {:?} do not fit the shape {shape:?}", chunked.shape));
+        }
+        let lengths = chunked.shape.iter().map(|&length| u64::from(length));
+        let grid = shape.iter().zip(lengths).map(|(&n, chunk)| n.div_ceil(chunk)).collect();
+        let (shape, most) = (shape.to_vec(), most.map(<[u64]>::to_vec));
+        let (all, few) = (OnceLock::new(), Mutex::default());
+        Ok(Self { below, chunked, shape, most, itemsize, is_filtered, grid, all, few })
     }
 
-    /// Returns the stored bytes of all chunks.
+    /// Returns where the chunk at a position of the grid is, if it was written.
+    ///
+    /// # Errors
+    /// With what is wrong with the index.
+    pub(crate) fn get(&self, at: &[u64]) -> Result<Option<Stored>, String> {
+        let Some(number) = linear(at, &self.grid) else { return Ok(None) };
+        // The tree of version 2 is read as a whole in any case.
+        if self.all.get().is_none() && self.chunked.index != Index::BTree2 {
+            let mut few = self.few.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(found) = few.get(&number) {
+                return Ok(*found);
+            }
+            if few.len() < FEW {
+                let found = self.numbered(Some(at))?;
+                let found = found.into_iter().find(|(own, _)| *own == number).map(|(_, stored)| stored);
+                few.insert(number, found);
+                return Ok(found);
+            }
+        }
+        let all = self.all()?;
+        let n = all.binary_search_by_key(&number, |(number, _)| *number).ok();
+        Ok(n.and_then(|n| all.get(n)).map(|(_, stored)| *stored))
+    }
+
+    /// Returns all chunks.
+    ///
+    /// # Errors
+    /// With what is wrong with the index.
+    pub(crate) fn all(&self) -> Result<&[(u64, Stored)], String> {
+        match self.all.get_or_init(|| self.numbered(None)) {
+            Ok(all) => Ok(all),
+            Err(what) => Err(what.clone()),
+        }
+    }
+
+    /// Returns the stored bytes of all chunks; 0 if the index cannot be read.
     pub(crate) fn nbytes(&self) -> u64 {
-        self.stored.iter().fold(0, |n, (_, stored)| n.saturating_add(stored.len))
+        let all = self.all().unwrap_or_default();
+        all.iter().fold(0, |n, (_, stored)| n.saturating_add(stored.len))
     }
 
     /// Returns the first chunk that is stored, and its position in the grid.
-    pub(crate) fn first(&self) -> Option<(Vec<u64>, Stored)> {
-        let &(number, stored) = self.stored.first()?;
-        Some((self.position(number)?, stored))
+    ///
+    /// # Errors
+    /// With what is wrong with the index.
+    pub(crate) fn first(&self) -> Result<Option<(Vec<u64>, Stored)>, String> {
+        let Some(&(number, stored)) = self.all()?.first() else { return Ok(None) };
+        Ok(self.position(number).map(|at| (at, stored)))
     }
 
     /// Returns the positions in the grid of all chunks that are stored.
-    pub(crate) fn positions(&self) -> impl Iterator<Item = Vec<u64>> {
-        self.stored.iter().filter_map(|&(number, _)| self.position(number))
+    ///
+    /// # Errors
+    /// With what is wrong with the index.
+    pub(crate) fn positions(&self) -> Result<impl Iterator<Item = Vec<u64>>, String> {
+        Ok(self.all()?.iter().filter_map(|&(number, _)| self.position(number)))
     }
 
     /// Whether all chunks were written.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.stored.len() as u64 == product(&self.grid)
+    ///
+    /// # Errors
+    /// With what is wrong with the index.
+    pub(crate) fn is_complete(&self) -> Result<bool, String> {
+        Ok(self.all()?.len() as u64 == product(&self.grid))
+    }
+
+    /// Finds all chunks, or only that at a position of the grid.
+    fn numbered(&self, only: Option<&[u64]>) -> Result<Numbered, String> {
+        let lengths: Vec<u64> = self.chunked.shape.iter().map(|&length| length.into()).collect();
+        let plain = product(&lengths).saturating_mul(self.itemsize as u64);
+        if self.chunked.address == NOWHERE || product(&self.shape) == 0 {
+            return Ok(Vec::new());
+        }
+        let mut stored = Vec::new();
+        let sizes = (&self.shape[..], self.most.as_deref());
+        for entry in entries(&self.below, &self.chunked, sizes, self.itemsize, only)? {
+            if is_nowhere(entry.address, self.below.offset_size) || entry.offsets.len() < self.shape.len() {
+                continue;
+            }
+            let at: Vec<u64> =
+                entry.offsets.iter().zip(&lengths).map(|(&offset, &chunk)| offset / chunk).collect();
+            let is_aligned =
+                entry.offsets.iter().zip(&lengths).all(|(&offset, &chunk)| offset.is_multiple_of(chunk));
+            // Chunks behind the edge are left over from when the data set was longer.
+            let Some(number) = linear(&at, &self.grid) else { continue };
+            if !is_aligned {
+                return Err(format!("a chunk at {:?} is not on the grid of {lengths:?}", entry.offsets));
+            }
+            let len = if self.is_filtered && entry.size > 0 { entry.size } else { plain };
+            stored.push((number, Stored { address: entry.address, len, mask: entry.filter_mask }));
+        }
+        stored.sort_by_key(|(number, _)| *number);
+        if stored.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
+            return Err("two chunks are at the same place".into());
+        }
+        Ok(stored)
     }
 
     /// The position in the grid of the chunk with this number.
@@ -88,57 +198,23 @@ fn linear(at: &[u64], grid: &[u64]) -> Option<u64> {
     Some(number)
 }
 
-/// Finds the chunks of a data set of `shape`, which may grow to `most`. `is_filtered` says whether there are filters. The error is what is wrong.
-pub(crate) fn find(
-    below: &Below,
-    chunked: &Chunked,
-    (shape, most): (&[u64], Option<&[u64]>),
-    itemsize: usize,
-    is_filtered: bool,
-) -> Result<Chunks, String> {
-    if chunked.shape.len() != shape.len() || chunked.shape.contains(&0) {
-        return Err(format!("chunks {:?} do not fit the shape {shape:?}", chunked.shape));
-    }
-    let lengths: Vec<u64> = chunked.shape.iter().map(|&length| length.into()).collect();
-    let grid: Vec<u64> = shape.iter().zip(&lengths).map(|(&n, &chunk)| n.div_ceil(chunk)).collect();
-    let plain = product(&lengths).saturating_mul(itemsize as u64);
-    if chunked.address == NOWHERE || product(shape) == 0 {
-        return Ok(Chunks { stored: Vec::new(), grid });
-    }
-    let mut stored = Vec::new();
-    for entry in entries(below, chunked, (shape, most), itemsize)? {
-        if is_nowhere(entry.address, below.offset_size) || entry.offsets.len() < shape.len() {
-            continue;
-        }
-        let at: Vec<u64> =
-            entry.offsets.iter().zip(&lengths).map(|(&offset, &chunk)| offset / chunk).collect();
-        let is_aligned =
-            entry.offsets.iter().zip(&lengths).all(|(&offset, &chunk)| offset.is_multiple_of(chunk));
-        // Chunks behind the edge are left over from when the data set was longer.
-        let Some(number) = linear(&at, &grid) else { continue };
-        if !is_aligned {
-            return Err(format!("a chunk at {:?} is not on the grid of {lengths:?}", entry.offsets));
-        }
-        let len = if is_filtered && entry.size > 0 { entry.size } else { plain };
-        stored.push((number, Stored { address: entry.address, len, mask: entry.filter_mask }));
-    }
-    stored.sort_by_key(|(number, _)| *number);
-    if stored.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
-        return Err("two chunks are at the same place".into());
-    }
-    Ok(Chunks { stored, grid })
-}
-
+/// Reads the index, or the way to the chunk at a position of the grid. Others may be found, too.
 fn entries(
     below: &Below,
     chunked: &Chunked,
     (shape, most): (&[u64], Option<&[u64]>),
     itemsize: usize,
+    only: Option<&[u64]>,
 ) -> Result<Vec<ChunkEntry>, String> {
+    let bounds = only.map(|at| (at, at));
     let text = |error: hdf5_reader::error::Error| format!("the index of chunks: {error}");
     let (offset_size, length_size) = (below.offset_size, below.length_size);
     let ndim = u32::try_from(shape.len()).map_err(|error| error.to_string())?;
     let (pages, address, dims) = (&below.pages, chunked.address, &chunked.shape[..]);
+    if let (Index::BTree1, Some(at)) = (chunked.index, only) {
+        let place = at.iter().zip(dims).map(|(&at, &length)| at.saturating_mul(length.into()));
+        return Ok(lookup(below, address, ndim, &place.collect::<Vec<_>>())?.into_iter().collect());
+    }
     match chunked.index {
         Index::BTree1 => {
             let leaves = collect_btree_v1_leaves_storage(
@@ -167,7 +243,7 @@ fn entries(
             Ok(vec![ChunkEntry { address, size, filter_mask, offsets: vec![0; shape.len()] }])
         }
         Index::Implicit => {
-            collect_implicit_chunk_entries(address, shape, dims, itemsize, None, pages.behind(0))
+            collect_implicit_chunk_entries(address, shape, dims, itemsize, bounds, pages.behind(0))
                 .map_err(text)
         }
         Index::FixedArray => collect_fixed_array_chunk_entries_storage(
@@ -177,7 +253,7 @@ fn entries(
             length_size,
             shape,
             dims,
-            None,
+            bounds,
         )
         .map_err(text),
         Index::ExtensibleArray => collect_extensible_array_chunk_entries_storage(
@@ -188,7 +264,7 @@ fn entries(
             shape,
             most,
             dims,
-            None,
+            bounds,
         )
         .map_err(text),
         Index::BTree2 => {
@@ -196,4 +272,51 @@ fn entries(
                 .map_err(text)
         }
     }
+}
+
+/// The most levels of a tree.
+const DEEPEST: usize = 32;
+
+/// Follows the B-tree of version 1 to the chunk whose first item is at `place`.
+fn lookup(below: &Below, root: u64, ndim: u32, place: &[u64]) -> Result<Option<ChunkEntry>, String> {
+    let text = |what: String| format!("the index of chunks: {what}");
+    let size = usize::from(below.offset_size);
+    // The signature, kind, level and number of children, then the addresses of the neighbours.
+    let head = 8 + 2 * size;
+    let key = 16 + 8 * place.len();
+    let mut address = root;
+    for _ in 0..DEEPEST {
+        let read =
+            |len: usize| below.pages.metadata(address, len as u64).map_err(|error| text(error.to_string()));
+        let start = read(head)?;
+        let [b'T', b'R', b'E', b'E', 1, _, low, high, ..] = start[..] else {
+            return Err(text("not a node of a tree of chunks".into()));
+        };
+        let children = usize::from(u16::from_le_bytes([low, high]));
+        let bytes = read(head + (children + 1) * key + children * size)?;
+        let mut cursor = Cursor::new(&bytes);
+        let node = BTreeV1Node::parse(&mut cursor, below.offset_size, below.length_size, Some(ndim))
+            .map_err(|error| text(error.to_string()))?;
+        // The last child that does not start behind the place.
+        let mut found = None;
+        for (own, &child) in node.keys.iter().zip(&node.children) {
+            let BTreeV1Key::RawData { chunk_size, filter_mask, offsets } = own else {
+                return Err(text("other entries than chunks".into()));
+            };
+            let first = offsets.get(..place.len()).unwrap_or_default();
+            if first > place {
+                break;
+            }
+            found = Some((child, first == place, u64::from(*chunk_size), *filter_mask));
+        }
+        match found {
+            Some((child, is_it, size, filter_mask)) if node.level == 0 => {
+                let entry = ChunkEntry { address: child, size, filter_mask, offsets: place.to_vec() };
+                return Ok(is_it.then_some(entry));
+            }
+            Some((child, ..)) => address = child,
+            None => return Ok(None),
+        }
+    }
+    Err(text(format!("more than {DEEPEST} levels")))
 }

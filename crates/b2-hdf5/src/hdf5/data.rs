@@ -23,7 +23,7 @@ pub(super) enum Stores {
     /// From this byte of the file on.
     Contiguous(u64),
     Chunks {
-        chunks: Chunks,
+        chunks: Box<Chunks>,
         pipeline: Pipeline,
         has_plain_edges: bool,
     },
@@ -50,6 +50,22 @@ pub(crate) struct Data {
 }
 
 impl Data {
+    /// Reads the whole index of the chunks.
+    pub(crate) fn load(&self) -> Result<(), Hdf5Error> {
+        match &self.place {
+            Stores::Chunks { chunks, .. } => chunks.all().map(drop).map_err(|what| self.damaged(what)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes of the chunks.
+    pub(crate) fn chunks_nbytes(&self) -> u64 {
+        match &self.place {
+            Stores::Chunks { chunks, .. } => chunks.nbytes(),
+            _ => 0,
+        }
+    }
+
     /// The dtype, if it is not that of texts of variable length.
     pub(crate) fn dtype(&self) -> Option<&b2nd::Dtype> {
         (!self.items.is_long_text).then_some(&self.items.dtype)
@@ -177,8 +193,9 @@ impl Data {
             at.iter().zip(&pipeline.chunk).map(|(&at, &length)| at.saturating_mul(length)).collect();
         let from = Held { start: &start, shape: &pipeline.chunk };
         let itemsize = self.items.stored;
+        let wrong = |what: String| self.damaged(what);
         if from.start == to.start && from.shape == to.shape {
-            return match chunks.get(at) {
+            return match chunks.get(at).map_err(wrong)? {
                 Some(stored) => self.decode(stored, at, dst),
                 None => {
                     self.fill_in(dst);
@@ -190,7 +207,7 @@ impl Data {
             copy_shared(from, src, to, dst, itemsize).ok_or_else(|| self.damaged("a box that does not fit"))
         };
         let nbytes = product(&pipeline.chunk).saturating_mul(itemsize as u64);
-        let Some(stored) = chunks.get(at) else {
+        let Some(stored) = chunks.get(at).map_err(wrong)? else {
             // The box within the data set is smaller than the chunk may be.
             let mut plain = self.zeroed(nbytes)?;
             self.fill_in(&mut plain);
@@ -284,7 +301,11 @@ impl Data {
         if !self.items.are_plain() || !self.items.dims.is_empty() {
             return Ok(None);
         }
-        match chunks.first() {
+        // Only those of filter 32026 can be.
+        if pipeline.filters.first().is_none_or(|filter| filter.id != crate::filters::BLOSC2) {
+            return Ok(None);
+        }
+        match chunks.first().map_err(|what| self.damaged(what))? {
             Some((at, stored)) => self.chunk_array(pipeline, &at, stored),
             None => Ok(None),
         }
@@ -310,7 +331,7 @@ impl Data {
     /// Returns a chunk that an array with these blocks can take as it is.
     pub(crate) fn ready(&self, at: &[u64], blockshape: &[u32]) -> Result<Option<blosc::Ready>, Hdf5Error> {
         let Stores::Chunks { chunks, pipeline, .. } = &self.place else { return Ok(None) };
-        let Some(stored) = chunks.get(at) else {
+        let Some(stored) = chunks.get(at).map_err(|what| self.damaged(what))? else {
             let is_zero = self.fill.as_ref().is_none_or(|fill| fill.iter().all(|&byte| byte == 0));
             return Ok(is_zero.then_some(blosc::Ready::Special(b2_chunk::SpecialKind::Zeros)));
         };

@@ -18,6 +18,7 @@ use b2_core::Limits;
 use b2_frame::ReadAt;
 use b2nd::Value;
 
+use self::chunks::Chunks;
 use self::cursor::NOWHERE;
 pub(crate) use self::data::Data;
 use self::data::Stores;
@@ -114,7 +115,7 @@ pub(crate) struct Found {
     pub(crate) filters: Vec<Filter>,
     pub(crate) chunkshape: Option<Vec<u32>>,
     pub(crate) layout: &'static str,
-    pub(crate) stored: u64,
+    pub(crate) stored: Option<u64>,
     /// Whether it is a dimension of netCDF that has no variable, and no items.
     pub(crate) is_dimension_only: bool,
 }
@@ -329,10 +330,10 @@ impl Hdf5 {
                     len if len == nbytes => Stores::Memory(bytes),
                     len => return Err(format!("{len} bytes of items, expected {nbytes}")),
                 };
-                Placed { stores: place, chunks: None, layout: "compact", stored: nbytes }
+                Placed { stores: place, chunks: None, layout: "compact", stored: Some(nbytes) }
             }
             Layout::Contiguous { address: NOWHERE, .. } => {
-                Placed { stores: Stores::Nothing, chunks: None, layout: "contiguous", stored: 0 }
+                Placed { stores: Stores::Nothing, chunks: None, layout: "contiguous", stored: Some(0) }
             }
             Layout::Contiguous { address, len } => {
                 let len = len.unwrap_or(nbytes);
@@ -340,21 +341,21 @@ impl Hdf5 {
                     return Err(format!("{len} bytes of items at {address}, expected {nbytes}"));
                 }
                 let stores = Stores::Contiguous(self.below.pages.position(address));
-                Placed { stores, chunks: None, layout: "contiguous", stored: nbytes }
+                Placed { stores, chunks: None, layout: "contiguous", stored: Some(nbytes) }
             }
             Layout::Chunked(chunked) => {
-                let chunks =
-                    chunks::find(&self.below, &chunked, (shape, most), items.stored, !filters.is_empty())?;
-                let (stored, name) = (chunks.nbytes(), chunked.index.name());
+                let (name, has_plain_edges) = (chunked.index.name(), chunked.has_plain_edges);
+                let chunkshape = chunked.shape.clone();
                 let pipeline = Pipeline {
                     filters: filters.to_vec(),
-                    chunk: chunked.shape.iter().map(|&length| length.into()).collect(),
+                    chunk: chunkshape.iter().map(|&length| length.into()).collect(),
                     itemsize: items.stored,
                     limits: self.limits.clone(),
                 };
-                let has_plain_edges = chunked.has_plain_edges;
-                let stores = Stores::Chunks { chunks, pipeline, has_plain_edges };
-                Placed { stores, chunks: Some(chunked.shape), layout: name, stored }
+                let below = self.below.clone();
+                let chunks = Chunks::new(below, chunked, (shape, most), items.stored, !filters.is_empty())?;
+                let stores = Stores::Chunks { chunks: Box::new(chunks), pipeline, has_plain_edges };
+                Placed { stores, chunks: Some(chunkshape), layout: name, stored: None }
             }
             Layout::Virtual => return Err("a virtual data set".into()),
         })
@@ -532,5 +533,6 @@ struct Placed {
     stores: Stores,
     chunks: Option<Vec<u32>>,
     layout: &'static str,
-    stored: u64,
+    /// Bytes of the items; `None` if the index of the chunks says that.
+    stored: Option<u64>,
 }

@@ -46,7 +46,7 @@ impl LongText<'_> {
                 true
             }
             Stores::Chunks { chunks, pipeline, .. } => {
-                for at in chunks.positions() {
+                for at in chunks.positions().map_err(|what| data.damaged(what))? {
                     let lengths = at.iter().zip(&pipeline.chunk).zip(shape);
                     let (start, part): (Vec<u64>, Vec<u64>) = lengths
                         .map(|((&at, &length), &whole)| {
@@ -56,7 +56,7 @@ impl LongText<'_> {
                         .unzip();
                     self.read(&start, &part, &mut each)?;
                 }
-                chunks.is_complete()
+                chunks.is_complete().map_err(|what| data.damaged(what))?
             }
         };
         if !is_complete || shape != extent {

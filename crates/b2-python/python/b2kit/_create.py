@@ -17,14 +17,23 @@ from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
 from b2kit._remote import is_web, shown, source_of
 from b2kit.attrs import as_layers
-from b2kit.errors import ArgumentError, Error, NotBloscError, SelectionError, WrongTypeError, checked
+from b2kit.errors import (
+    ArgumentError,
+    Error,
+    NotBloscError,
+    ReadOnlyError,
+    SelectionError,
+    WrongTypeError,
+    checked,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     import numpy.typing as npt
 
-    from b2kit.store import Group
+    from b2kit.hdf5 import Data
+    from b2kit.store import Group, SuperChunk
 
 __all__ = [
     "asarray",
@@ -53,18 +62,31 @@ _Options = dict[str, Any]
 _BATCH = 1 << 16
 
 
+@overload
+def open(
+    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: None = None
+) -> Array | Group: ...
+@overload
+def open(
+    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: str
+) -> Array | Group | SuperChunk | Data: ...
 @checked
-def open(source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None) -> Array | Group:
+def open(
+    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: str | None = None
+) -> Array | Group | SuperChunk | Data:
     """Opens an array or a store. Only its metadata is read.
 
     ``source`` is a path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or
     any seekable binary file. HTTP and HTTPS URLs are read by this package itself, other URLs by fsspec. For all remote
     sources, each read fetches the ranges it needs in a few rounds of requests. With ``mode="a"`` an array or a store at
     a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
-    for one call, by default that of :func:`set_threads`.
+    for one call, by default that of :func:`set_threads`. With ``key`` a member of a store is opened, or a data set of an HDF5
+    or NetCDF file (see :mod:`b2kit.hdf5`).
 
     :func:`open_array` and :func:`open_group` return one of them, and fail for the other.
     """
+    if key is not None:
+        return _member(source, mode, threads, key)
     if is_web(source):
         return _web(source, mode, threads)
     if remote := source_of(source):
@@ -75,12 +97,33 @@ def open(source: Source, mode: Literal["r", "a"] = "r", threads: int | None = No
     try:
         return Array(path, mode, threads)
     except Error as error:
-        from b2kit import store
+        from b2kit import hdf5, store
 
         found = store.find(path, mode, threads)
         if found is None:
+            if hdf5.is_hdf5(path):
+                what = f"{path}: an HDF5 or NetCDF file: key names a data set, b2kit.hdf5.open lists them"
+                raise NotBloscError(what) from error
             raise _named(error, path)
         return found
+
+
+def _member(source: Source, mode: Literal["r", "a"], threads: int | None, key: str) -> Array | Group | SuperChunk | Data:
+    """Opens a member of a store, or a data set."""
+    from b2kit import hdf5
+
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fspath(source)
+        suffix = path.split("?")[0].lower().rsplit(".", 1)[-1] if is_web(source) else ""
+        if suffix in ("h5", "hdf5", "he5", "hdf", "nc", "nc4") or not suffix and hdf5.is_hdf5(path):
+            if mode != "r":
+                raise ReadOnlyError(f"{path}: HDF5 files are not changed")
+            return hdf5.File(path if is_web(path) else absolute(path), threads)[key]
+    group = open(source, mode, threads)
+    if isinstance(group, Array):
+        group.close()
+        raise ArgumentError(f"key {key!r}: this is an array, not a store")
+    return group[key]
 
 
 @checked

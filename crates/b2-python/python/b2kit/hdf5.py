@@ -1,4 +1,5 @@
-"""HDF5 files of h5py whose chunks are Blosc2 or Blosc: the filters 32026 and 32001 of HDF5.
+"""HDF5: the filters 32026 (Blosc2) and 32001 (Blosc) for h5py, and, in a build with the feature ``hdf5``, HDF5 and NetCDF
+files read without h5py (:func:`open`).
 
     >>> import h5py, numpy as np
     >>> import b2kit.hdf5
@@ -13,13 +14,22 @@ hdf5plugin, PyTables and all programs with a filter of these numbers read what i
 
 from __future__ import annotations
 
+import io
+import math
+import operator
+import os
 import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from b2kit import _b2kit
-from b2kit.errors import ArgumentError
+import numpy as np
 
-__all__ = ["compression", "register"]
+from b2kit import _b2kit
+from b2kit._array import absolute
+from b2kit._remote import is_web
+from b2kit.errors import ArgumentError, SelectionError, UnsupportedError, WrongTypeError
+
+__all__ = ["Data", "File", "compression", "is_hdf5", "open", "register"]
 
 _CODECS = {"blosclz": 0, "lz4": 1, "lz4hc": 2, "zlib": 4, "zstd": 5}
 _FILTERS = {None: 0, "shuffle": 1, "bitshuffle": 2}
@@ -71,3 +81,181 @@ def compression(codec: str = "zstd", clevel: int = 5, filter: str | None = "shuf
         raise ArgumentError(f"clevel {clevel}: expected 0 to 9")
     # Four numbers that the filter sets: revision, block size, item size, chunk size.
     return {"compression": 32026, "compression_opts": (0, 0, 0, 0, clevel, _FILTERS[filter], _CODECS[codec])}
+
+
+class Data:
+    """A data set of HDF5 or a variable of NetCDF, read-only. :func:`open` and :func:`b2kit.open` return it.
+
+    Slices, integers and ``...`` select items, with steps in both directions; only the chunks that they touch are read and
+    decoded, of filter 32026 only the blocks, by several threads and without HDF5's lock.
+    """
+
+    def __init__(self, data: Any, path: str, threads: int | None) -> None:
+        self._data, self._threads = data, threads
+        self.path: str = path
+        """The file."""
+        self.name: str = data.name
+        """The path in the file."""
+        self.shape: tuple[int, ...] = data.shape
+        self.dtype: np.dtype[Any] = data.dtype
+        self.chunks: tuple[int, ...] | None = data.chunks
+        """The shape of the chunks; None if there are none."""
+        self.filters: list[str] = data.filters
+        """The names of HDF5's filters, in the order in which they were applied."""
+        self.attrs: dict[str, Any] = data.attrs
+        """The attributes, and ``_ARRAY_DIMENSIONS``, the names of the dimensions."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of items."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The uncompressed size in bytes."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def cbytes(self) -> int:
+        """Bytes of the file that hold items."""
+        return int(self._data.cbytes)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise WrongTypeError("a data set without dimensions has no length")
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.read(key)
+
+    def read(self, sel: Any = ..., *, threads: int | None = None) -> Any:
+        """Reads a selection of slices, integers and ``...``, by default everything.
+
+        Raises
+        ------
+        SelectionError
+            A list, a mask or a new axis: read a slice and select from it.
+        """
+        start: list[int] = []
+        shape: list[int] = []
+        inner: list[int | slice] = []
+        for part, length in zip(self._parts(sel), self.shape):
+            if isinstance(part, slice):
+                chosen = range(*part.indices(length))
+                low, high = (min(chosen), max(chosen) + 1) if chosen else (0, 0)
+                step = chosen.step if len(chosen) > 1 else 1
+                inner.append(slice(None, None, step))
+            else:
+                at = operator.index(part)
+                if not -length <= at < length:
+                    raise SelectionError(f"index {at} is out of range for a dimension of {length} items")
+                low = at % length
+                high = low + 1
+                inner.append(0)
+            start.append(low)
+            shape.append(high - low)
+        raw = self._data.read_box(start, shape, threads or self._threads)
+        # Items without bytes cannot be a view.
+        items = raw.view(self.dtype) if self.dtype.itemsize else np.zeros(math.prod(shape), self.dtype)
+        return items.reshape(shape)[tuple(inner)]
+
+    def _parts(self, key: Any) -> list[Any]:
+        parts = list(key) if isinstance(key, tuple) else [key]
+        for part in parts:
+            if not (part is ... or isinstance(part, slice) or hasattr(part, "__index__") and not isinstance(part, bool)):
+                raise SelectionError(f"{part!r}: slices, integers and ... select items of a data set")
+        given = sum(part is not ... for part in parts)
+        if given > self.ndim or len(parts) > given + 1:
+            raise SelectionError(f"{given} parts of a selection for {self.ndim} dimensions")
+        whole = [slice(None)] * (self.ndim - given)
+        if given == len(parts):
+            return parts + whole
+        at = next(n for n, part in enumerate(parts) if part is ...)
+        return parts[:at] + whole + parts[at + 1 :]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ArgumentError("the items are in a file: an array of them is always a copy")
+        items: np.ndarray[Any, Any] = np.asarray(self.read())
+        return items if dtype is None else items.astype(dtype, copy=False)
+
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        return _reopen, (self.path, self.name, self._threads)
+
+    def __repr__(self) -> str:
+        return f"<b2kit.hdf5.Data {self.name!r} {self.shape} {self.dtype}, filters {self.filters}>"
+
+
+class File(Mapping[str, Data]):
+    """An open HDF5 or NetCDF file: a mapping of the paths of its data sets to :class:`Data`. :func:`open` returns it."""
+
+    def __init__(self, path: str, threads: int | None = None) -> None:
+        native: Any = _b2kit
+        if not hasattr(native, "Hdf5File"):
+            raise UnsupportedError(
+                f"{path}: this build of b2kit does not read HDF5 and NetCDF files. In a clone of its repository: "
+                "pip install ./crates/b2-python --config-settings=build-args='--features hdf5'"
+            )
+        self.path, self._threads = path, threads
+        self._file: Any = native.Hdf5File(path)
+        self._tree: list[tuple[str, str, str]] | None = None
+
+    def tree(self) -> list[tuple[str, str, str]]:
+        """Returns everything that has a name: path, kind (``"group"``, ``"dataset"``, ``"dimension"``, ``"link"``, ``"type"``,
+        ``"failed"``), and where a link leads to or why something cannot be read."""
+        if self._tree is None:
+            self._tree = self._file.tree("/")
+        return self._tree
+
+    def group_attrs(self, group: str = "/") -> dict[str, Any]:
+        """Returns the attributes of a group, by default those of the file."""
+        return dict(self._file.attrs(group))
+
+    def __getitem__(self, name: str) -> Data:
+        return Data(self._file.data_set(name), self.path, self._threads)
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path, kind, _ in self.tree() if kind == "dataset")
+
+    def __len__(self) -> int:
+        return sum(kind == "dataset" for _, kind, _ in self.tree())
+
+    def __repr__(self) -> str:
+        return f"<b2kit.hdf5.File {self.path!r}>"
+
+
+def _reopen(path: str, name: str, threads: int | None) -> Data:
+    return File(path, threads)[name]
+
+
+def open(path: str | os.PathLike[str], key: str | None = None, threads: int | None = None) -> File | Data:
+    """Open an HDF5 or NetCDF file (3 and 4), or with ``key`` a data set in it, at a path or an http URL.
+
+    The published wheels do not have this: they may not become larger. A build with the feature ``hdf5`` has it.
+
+    Raises
+    ------
+    UnsupportedError
+        This build does not read such files, or an array cannot hold the data set.
+    NoSuchKeyError
+        There is nothing of this name.
+    """
+    file = File(path if isinstance(path, str) and is_web(path) else absolute(path), threads)
+    return file if key is None else file[key]
+
+
+def is_hdf5(path: str) -> bool:
+    """Return whether the file at a path starts like one of HDF5 or NetCDF."""
+    try:
+        with io.open(path, "rb") as file:
+            head = file.read(2056)
+    except OSError:
+        return False
+    return head[:4] in (b"CDF\1", b"CDF\2", b"CDF\5") or any(
+        head[at : at + 8] == b"\x89HDF\r\n\x1a\n" for at in (0, 512, 1024, 2048)
+    )

@@ -33,8 +33,9 @@ from xarray.core import indexing
 from xarray.core.variable import Variable
 
 import b2kit
-from b2kit import _b2kit
+from b2kit import _b2kit, _xarray_hdf5
 from b2kit._array import Array, Edit, sync_folder
+from b2kit._xarray_hdf5 import Hdf5Store
 from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, WrongTypeError
 from b2kit.store import Group, SuperChunk
 
@@ -329,13 +330,19 @@ class Backend(BackendEntrypoint):
         group: str | None = None,
         threads: int | None = None,
     ) -> xr.Dataset:
-        """Opens an array, or a group of a store.
+        """Opens an array, a group of a store, or one of an HDF5 or NetCDF file (in a build that reads these).
 
         ``group`` is the key of the group; the root by default. ``threads`` is the number of threads for one read. The
         other parameters are those of :func:`xarray.open_dataset`.
         """
         opened = filename_or_obj
-        store = opened if isinstance(opened, DataStore) else DataStore(_opened(opened, group, threads))
+        store: DataStore | Hdf5Store
+        if isinstance(opened, (DataStore, Hdf5Store)):
+            store = opened
+        elif _xarray_hdf5.is_hdf5(opened):
+            store = Hdf5Store(_xarray_hdf5.opened(opened, threads), group)
+        else:
+            store = DataStore(_opened(opened, group, threads))
         return StoreBackendEntrypoint().open_dataset(
             store,
             mask_and_scale=mask_and_scale,
@@ -352,6 +359,13 @@ class Backend(BackendEntrypoint):
     ) -> dict[str, xr.Dataset]:
         """Opens all groups of a store and returns them by path."""
         found: dict[str, xr.Dataset] = {}
+        if _xarray_hdf5.is_hdf5(filename_or_obj):
+            file = _xarray_hdf5.opened(filename_or_obj, threads)
+            first = Hdf5Store(file, group)
+            start = len(first.groups()[0].rstrip("/"))
+            for path in first.groups():
+                found[path[start:] or "/"] = self.open_dataset(Hdf5Store(file, path), **options)
+            return found
         top: tuple[str, Array | Group, dict[Hashable, int]] = ("/", _opened(filename_or_obj, group, threads), {})
         pending = [top]
         while pending:

@@ -13,6 +13,7 @@ use super::look::{Cell, Chunks, Facts, Look, Opening, Told, What};
 use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
+use crate::npy;
 use crate::print::{dims, items, printable, short_size};
 use crate::process::{one_line, threads};
 use crate::read::dims::Labels;
@@ -238,7 +239,10 @@ impl Reader {
 
     /// Looks at the headers of chunks, of many only at those of every n-th.
     fn chunks(&self, data: &Data, most: usize, cost: &Cost) -> Result<Chunks> {
-        let Data::Blosc(input) = data else { return Err(anyhow!("there are no chunks in an .npy file")) };
+        let input = match data {
+            Data::Blosc(input) => input,
+            Data::Plain(array) => return Err(anyhow!("of {} no chunks are shown", array.what())),
+        };
         let Some(frame) = input.frame() else {
             return Err(anyhow!("this is a bare chunk, of which there is one"));
         };
@@ -276,9 +280,17 @@ impl Reader {
 /// Lines about a file: kind, shape, compression, metalayers.
 fn about(data: &Data, dtype: &str) -> Result<Vec<String>> {
     let mut lines = vec![format!("{} ({})", printable(dtype), dims(&data.shape()))];
-    let Data::Blosc(input) = data else {
-        lines.push(".npy, not compressed".into());
-        return Ok(lines);
+    let input = match data {
+        Data::Blosc(input) => input,
+        Data::Plain(array) => {
+            lines.push(array.what());
+            if let Some(chunks) = array.chunkshape() {
+                lines.push(format!("chunks {}", dims(chunks)));
+            }
+            let nbytes = npy::nbytes(array.shape(), array.dtype().itemsize() as u64).unwrap_or(u64::MAX);
+            lines.push(format!("{} in {}", short_size(nbytes), short_size(array.stored())));
+            return Ok(lines);
+        }
     };
     if let Input::Array(array) = input {
         lines.push(format!("chunks {}", dims(array.chunkshape())));

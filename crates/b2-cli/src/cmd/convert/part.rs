@@ -1,0 +1,164 @@
+//! What is converted of a data set: the selected items, packed as they are or as what they stand for.
+
+use std::io;
+
+use anyhow::{Result, anyhow};
+use b2_hdf5::{DataSet, Scale, attribute_layers};
+use b2kit::nd::{Amount, Region, SharedRegions, Value, default_chunkshape};
+use b2kit::{ArrayBuilder, Dtype, RegionSource};
+
+use crate::process::buffer;
+use crate::read::{Axis, resolve};
+
+/// The attribute with the names of the dimensions.
+const NAMES: &str = "_ARRAY_DIMENSIONS";
+
+/// Selected items of a data set.
+pub(super) struct Part<'a> {
+    data: &'a DataSet,
+    axes: Vec<Axis>,
+    scale: Option<Scale>,
+    dtype: Dtype,
+}
+
+impl<'a> Part<'a> {
+    /// `None` if all items are taken as they are.
+    ///
+    /// # Errors
+    /// Fails if the slice does not fit, or if the numbers cannot be unpacked.
+    pub(super) fn of(
+        data: &'a DataSet,
+        slice: Option<&[b2kit::Selection]>,
+        unpacks: bool,
+    ) -> Result<Option<Self>> {
+        let scale = if unpacks { Scale::of(data)? } else { None };
+        if slice.is_none() && scale.is_none() {
+            return Ok(None);
+        }
+        let axes = resolve(slice.unwrap_or_default(), data.shape())?;
+        let dtype = match &scale {
+            Some(scale) => scale.dtype()?,
+            None => data.dtype()?.clone(),
+        };
+        Ok(Some(Self { data, axes, scale, dtype }))
+    }
+
+    /// The shape of the new array.
+    pub(super) fn shape(&self) -> Vec<u64> {
+        self.kept().map(|(_, axis)| axis.len).collect()
+    }
+
+    pub(super) fn dtype(&self) -> &Dtype {
+        &self.dtype
+    }
+
+    /// The dimensions that are kept.
+    fn kept(&self) -> impl Iterator<Item = (usize, &Axis)> {
+        self.axes.iter().enumerate().filter(|(_, axis)| !axis.dropped)
+    }
+
+    /// Describes the array: shape, dtype, chunks and attributes.
+    ///
+    /// # Errors
+    /// Fails if the data set is too large for an array.
+    pub(super) fn builder(&self) -> Result<ArrayBuilder> {
+        let shape = self.shape();
+        let nbytes = shape.iter().fold(self.dtype.itemsize() as u64, |n, &length| n.saturating_mul(length));
+        self.data.check_output(nbytes)?;
+        let mut builder = ArrayBuilder::with_dtype(shape.clone(), self.dtype.clone());
+        if let Some(chunks) = self.data.chunkshape() {
+            let lengths = self.kept().map(|(dim, axis)| {
+                let chunk =
+                    u64::from(chunks.get(dim).copied().unwrap_or(1)).div_ceil(axis.step.unsigned_abs());
+                u32::try_from(chunk.clamp(1, axis.len.max(1))).unwrap_or(u32::MAX)
+            });
+            let fits = builder.clone().chunks(lengths.collect::<Vec<_>>());
+            builder = match fits.geometry() {
+                Ok(_) => fits,
+                Err(_) => {
+                    builder.chunks(default_chunkshape(&shape, &vec![1; shape.len()], self.dtype.itemsize()))
+                }
+            };
+        }
+        for (name, value) in attribute_layers(&self.attributes()) {
+            builder = builder.vlmetalayer(name, value);
+        }
+        Ok(builder)
+    }
+
+    /// The attributes that still hold.
+    fn attributes(&self) -> Vec<(String, Value)> {
+        let attrs = self.data.attrs().iter().filter(|(name, _)| self.scale.is_none() || Scale::keeps(name));
+        let named = attrs.map(|(name, value)| match value {
+            Value::Array(names) if name == NAMES && names.len() == self.axes.len() => {
+                let kept = self.kept().filter_map(|(dim, _)| names.get(dim).cloned());
+                (name.clone(), Value::Array(kept.collect()))
+            }
+            value => (name.clone(), value.clone()),
+        });
+        named.collect()
+    }
+
+    /// Reads a box of the new array.
+    ///
+    /// # Errors
+    /// Fails if the items cannot be read.
+    pub(super) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<()> {
+        let mut kept = start.iter().zip(shape);
+        let axes: Vec<Axis> = self
+            .axes
+            .iter()
+            .map(|axis| match if axis.dropped { None } else { kept.next() } {
+                Some((&start, &len)) => axis.part(start, start + len),
+                None => *axis,
+            })
+            .collect();
+        let Some(scale) = &self.scale else { return self.read(&axes, dst) };
+        let mut packed = buffer(scale.packed_nbytes(dst.len()))?;
+        self.read(&axes, &mut packed)?;
+        scale.apply(&packed, dst);
+        Ok(())
+    }
+
+    /// Reads packed items.
+    fn read(&self, axes: &[Axis], dst: &mut [u8]) -> Result<()> {
+        let spans = axes.iter().map(|axis| axis.span());
+        let (start, shape): (Vec<u64>, Vec<u64>) =
+            spans.map(|span| (span.start, span.end - span.start)).unzip();
+        if axes.iter().all(|axis| axis.step == 1) {
+            return Ok(self.data.read_box(&start, &shape, dst)?);
+        }
+        // The items in between are read as well.
+        let itemsize = self.data.dtype()?.itemsize();
+        let too_large = || anyhow!("the steps of the slice are too large for the chunks of the new array");
+        let all = shape.iter().try_fold(itemsize as u64, |n, &length| n.checked_mul(length));
+        let mut plain = buffer(usize::try_from(all.ok_or_else(too_large)?)?)?;
+        self.data.read_box(&start, &shape, &mut plain)?;
+        crate::read::pick(axes, &plain, itemsize, dst);
+        Ok(())
+    }
+}
+
+impl RegionSource for &Part<'_> {
+    fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        SharedRegions::read_region(*self, region, dst)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedRegions> {
+        Some(*self)
+    }
+
+    fn amount(&self) -> Amount {
+        Amount::Shape(self.shape())
+    }
+
+    fn item_dtype(&self) -> Option<Dtype> {
+        Some(self.dtype.clone())
+    }
+}
+
+impl SharedRegions for Part<'_> {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        self.read_box(region.start(), region.shape(), dst).map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,53 @@
+//! What stands for HDF5 and NetCDF files in a build without the feature `hdf5`: an error that says how to get it.
+
+use std::convert::Infallible;
+use std::path::Path;
+
+use anyhow::{Error, Result, anyhow};
+use serde_json::{Map, Value};
+
+use super::plain::Plain;
+use crate::args::Global;
+use crate::files::foreign;
+
+/// There is none.
+pub(crate) struct Hdf5(Infallible);
+
+impl Hdf5 {
+    /// Refuses a file that is no Blosc2 file, as `error` says.
+    ///
+    /// # Errors
+    /// Says how to get a build that reads it, if its first bytes are those of HDF5 or NetCDF. Otherwise returns `error`.
+    pub(crate) fn open_or(path: &Path, _: Global, error: Error) -> Result<Self> {
+        Err(match foreign::hdf5(path) {
+            Some(what) => anyhow!(
+                "{what}, which b2kit reads in a build with the feature hdf5: cargo install b2kit-cli --features hdf5"
+            ),
+            None => error,
+        })
+    }
+
+    pub(crate) fn pick(&self, _: Option<&str>) -> Result<Box<dyn Plain>> {
+        match self.0 {}
+    }
+
+    pub(crate) fn keys(&self, _: &str) -> Result<Vec<String>> {
+        match self.0 {}
+    }
+
+    pub(crate) fn arrays(&self, _: Option<&str>) -> Result<Vec<(String, Box<dyn Plain>)>> {
+        match self.0 {}
+    }
+
+    pub(crate) fn facts(&self, _: Option<&str>, _: bool, _: bool) -> Result<String> {
+        match self.0 {}
+    }
+
+    pub(crate) fn facts_json(&self, _: Option<&str>) -> Result<Map<String, Value>> {
+        match self.0 {}
+    }
+
+    pub(crate) fn one_line(&self, _: Option<&str>) -> Result<String> {
+        match self.0 {}
+    }
+}

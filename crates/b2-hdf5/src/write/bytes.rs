@@ -1,0 +1,38 @@
+//! Little-endian bytes of HDF5's metadata.
+
+/// An address that stands for nothing.
+pub(super) const UNDEFINED: u64 = u64::MAX;
+
+/// Bytes that grow.
+#[derive(Debug, Default)]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+impl Bytes {
+    pub(super) fn u8(&mut self, n: u8) -> &mut Self {
+        self.0.push(n);
+        self
+    }
+    pub(super) fn u16(&mut self, n: u16) -> &mut Self {
+        self.put(&n.to_le_bytes())
+    }
+    pub(super) fn u32(&mut self, n: u32) -> &mut Self {
+        self.put(&n.to_le_bytes())
+    }
+    pub(super) fn u64(&mut self, n: u64) -> &mut Self {
+        self.put(&n.to_le_bytes())
+    }
+    pub(super) fn put(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+    /// Appends zeros up to this length.
+    pub(super) fn fill(&mut self, len: usize) -> &mut Self {
+        self.0.resize(len.max(self.0.len()), 0);
+        self
+    }
+    /// Appends the checksum of all bytes.
+    pub(super) fn sum(&mut self) -> &mut Self {
+        let sum = hdf5_reader::checksum::jenkins_lookup3(&self.0);
+        self.u32(sum)
+    }
+}

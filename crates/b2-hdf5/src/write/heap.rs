@@ -1,0 +1,93 @@
+//! Global heaps, which hold what has a variable length.
+
+use super::bytes::Bytes;
+
+/// Bytes in front of a heap's objects, and of each object.
+const HEAD: usize = 16;
+/// The smallest heap.
+const LEAST: usize = 4096;
+/// A heap is not made larger than this, unless an object is.
+const MOST: usize = 1 << 16;
+
+/// The place of an object: which heap, and its number there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) heap: usize,
+    pub(super) index: u32,
+}
+
+/// The sizes of heaps and where objects are in them.
+#[derive(Debug, Default)]
+pub(super) struct Heaps {
+    /// The lengths of the objects of each heap.
+    heaps: Vec<Vec<usize>>,
+    used: usize,
+}
+
+impl Heaps {
+    /// Finds a place for an object of `len` bytes.
+    pub(super) fn add(&mut self, len: usize) -> Place {
+        let size = HEAD + len.next_multiple_of(8);
+        if self.heaps.is_empty() || self.used + size > MOST {
+            self.heaps.push(Vec::new());
+            self.used = HEAD;
+        }
+        self.used += size;
+        let heap = self.heaps.len() - 1;
+        let index = match self.heaps.last_mut() {
+            Some(objects) => {
+                objects.push(len);
+                objects.len()
+            }
+            None => 0,
+        };
+        Place { heap, index: index as u32 }
+    }
+
+    /// The addresses of the heaps, of which the first is at `start`, and where the last one ends.
+    pub(super) fn addresses(&self, start: u64) -> (Vec<u64>, u64) {
+        let mut at = start;
+        let addresses = self.heaps.iter().map(|objects| {
+            let own = at;
+            at += size(objects) as u64;
+            own
+        });
+        let addresses = addresses.collect();
+        (addresses, at)
+    }
+
+    /// The bytes of all heaps, for objects that are given in the order of [`add`](Self::add).
+    pub(super) fn write(&self, objects: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+        let mut objects = objects.into_iter();
+        let mut out = Bytes::default();
+        for lengths in &self.heaps {
+            let start = out.0.len();
+            let end = start + size(lengths);
+            out.put(b"GCOL").u8(1).fill(start + 8).u64((end - start) as u64);
+            for (index, _) in (1..).zip(lengths) {
+                let object = objects.next().unwrap_or_default();
+                out.u16(index).u16(1).u32(0).u64(object.len() as u64).put(&object);
+                out.fill(out.0.len().next_multiple_of(8));
+            }
+            // What is left is object 0.
+            let left = end - out.0.len();
+            if left >= HEAD {
+                out.u64(0).u64(left as u64);
+            }
+            out.fill(end);
+        }
+        out.0
+    }
+}
+
+fn size(objects: &[usize]) -> usize {
+    let used = objects.iter().fold(HEAD, |used, len| used + HEAD + len.next_multiple_of(8));
+    used.max(LEAST)
+}
+
+/// What an item is that is in a heap: its length in items, and its place.
+pub(super) fn item(len: usize, address: u64, index: u32) -> Vec<u8> {
+    let mut out = Bytes::default();
+    out.u32(len as u32).u64(address).u32(index);
+    out.0
+}

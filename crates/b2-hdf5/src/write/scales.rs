@@ -1,0 +1,106 @@
+//! Dimension scales: the arrays that have the coordinates of a dimension, and netCDF's dimensions.
+
+use std::collections::BTreeMap;
+use std::io::{Seek, Write};
+
+use super::bytes::UNDEFINED;
+use super::values::Attribute;
+use super::writer::{Data, Kind, Writer};
+use super::{datatypes, header};
+use crate::Hdf5Error;
+
+/// Which dimensions of which data sets a scale belongs to.
+type Referrers = BTreeMap<usize, Vec<(usize, u32)>>;
+
+impl<W: Write + Seek + Send> Writer<W> {
+    /// Attaches scales to all dimensions that have names.
+    pub(super) fn add_scales(&mut self) -> Result<(), Hdf5Error> {
+        let mut referrers = Referrers::new();
+        for n in 0..self.nodes.len() {
+            let Some(node) = self.nodes.get(n) else { continue };
+            let Kind::Data(Data { dims, shape, .. }) = &node.kind else { continue };
+            if dims.is_empty() {
+                continue;
+            }
+            if self.is_scale(n, &node.name, None) {
+                referrers.entry(n).or_default();
+                continue;
+            }
+            let (parent, dims, shape) = (node.parent, dims.clone(), shape.clone());
+            let mut lists = Vec::with_capacity(dims.len());
+            for (dim, (name, length)) in (0..).zip(dims.iter().zip(shape)) {
+                let scale = self.scale(parent, name, length)?;
+                match scale {
+                    Some(scale) => referrers.entry(scale).or_default().push((n, dim)),
+                    None => {
+                        let path = self.nodes.get(n).map_or("", |node| &node.path);
+                        let what = "something else has that name, so it has no scale";
+                        self.left_out.push(format!("{path}: dimension {name:?} of length {length}: {what}"));
+                    }
+                }
+                lists.push(scale.into_iter().collect());
+            }
+            if let Some(node) = self.nodes.get_mut(n) {
+                node.attributes.push(Attribute::dimension_list(lists));
+            }
+        }
+        for (scale, referrers) in referrers {
+            let Some(node) = self.nodes.get_mut(scale) else { continue };
+            let name = match &node.kind {
+                Kind::Data(Data { dims, shape, .. }) if dims.is_empty() => {
+                    let length = shape.first().copied().unwrap_or(0);
+                    format!("This is a netCDF dimension but not a netCDF variable.{length:10}")
+                }
+                _ => node.name.clone(),
+            };
+            let mut first =
+                vec![Attribute::fixed("CLASS", "DIMENSION_SCALE"), Attribute::fixed("NAME", &name)];
+            let list = Attribute::reference_list(referrers);
+            // Only programs that change scales need it.
+            if (1..header::LONGEST - 256).contains(&list.len()) {
+                first.push(list);
+            }
+            node.attributes.splice(0..0, first);
+        }
+        Ok(())
+    }
+
+    /// Whether this is a scale of this name, and of this length if that is given.
+    fn is_scale(&self, n: usize, name: &str, length: Option<u64>) -> bool {
+        let Some(Kind::Data(Data { dims, shape, .. })) = self.nodes.get(n).map(|node| &node.kind) else {
+            return false;
+        };
+        matches!(&shape[..], [own] if length.is_none_or(|length| length == *own))
+            && (dims.is_empty() && self.made.contains(&n) || matches!(&dims[..], [own] if own == name))
+    }
+
+    /// Finds the scale of a dimension of an array in this group, or makes one.
+    fn scale(&mut self, group: usize, name: &str, length: u64) -> Result<Option<usize>, Hdf5Error> {
+        if name.is_empty() || name.contains('/') {
+            return Ok(None);
+        }
+        let mut at = group;
+        loop {
+            if let Some(found) = self.find(at, name) {
+                if self.is_scale(found, name, Some(length)) {
+                    return Ok(Some(found));
+                }
+                if at == group {
+                    return Ok(None);
+                }
+            }
+            match self.nodes.get(at).map(|node| node.parent) {
+                Some(parent) if at != 0 => at = parent,
+                _ => break,
+            }
+        }
+        let datatype = datatypes::float(4, true).unwrap_or_default();
+        let layout = header::contiguous(UNDEFINED, length.saturating_mul(4));
+        let shape = vec![length];
+        let space = datatypes::space(&shape, None);
+        let data = Data { datatype, space, shape, layout, filters: None, dims: Vec::new() };
+        let made = self.add(group, name, Kind::Data(data))?;
+        self.made.insert(made);
+        Ok(Some(made))
+    }
+}

@@ -1,0 +1,584 @@
+//! Writes the items first, then trees, headers and heaps.
+
+use std::collections::BTreeSet;
+use std::io::{Seek, SeekFrom, Write};
+
+use b2_core::{Control, in_order, memory, workers};
+use b2nd::{Dtype, DtypeKind, NdArray, Value};
+
+use super::bytes::UNDEFINED;
+use super::chunks::{self, Encoding};
+use super::codec::Codec;
+use super::datatypes;
+use super::header::{self, Header};
+use super::heap::{self, Heaps};
+use super::tree::{self, Stored};
+use super::values::{self, Attribute, Content};
+use crate::boxes::{Held, copy_shared};
+use crate::error::Stop;
+use crate::{Hdf5Error, attrs};
+
+/// Writes an HDF5 file.
+///
+/// ```
+/// use b2_hdf5::{Codec, File, Writer};
+/// use b2nd::{ArrayBuilder, NdArray};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("x.h5");
+/// let items: Vec<u8> = (0..200_u16).flat_map(u16::to_le_bytes).collect();
+/// let array = NdArray::from_bytes(ArrayBuilder::new::<u16>([10, 20]).to_bytes(&items[..])?)?;
+/// let mut writer = Writer::new(std::fs::File::create(&path)?, "x.h5")?;
+/// writer.array("/group/data", &array, Codec::Blosc2)?;
+/// writer.finish()?;
+///
+/// let data = File::open(&path)?.data_set("/group/data")?;
+/// let mut found = vec![0; 400];
+/// data.read_box(&[0, 0], &[10, 20], &mut found)?;
+/// assert_eq!(found, items);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    name: String,
+    /// Where the next byte goes.
+    at: u64,
+    pub(super) nodes: Vec<Node>,
+    pub(super) left_out: Vec<String>,
+    /// Scales without items, which this has added.
+    pub(super) made: BTreeSet<usize>,
+    control: Control,
+}
+
+/// A group or a data set.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) path: String,
+    pub(super) parent: usize,
+    pub(super) kind: Kind,
+    pub(super) attributes: Vec<Attribute>,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// The numbers of what is in it.
+    Group(Vec<usize>),
+    Data(Data),
+}
+
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) datatype: Vec<u8>,
+    pub(super) space: Vec<u8>,
+    pub(super) shape: Vec<u64>,
+    pub(super) layout: Vec<u8>,
+    pub(super) filters: Option<Vec<u8>>,
+    /// The names of the dimensions; empty if they have none.
+    pub(super) dims: Vec<String>,
+}
+
+/// The attribute with the names of the dimensions, and the one that holds attributes for which there was no other room.
+const DIMENSIONS: &str = attrs::DIMENSIONS;
+const REST: &str = "attrs";
+/// Attributes that mean something else in HDF5.
+const RESERVED: [&str; 5] = ["CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_ARRAY_ORDER"];
+
+impl<W: Write + Seek + Send> Writer<W> {
+    /// Starts a file, which is called `name` in errors.
+    ///
+    /// # Errors
+    /// Fails if nothing can be written.
+    pub fn new(mut out: W, name: impl Into<String>) -> Result<Self, Hdf5Error> {
+        let name = name.into();
+        // The superblock comes last: what is there before is no HDF5 file.
+        out.write_all(&[0; header::SUPERBLOCK as usize]).map_err(Hdf5Error::io(&name))?;
+        let root = Node {
+            name: String::new(),
+            path: "/".into(),
+            parent: 0,
+            kind: Kind::Group(Vec::new()),
+            attributes: Vec::new(),
+        };
+        let control = Control::new();
+        Ok(Self {
+            out,
+            name,
+            at: header::SUPERBLOCK,
+            nodes: vec![root],
+            left_out: Vec::new(),
+            made: BTreeSet::new(),
+            control,
+        })
+    }
+
+    /// Sets what hears of progress and may stop the work: it is told the uncompressed bytes of each chunk.
+    pub fn set_control(&mut self, control: Control) {
+        self.control = control;
+    }
+
+    /// Makes a group, and those that it is in, and adds attributes to it. `/` is there already.
+    ///
+    /// # Errors
+    /// Fails if there is a data set of this name.
+    pub fn group(&mut self, path: &str, attrs: &[(String, Value)]) -> Result<(), Hdf5Error> {
+        let group = self.make_group(path)?;
+        self.add_attributes(group, attrs, None);
+        Ok(())
+    }
+
+    /// Returns the attributes that were left out, since HDF5 has nothing like them: paths, names and why.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    fn unsupported(path: &str, what: impl Into<String>) -> Hdf5Error {
+        Hdf5Error::unsupported(path, what)
+    }
+
+    fn make_group(&mut self, path: &str) -> Result<usize, Hdf5Error> {
+        let mut at = 0;
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            at = match self.find(at, part) {
+                Some(found) if matches!(self.nodes.get(found), Some(Node { kind: Kind::Group(_), .. })) => {
+                    found
+                }
+                Some(_) => return Err(Self::unsupported(path, "both a data set and a group")),
+                None => self.add(at, part, Kind::Group(Vec::new()))?,
+            };
+        }
+        Ok(at)
+    }
+
+    pub(super) fn find(&self, group: usize, name: &str) -> Option<usize> {
+        let Kind::Group(children) = &self.nodes.get(group)?.kind else { return None };
+        children.iter().copied().find(|&child| self.nodes.get(child).is_some_and(|node| node.name == name))
+    }
+
+    pub(super) fn add(&mut self, parent: usize, name: &str, kind: Kind) -> Result<usize, Hdf5Error> {
+        let above = self.nodes.get(parent).map_or("/", |node| &node.path).trim_end_matches('/').to_owned();
+        let path = format!("{above}/{name}");
+        if name == "." || name.contains('\0') || name.len() > 1 << 15 {
+            return Err(Self::unsupported(&path, "HDF5 cannot have this name"));
+        }
+        let number = self.nodes.len();
+        let name = name.to_owned();
+        self.nodes.push(Node { name, path, parent, kind, attributes: Vec::new() });
+        if let Some(Node { kind: Kind::Group(children), .. }) = self.nodes.get_mut(parent) {
+            children.push(number);
+        }
+        Ok(number)
+    }
+
+    fn add_attributes(&mut self, node: usize, attrs: &[(String, Value)], dtype: Option<&Dtype>) {
+        let Some(node) = self.nodes.get_mut(node) else { return };
+        for (name, value) in attrs {
+            if name == DIMENSIONS || RESERVED.contains(&&**name) {
+                continue;
+            }
+            let made = Attribute::of(name, value, dtype).and_then(|made| match length(&made) {
+                len if len <= header::LONGEST => Ok(made),
+                len => Err(format!("{len} bytes, and at most {} fit", header::LONGEST)),
+            });
+            match made {
+                Ok(made) => node.attributes.push(made),
+                Err(what) => self.left_out.push(format!("{}: attribute {name}: {what}", node.path)),
+            }
+        }
+    }
+
+    /// Writes an array with its attributes. Groups that it is in are made.
+    ///
+    /// Dimensions that have names (`_ARRAY_DIMENSIONS`) get scales: the array of that name and length beside it, or in a group
+    /// around it, otherwise one without items, as netCDF makes it. Times become numbers with `units` and `calendar` of CF,
+    /// texts `<U` those of variable length.
+    ///
+    /// # Errors
+    /// Fails if the array cannot be read, if HDF5 has no type for its items, or if there is something of this name.
+    pub fn array(&mut self, path: &str, array: &NdArray, codec: Codec) -> Result<(), Hdf5Error> {
+        let path = format!("/{}", path.trim_matches('/'));
+        let (group, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        if name.is_empty() {
+            return Err(Self::unsupported(&path, "a data set without a name"));
+        }
+        if array.ndim() > MOST_DIMENSIONS {
+            return Err(Self::unsupported(&path, format!("{} dimensions", array.ndim())));
+        }
+        let parent = self.make_group(group)?;
+        if self.find(parent, name).is_some() {
+            return Err(Self::unsupported(&path, "there are two of this name"));
+        }
+        let mut attrs = attributes(array).map_err(Hdf5Error::array(&path))?;
+        let dims = names(&attrs, array.ndim());
+        let datatype = datatype(array.dtype(), &mut attrs).map_err(|what| Self::unsupported(&path, what))?;
+        if datatype.as_ref().is_some_and(|datatype| datatype.len() > header::LONGEST) {
+            return Err(Self::unsupported(&path, "a structure whose description has more than 64 KiB"));
+        }
+        let data = match datatype {
+            Some(datatype) => self.items(&path, array, codec, datatype)?,
+            None => self.texts(&path, array)?,
+        };
+        let node = self.add(parent, name, Kind::Data(Data { dims, ..data }))?;
+        self.add_attributes(node, &attrs, Some(array.dtype()));
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<u64, Hdf5Error> {
+        let at = self.at;
+        self.out.write_all(bytes).map_err(Hdf5Error::io(&self.name))?;
+        self.at = at.saturating_add(bytes.len() as u64);
+        Ok(at)
+    }
+
+    /// Continues at the next multiple of eight.
+    fn align(&mut self) -> Result<(), Hdf5Error> {
+        let gap = self.at.next_multiple_of(8).saturating_sub(self.at);
+        self.put([0; 8].get(..gap as usize).unwrap_or_default()).map(drop)
+    }
+
+    /// Writes the items of an array as they are.
+    fn items(
+        &mut self,
+        path: &str,
+        array: &NdArray,
+        codec: Codec,
+        datatype: Vec<u8>,
+    ) -> Result<Data, Hdf5Error> {
+        let failed = |what: String| Self::unsupported(path, what);
+        let (shape, itemsize) = (array.shape().to_vec(), array.itemsize());
+        if array.ndim() == 0 || shape.contains(&0) {
+            let items = array.all().read_bytes().map_err(Hdf5Error::array(path))?;
+            self.align()?;
+            let address = if items.is_empty() { UNDEFINED } else { self.put(&items)? };
+            let layout = header::contiguous(address, items.len() as u64);
+            let space = datatypes::space(&shape, None);
+            return Ok(Data { datatype, space, shape, layout, filters: None, dims: Vec::new() });
+        }
+        let itemsize = u32::try_from(itemsize).map_err(|_| failed(format!("items of {itemsize} bytes")))?;
+        let nbytes =
+            array.chunkshape().iter().fold(u64::from(itemsize), |n, &length| n.saturating_mul(length.into()));
+        if u32::try_from(nbytes).is_err() {
+            return Err(failed("chunks of 4 GiB or more".into()));
+        }
+        let encoding = Encoding::new(array, codec).map_err(failed)?;
+        let filters = encoding.filters();
+        let geometry = array.geometry().clone();
+        let control = self.control.begin(array.nbytes(), itemsize.into());
+        let mut stored = Vec::new();
+        in_order(
+            &control,
+            usize::MAX,
+            array.nbytes(),
+            2 * workers(&control),
+            0..geometry.nchunks(),
+            |n| Ok((n, encoding.chunk(n).map_err(|what| failed(format!("chunk {n}: {what}")))?)),
+            |(n, bytes)| {
+                let (start, shape) = geometry.chunk_box(&geometry.chunk_coords(n));
+                if let Some(bytes) = bytes {
+                    let len = u32::try_from(bytes.len()).map_err(|_| failed("a chunk of 4 GiB".into()))?;
+                    let address = self.put(&bytes)?;
+                    stored.push(Stored { start, address, len });
+                }
+                let nbytes = shape.iter().fold(u64::from(itemsize), |n, &length| n.saturating_mul(length));
+                control.advance(nbytes).map_err(Stop::Cancelled)
+            },
+        )
+        .map_err(|stop: Stop| stop.into_error(path))?;
+        let layout = self.tree(&stored, array.chunkshape(), itemsize)?;
+        let filters = if filters.is_empty() { None } else { Some(header::filters(&filters)) };
+        let space = growing(&shape, array.chunkshape());
+        Ok(Data { datatype, space, shape, layout, filters, dims: Vec::new() })
+    }
+
+    /// Writes the tree over chunks, and returns the layout.
+    fn tree(&mut self, stored: &[Stored], chunkshape: &[u32], itemsize: u32) -> Result<Vec<u8>, Hdf5Error> {
+        if stored.is_empty() {
+            return Ok(header::chunked(UNDEFINED, chunkshape, itemsize));
+        }
+        self.align()?;
+        let (root, nodes) = tree::write(stored, chunkshape, itemsize, self.at);
+        self.put(&nodes)?;
+        Ok(header::chunked(root, chunkshape, itemsize))
+    }
+
+    /// Writes texts as those of variable length, chunk by chunk.
+    fn texts(&mut self, path: &str, array: &NdArray) -> Result<Data, Hdf5Error> {
+        const ITEM: u32 = 16;
+        let geometry = array.geometry().clone();
+        let shape = array.shape().to_vec();
+        let whole: Vec<u64> = array.chunkshape().iter().map(|&length| length.into()).collect();
+        let mut stored = Vec::new();
+        let mut contiguous = UNDEFINED;
+        for n in 0..geometry.nchunks() {
+            let (start, inner) = geometry.chunk_box(&geometry.chunk_coords(n));
+            let items = chunks::read(array, &start, &inner).map_err(Hdf5Error::array(path))?;
+            let texts = unicode(&items, array.dtype()).map_err(|what| Self::unsupported(path, what))?;
+            let mut heap = Heap::default();
+            // Once for the sizes, once with the addresses.
+            texts.iter().for_each(|text| drop(heap.text(text)));
+            self.align()?;
+            let (addresses, _) = heap.heaps.addresses(self.at);
+            let mut heap = Heap { addresses, ..Heap::default() };
+            let places: Vec<u8> = texts.iter().flat_map(|text| heap.text(text)).collect();
+            let heaps = heap.write();
+            self.put(&heaps)?;
+            if array.ndim() == 0 {
+                contiguous = self.put(&places)?;
+                continue;
+            }
+            let nbytes = whole.iter().fold(u64::from(ITEM), |n, &length| n.saturating_mul(length));
+            let len =
+                u32::try_from(nbytes).map_err(|_| Self::unsupported(path, "chunks of 4 GiB or more"))?;
+            let mut padded =
+                memory::zeroed(len as usize).map_err(|error| Self::unsupported(path, error.to_string()))?;
+            let zeros = vec![0; whole.len()];
+            let (from, to) = (Held { start: &zeros, shape: &inner }, Held { start: &zeros, shape: &whole });
+            copy_shared(from, &places, to, &mut padded, ITEM as usize)
+                .ok_or_else(|| Self::unsupported(path, "a chunk of another size"))?;
+            let address = self.put(&padded)?;
+            stored.push(Stored { start, address, len });
+        }
+        let layout = match array.ndim() == 0 || shape.contains(&0) {
+            true => {
+                let nbytes = shape.iter().fold(u64::from(ITEM), |n, &length| n.saturating_mul(length));
+                header::contiguous(contiguous, nbytes)
+            }
+            false => self.tree(&stored, array.chunkshape(), ITEM)?,
+        };
+        let space = match array.ndim() == 0 || shape.contains(&0) {
+            true => datatypes::space(&shape, None),
+            false => growing(&shape, array.chunkshape()),
+        };
+        let datatype = datatypes::long_text();
+        Ok(Data { datatype, space, shape, layout, filters: None, dims: Vec::new() })
+    }
+
+    /// Writes what is left, and returns what was written to. It is not flushed.
+    ///
+    /// # Errors
+    /// Fails if it cannot be written.
+    pub fn finish(mut self) -> Result<W, Hdf5Error> {
+        self.add_scales()?;
+        self.align()?;
+        // Once for the sizes, once with the addresses.
+        let mut heap = Heap::default();
+        let none = vec![0; self.nodes.len()];
+        let mut addresses = Vec::with_capacity(self.nodes.len());
+        let mut at = self.at;
+        for node in &self.nodes {
+            addresses.push(at);
+            let len = render(node, &self.nodes, &none, &mut heap).len() as u64;
+            at = at.saturating_add(len).next_multiple_of(8);
+        }
+        let (places, end) = heap.heaps.addresses(at);
+        let mut heap = Heap { addresses: places, ..Heap::default() };
+        for n in 0..self.nodes.len() {
+            let header = match self.nodes.get(n) {
+                Some(node) => render(node, &self.nodes, &addresses, &mut heap),
+                None => continue,
+            };
+            self.put(&header)?;
+            self.align()?;
+        }
+        let heaps = heap.write();
+        self.put(&heaps)?;
+        debug_assert_eq!(self.at, end);
+        let root = addresses.first().copied().unwrap_or(UNDEFINED);
+        let start = header::superblock(root, self.at);
+        let written = self.out.seek(SeekFrom::Start(0)).and_then(|_| self.out.write_all(&start));
+        written.map_err(Hdf5Error::io(&self.name))?;
+        Ok(self.out)
+    }
+}
+
+/// HDF5 has no more.
+const MOST_DIMENSIONS: usize = 32;
+
+/// A dataspace. A chunk may be longer than the array, but not than what the array can become.
+fn growing(shape: &[u64], chunkshape: &[u32]) -> Vec<u8> {
+    let most: Vec<u64> =
+        shape.iter().zip(chunkshape).map(|(&length, &chunk)| length.max(chunk.into())).collect();
+    datatypes::space(shape, (most != shape).then_some(&most))
+}
+
+/// What has a variable length, and where it is.
+#[derive(Default)]
+struct Heap {
+    heaps: Heaps,
+    /// Where the heaps are, once that is known.
+    addresses: Vec<u64>,
+    objects: Vec<Vec<u8>>,
+}
+
+impl Heap {
+    /// Adds an object of `count` items, and returns what stands for it.
+    fn put(&mut self, count: usize, object: Vec<u8>) -> Vec<u8> {
+        if object.is_empty() {
+            return vec![0; 16];
+        }
+        let place = self.heaps.add(object.len());
+        self.objects.push(object);
+        let address = self.addresses.get(place.heap).copied().unwrap_or(0);
+        heap::item(count, address, place.index)
+    }
+
+    fn text(&mut self, text: &str) -> Vec<u8> {
+        self.put(text.len(), text.as_bytes().to_vec())
+    }
+
+    fn write(self) -> Vec<u8> {
+        self.heaps.write(self.objects)
+    }
+}
+
+/// The bytes of an object's header.
+fn render(node: &Node, nodes: &[Node], addresses: &[u64], heap: &mut Heap) -> Vec<u8> {
+    let address = |n: usize| addresses.get(n).copied().unwrap_or(0);
+    let mut out = match &node.kind {
+        Kind::Group(children) => {
+            let mut out = Header::group(children.len());
+            for (order, &child) in children.iter().enumerate() {
+                out.link(order, nodes.get(child).map_or("", |node| &node.name), address(child));
+            }
+            out
+        }
+        Kind::Data(data) => {
+            Header::data_set(&data.datatype, &data.space, &data.layout, data.filters.as_deref())
+        }
+    };
+    for Attribute { name, datatype, space, content } in &node.attributes {
+        let bytes = match content {
+            Content::Bytes(bytes) => bytes.clone(),
+            Content::Texts(texts) => texts.iter().flat_map(|text| heap.text(text)).collect(),
+            Content::Objects(lists) => {
+                let list = |list: &Vec<usize>| {
+                    list.iter().flat_map(|&n| address(n).to_le_bytes()).collect::<Vec<_>>()
+                };
+                lists.iter().flat_map(|objects| heap.put(objects.len(), list(objects))).collect()
+            }
+            Content::Referrers(all) => {
+                let one = |&(n, dim): &(usize, u32)| {
+                    [&address(n).to_le_bytes()[..], &dim.to_le_bytes(), &[0; 4]].concat()
+                };
+                all.iter().flat_map(one).collect()
+            }
+        };
+        out.attribute(&header::attribute(name, datatype, space, &bytes));
+    }
+    out.finish()
+}
+
+/// Bytes of the message of an attribute.
+fn length(attribute: &Attribute) -> usize {
+    let Attribute { name, datatype, space, .. } = attribute;
+    header::attribute(name, datatype, space, &[]).len().saturating_add(attribute.len())
+}
+
+/// The attributes of an array, also those for which there was no room of their own.
+fn attributes(array: &NdArray) -> Result<Vec<(String, Value)>, b2nd::NdError> {
+    let attrs = array.attrs();
+    let mut out = Vec::new();
+    for name in attrs.names() {
+        match attrs.get(&*name)? {
+            Some(Value::Map(rest)) if name == REST => {
+                let named =
+                    rest.into_iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value)));
+                out.extend(named);
+            }
+            Some(value) => out.push((name.into_owned(), value)),
+            None => {}
+        }
+    }
+    Ok(out)
+}
+
+/// The names of the dimensions; empty if they have none.
+fn names(attrs: &[(String, Value)], ndim: usize) -> Vec<String> {
+    let found = attrs.iter().find(|(name, _)| name == DIMENSIONS).map(|(_, value)| value);
+    match found {
+        Some(Value::Array(names)) if names.len() == ndim => {
+            names.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The datatype of the items; `None` for texts of variable length. Of times the unit becomes an attribute, of an enumeration
+/// the names, which were one, a part of the type.
+fn datatype(dtype: &Dtype, attrs: &mut Vec<(String, Value)>) -> Result<Option<Vec<u8>>, String> {
+    let size = dtype.itemsize();
+    match dtype.kind() {
+        DtypeKind::Simple { code: 'U', .. } => Ok(None),
+        DtypeKind::Simple { code: code @ ('M' | 'm'), big_endian } => {
+            let unit = dtype.as_str().split_once('[').and_then(|(_, unit)| unit.strip_suffix(']'));
+            let unit = match unit.unwrap_or_default() {
+                "D" => "days",
+                "h" => "hours",
+                "m" => "minutes",
+                "s" => "seconds",
+                "ms" => "milliseconds",
+                "us" => "microseconds",
+                "ns" => "nanoseconds",
+                _ => return Err(format!("HDF5 has no type for items {dtype}, and CF no unit")),
+            };
+            let has = |wanted: &str| attrs.iter().any(|(name, _)| name == wanted);
+            if has("units") || has("calendar") {
+                return Err(format!(
+                    "items {dtype} with attributes units or calendar, which would be theirs"
+                ));
+            }
+            let is_time = *code == 'M';
+            let units = if is_time { format!("{unit} since 1970-01-01") } else { unit.to_owned() };
+            attrs.push(("units".into(), units.as_str().into()));
+            if is_time {
+                attrs.push(("calendar".into(), "proleptic_gregorian".into()));
+            }
+            Ok(Some(datatypes::integer(size, true, *big_endian)))
+        }
+        DtypeKind::Simple { code: code @ ('i' | 'u'), big_endian } => {
+            let base = datatypes::integer(size, *code == 'i', *big_endian);
+            let Some(at) = attrs.iter().position(|(name, _)| name == attrs::ENUM) else {
+                return Ok(Some(base));
+            };
+            let members = match attrs.get(at) {
+                Some((_, Value::Map(pairs))) => values::members(pairs, dtype),
+                _ => None,
+            };
+            match members {
+                Some(members) => {
+                    attrs.remove(at);
+                    Ok(Some(datatypes::enumeration(size, base, &members)))
+                }
+                None => Ok(Some(base)),
+            }
+        }
+        _ => datatypes::of(dtype).map(Some),
+    }
+}
+
+/// The texts of items `<U` or `>U`, without the zeros behind them.
+fn unicode(items: &[u8], dtype: &Dtype) -> Result<Vec<String>, String> {
+    let is_big = matches!(dtype.kind(), DtypeKind::Simple { big_endian: true, .. });
+    if dtype.itemsize() == 0 {
+        return Err("texts of length zero".into());
+    }
+    let text = |item: &[u8]| {
+        let mut text = String::new();
+        let mut zeros = 0;
+        for unit in item.chunks_exact(4) {
+            let bytes = unit.try_into().unwrap_or([0; 4]);
+            let number = if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
+            let found = char::from_u32(number).ok_or_else(|| format!("{number:#x} is no character"))?;
+            if found == '\0' {
+                zeros += 1;
+                continue;
+            }
+            if zeros > 0 {
+                return Err("a text with a zero in it".to_owned());
+            }
+            text.push(found);
+        }
+        Ok(text)
+    };
+    items.chunks_exact(dtype.itemsize()).map(text).collect()
+}

@@ -1,0 +1,98 @@
+//! Requests and bytes for one item of a file that is far away: what is read of it, counted.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use b2_core::Limits;
+use b2_frame::{Disk, Links, ReadAt, ReadFiles};
+use b2_hdf5::{Codec, File, Writer};
+use b2nd::{ArrayBuilder, NdArray};
+
+/// The most for one item, beside its chunk or blocks.
+const REQUESTS: u64 = 30;
+const BYTES: u64 = 100 << 10;
+
+/// Counts reads of a file.
+struct Counted {
+    file: Arc<dyn ReadAt>,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl ReadAt for Counted {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.requests.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(buf.len() as u64, Relaxed);
+        self.file.read_exact_at(offset, buf)
+    }
+}
+
+/// Opens a data set, reads the item in the middle, and returns the item, the requests and the bytes.
+fn one_item(file: Arc<dyn ReadAt>, path: &str) -> (Vec<u8>, u64, u64) {
+    let counted = Arc::new(Counted { file, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) });
+    let file = File::from_reader(counted.clone(), "far", &Limits::default()).unwrap();
+    let data = file.data_set(path).unwrap();
+    let start: Vec<u64> = data.shape().iter().map(|length| length / 2).collect();
+    let mut item = vec![0; data.dtype().unwrap().itemsize()];
+    data.read_box(&start, &vec![1; start.len()], &mut item).unwrap();
+    (item, counted.requests.load(Relaxed), counted.bytes.load(Relaxed))
+}
+
+/// A file in memory.
+struct Memory(Vec<u8>);
+
+impl ReadAt for Memory {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let at = offset as usize;
+        buf.copy_from_slice(self.0.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// As many chunks as a file of 1 GB has, but smaller ones.
+#[test]
+fn one_item_takes_few_requests() {
+    let shape = [40_u64, 100, 100];
+    let items: Vec<u8> =
+        (0..shape.iter().product::<u64>()).flat_map(|n| (n as u32 ^ 0x5A5A_5A5A).to_le_bytes()).collect();
+    let builder = ArrayBuilder::new::<u32>(shape).chunks([1, 10, 10]).blocks([1, 5, 10]);
+    let array = NdArray::from_bytes(builder.to_bytes(&items[..]).unwrap()).unwrap();
+    for codec in [Codec::Blosc2, Codec::Gzip(1), Codec::None] {
+        let mut writer = Writer::new(io::Cursor::new(Vec::new()), "memory").unwrap();
+        // Other things around it.
+        for n in 0..30 {
+            writer.group(&format!("group{n}"), &[("units".into(), "K".into())]).unwrap();
+        }
+        writer.array("group7/deep/data", &array, codec).unwrap();
+        let file: Arc<dyn ReadAt> = Arc::new(Memory(writer.finish().unwrap().into_inner()));
+        let (item, requests, bytes) = one_item(file, "/group7/deep/data");
+        let n = (20 * 100 + 50) * 100 + 50_u32;
+        assert_eq!(item, (n ^ 0x5A5A_5A5A).to_le_bytes(), "{codec:?}");
+        println!("{codec:?}: {requests} requests, {bytes} bytes");
+        assert!(requests <= REQUESTS, "{codec:?}: {requests} requests");
+        // A chunk has 400 bytes.
+        assert!(bytes <= BYTES + 2048, "{codec:?}: {bytes} bytes");
+    }
+}
+
+/// Counts for files of any size, whose names and data sets are in `B2KIT_HDF5_REMOTE`: `FILE::NAME` between commas.
+#[test]
+#[ignore = "counts requests for the files that B2KIT_HDF5_REMOTE names"]
+fn requests_for_given_files() {
+    let Some(names) = std::env::var_os("B2KIT_HDF5_REMOTE") else { return };
+    for name in names.to_str().unwrap().split(',') {
+        let (path, data) = name.split_once("::").unwrap();
+        let start = Instant::now();
+        let file = Disk.open(path.as_ref(), Links::Follow).unwrap();
+        let (_, requests, bytes) = one_item(file, data);
+        println!("{name}: {requests} requests, {bytes} bytes, {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    }
+}

@@ -1,0 +1,169 @@
+//! HDF5 and NetCDF files, read (feature `hdf5`).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use b2_hdf5::{Content, DataSet, File, Hdf5Error};
+use b2kit::frame::{Disk, FrameError, Links, ReadAt, ReadFiles};
+use b2kit::nd::Object;
+use b2kit::{ErrorKind, Limits};
+use numpy::{PyArray1, PyArrayDescr};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::array::connections;
+use crate::control::How;
+use crate::errors::{Kinded, OrRaise, exception};
+
+impl Kinded for Hdf5Error {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+    fn class(&self) -> Option<&'static str> {
+        match self {
+            Self::NotHdf5 => Some("NotBloscError"),
+            Self::NoSuchPath { .. } => Some("NoSuchKeyError"),
+            _ => None,
+        }
+    }
+}
+
+/// An open HDF5 or NetCDF file.
+#[pyclass(frozen, module = "b2kit._b2kit")]
+pub(crate) struct Hdf5File(File);
+
+#[pymethods]
+impl Hdf5File {
+    /// Opens the file at a path or an http URL.
+    #[new]
+    fn new(py: Python<'_>, path: String) -> PyResult<Self> {
+        let named = path.clone();
+        let reader: Arc<dyn ReadAt> = How::short(None).run(py, move |_| {
+            let path = Path::new(&named);
+            let opened: std::io::Result<Arc<dyn ReadAt>> = match b2_http::is_url(path) {
+                true => connections().open_file(path).map(|file| file as Arc<dyn ReadAt>),
+                false => Disk.open(path, Links::Follow),
+            };
+            opened.map_err(FrameError::io(named.clone()))
+        })?;
+        let file = How::short(None).run(py, move |_| File::from_reader(reader, path, &Limits::default()))?;
+        Ok(Self(file))
+    }
+
+    /// Returns what is in a group and below: the path of each, what it is, and why it cannot be read.
+    fn tree(&self, py: Python<'_>, group: &str) -> PyResult<Vec<(String, &'static str, String)>> {
+        let entries = self.0.tree_below(group).or_raise(py)?;
+        let told = entries.into_iter().map(|entry| {
+            let (kind, why) = match entry.content {
+                Content::Group => ("group", String::new()),
+                Content::DataSet(data) if data.is_dimension_only() => ("dimension", String::new()),
+                Content::DataSet(_) => ("dataset", String::new()),
+                Content::Type => ("type", String::new()),
+                Content::Link(to) => ("link", to),
+                Content::Failed(error) => ("failed", error.to_string()),
+                _ => ("unknown", String::new()),
+            };
+            (entry.path, kind, why)
+        });
+        Ok(told.collect())
+    }
+
+    /// Returns the attributes of a group.
+    fn attrs<'py>(&self, py: Python<'py>, group: &str) -> PyResult<Bound<'py, PyDict>> {
+        dict(py, &self.0.group_attrs(group).or_raise(py)?.values)
+    }
+
+    /// Opens a data set.
+    fn data_set(&self, py: Python<'_>, name: &str) -> PyResult<Hdf5Data> {
+        let data = self.0.data_set(name).or_raise(py)?;
+        // Texts of variable length are measured here.
+        let data = Arc::new(data);
+        let measured = data.clone();
+        let dtype = How::threads(None).run(py, move |_| measured.dtype().cloned())?;
+        let dtype = crate::dtype::to_numpy(py, &dtype)?.unbind();
+        Ok(Hdf5Data { data, dtype })
+    }
+}
+
+fn dict<'py>(py: Python<'py>, values: &[(String, b2kit::nd::Value)]) -> PyResult<Bound<'py, PyDict>> {
+    let attrs = PyDict::new(py);
+    for (name, value) in values {
+        let mut bytes = Vec::new();
+        // Writing to memory does not fail.
+        let _ = rmpv::encode::write_value(&mut bytes, value);
+        let object = Object::decode(name, &bytes, &Limits::default()).or_raise(py)?;
+        attrs.set_item(name, crate::attrs::to_object(py, object)?)?;
+    }
+    Ok(attrs)
+}
+
+/// A data set.
+#[pyclass(frozen, module = "b2kit._b2kit")]
+pub(crate) struct Hdf5Data {
+    data: Arc<DataSet>,
+    dtype: Py<PyArrayDescr>,
+}
+
+#[pymethods]
+impl Hdf5Data {
+    /// The path from the root of the file.
+    #[getter]
+    fn name(&self) -> &str {
+        self.data.path()
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.data.shape())
+    }
+
+    #[getter]
+    fn chunks<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.data.chunkshape().map(|chunks| PyTuple::new(py, chunks)).transpose()
+    }
+
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> Py<PyArrayDescr> {
+        self.dtype.clone_ref(py)
+    }
+
+    /// Bytes of the file that hold items.
+    #[getter]
+    fn cbytes(&self) -> u64 {
+        self.data.stored_nbytes()
+    }
+
+    /// The names of the filters, in order of application.
+    #[getter]
+    fn filters(&self) -> Vec<String> {
+        self.data.filters().iter().map(b2_hdf5::Filter::name).collect()
+    }
+
+    #[getter]
+    fn attrs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        dict(py, self.data.attrs())
+    }
+
+    /// Reads a box of items as an array of bytes, in C order.
+    fn read_box<'py>(
+        &self,
+        py: Python<'py>,
+        start: Vec<u64>,
+        shape: Vec<u64>,
+        threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let data = self.data.clone();
+        let bytes = How::threads(threads).run(py, move |control| {
+            let itemsize = data.dtype()?.itemsize() as u64;
+            let nbytes = shape.iter().try_fold(itemsize, |n, &length| n.checked_mul(length));
+            let len = nbytes.and_then(|nbytes| usize::try_from(nbytes).ok()).unwrap_or(usize::MAX);
+            let Ok(mut bytes) = b2_core::memory::zeroed(len) else { return Ok(None) };
+            data.read_box_with(&control, &start, &shape, &mut bytes)?;
+            Ok::<_, Hdf5Error>(Some(bytes))
+        })?;
+        match bytes {
+            Some(bytes) => Ok(PyArray1::from_vec(py, bytes)),
+            None => Err(exception(py, "OutOfMemoryError", "the items do not fit the memory")),
+        }
+    }
+}
