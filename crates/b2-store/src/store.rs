@@ -274,6 +274,21 @@ impl Store {
         }
     }
 
+    /// Returns the bytes of a member that is embedded in another frame: the frame that it is. `None` for other members.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchKey`] when there is no such member; [`StoreError::Unreadable`] when its bytes cannot be
+    /// decoded.
+    pub fn embedded(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        match (&self.member(key)?.place, &self.embedded) {
+            (Place::Embedded(range), Some(frame)) => {
+                let bytes = frame.read_bytes(range.clone()).map(Some);
+                bytes.map_err(|error| StoreError::from(error).of(&format!("{}:{key}", self.name)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Returns the options for members that are files.
     pub(crate) fn options(&self, options: &ReadOptions) -> ReadOptions {
         let options = options.clone().offset(0);

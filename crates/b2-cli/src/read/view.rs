@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use b2kit::Dtype;
 use b2kit::frame::{FileKind, ReadAt};
 
+use super::dims::Labels;
 use super::input::{self, Input};
 use super::selection::Selection;
 use super::slice::{Axis, PieceSize, Pieces, resolve};
@@ -95,6 +96,14 @@ impl Data {
         let (size, have) = (dtype.itemsize(), own.itemsize());
         ensure!(size == have, "--dtype {dtype}: items of {size} bytes, the file has items of {have}");
         Ok(dtype)
+    }
+
+    /// What the attributes say.
+    pub(crate) fn labels(&self) -> Labels {
+        match self {
+            Self::Blosc(Input::Array(array)) => Labels::of(array),
+            _ => Labels::default(),
+        }
     }
 
     /// Lengths of the dimensions. Super-chunks and chunks have one, their items.
