@@ -180,7 +180,8 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
         "open" => keep(Opened::open(&host, command.number("file")?, command.text("name")).await?),
         "member" => {
             let Opened::Store(store) = &*opened()? else { bail!("this file is no store") };
-            let key = store.members().keys().nth(command.number("member")?).context("there is no such member")?;
+            let key =
+                store.members().keys().nth(command.number("member")?).context("there is no such member")?;
             keep(Opened::frame(store.member(key).await?).await?)
         }
         "close" => {

@@ -5,20 +5,18 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use b2_async::{AsyncNdArray, AsyncSuperChunk};
 use b2_chunk::SpecialKind;
-use b2_core::Limits;
-use b2_frame::{Checksums, Entry, Metalayers, ReadCosts, ReadOptions, SuperChunk};
+use b2_frame::{Checksums, Entry, Metalayers, SuperChunk};
 use b2_store::{Kind, Place};
 use b2_view::labels::{Labels, shown_dtype};
 use b2_view::numbers::Numbers;
 use b2nd::{Dtype, NdArray};
 
+use crate::frame;
 use crate::host::Host;
 use crate::json::{Object, quoted};
 use crate::source::{File, Source};
 use crate::store;
 
-/// Memory that a file may cost, in bytes. A page of a browser has 4 GiB at most.
-const MEMORY: u64 = 1 << 30;
 /// Longer texts of metadata are cut.
 const TEXT: usize = 4000;
 
@@ -33,12 +31,6 @@ pub enum Opened {
     Store(store::Opened),
 }
 
-/// What a file may cost.
-fn options() -> ReadOptions {
-    let limits = Limits::default().max_memory(MEMORY).max_chunk_nbytes(MEMORY).max_output(MEMORY).max_metadata(16 << 20);
-    SuperChunk::options().limits(limits).costs(ReadCosts::REMOTE)
-}
-
 impl Opened {
     /// Opens a file of the page.
     ///
@@ -51,17 +43,14 @@ impl Opened {
         }
         let first = file.first().clone();
         if first.starts_with(b"PK") {
-            return match store::Opened::open(file).await? {
-                Some(store) => Ok(Self::Store(store)),
-                None => bail!("this zip archive is no store of Blosc2 files"),
-            };
+            return Ok(Self::Store(store::Opened::archive(file).await?));
         }
         if !first.starts_with(&b2_frame::MAGIC) {
             bail!("this is no Blosc2 file: it has no frame and is no store{}", guess(&first));
         }
         let frame = Self::frame(Source::File(file.clone())).await?;
-        if let Self::Frame(_) = frame
-            && let Some(store) = store::Opened::open(file).await?
+        if let Self::Frame(frame) = &frame
+            && let Some(store) = store::Opened::frame(file, frame)?
         {
             return Ok(Self::Store(store));
         }
@@ -73,7 +62,7 @@ impl Opened {
     /// # Errors
     /// When it cannot be read or is damaged.
     pub async fn frame(source: Source) -> Result<Self> {
-        let frame = AsyncSuperChunk::open_with(source, &options()).await?;
+        let frame = frame::open(source).await?;
         if frame.metalayers().get("b2nd").is_none() && frame.metalayers().get("caterva").is_none() {
             return Ok(Self::Frame(frame));
         }
@@ -108,9 +97,17 @@ impl Opened {
                         Place::Unreadable(why) => (0, why.as_str()),
                         _ => (0, ""),
                     };
-                    Object::new().text("key", key).text("kind", kind).int("len", len).text("why", why).finish()
+                    Object::new()
+                        .text("key", key)
+                        .text("kind", kind)
+                        .int("len", len)
+                        .text("why", why)
+                        .finish()
                 };
-                Object::new().text("kind", "store").list("members", store.members().iter().map(member)).finish()
+                Object::new()
+                    .text("kind", "store")
+                    .list("members", store.members().iter().map(member))
+                    .finish()
             }
         }
     }
@@ -199,7 +196,11 @@ fn of_items(object: Object, dtype: &Dtype) -> Object {
     let drawn = |field: Option<&str>| Numbers::new(dtype, field, Vec::new()).is_ok();
     let field = |field: &b2nd::Field| {
         let drawn = drawn(Some(&field.name));
-        Object::new().text("name", &field.name).text("dtype", field.dtype.as_str()).flag("drawn", drawn).finish()
+        Object::new()
+            .text("name", &field.name)
+            .text("dtype", field.dtype.as_str())
+            .flag("drawn", drawn)
+            .finish()
     };
     object
         .text("dtype", &short(dtype.as_str()))

@@ -104,7 +104,8 @@ impl Host {
     /// What the page answers; [`io::ErrorKind::Unsupported`] when it does not know.
     pub async fn length(&self, file: u32) -> io::Result<u64> {
         let found = self.ask(|request| Ask::Length { request, file }).await?;
-        let unknown = || io::Error::new(io::ErrorKind::Unsupported, "the server does not tell how long the file is");
+        let unknown =
+            || io::Error::new(io::ErrorKind::Unsupported, "the server does not tell how long the file is");
         found.version.len.ok_or_else(unknown)
     }
 

@@ -14,6 +14,7 @@
 pub mod abi;
 pub mod engine;
 pub mod file;
+pub mod frame;
 pub mod host;
 pub mod json;
 pub mod look;

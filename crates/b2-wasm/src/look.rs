@@ -115,8 +115,8 @@ impl Look {
             _ => bail!("one or two dimensions are drawn"),
         };
         let line = dims[0] == dims[1];
-        for (d, window) in windows.iter().enumerate() {
-            let len = if line && d == 0 { 1 } else { axis(dims[d])?.len };
+        for (d, (window, dim)) in windows.iter().zip(dims).enumerate() {
+            let len = if line && d == 0 { 1 } else { axis(dim)?.len };
             ensure!(window.start < window.end && window.end <= len, "the window is outside of the selection");
         }
         axis(dims[0])?;
@@ -125,7 +125,7 @@ impl Look {
         if line && windows[1].end - windows[1].start <= LINE {
             most[1] = LINE as usize;
         }
-        let position = |d: usize, k: u64| match axes.get(dims[d]) {
+        let position = |d: usize, k: u64| match dims.get(d).and_then(|dim| axes.get(*dim)) {
             Some(axis) if !(line && d == 0) => axis.position(k),
             _ => 0,
         };
@@ -205,7 +205,8 @@ impl Look {
         let place = |d: usize, k: usize| self.places(d).get(k).copied().context("there is no such pixel");
         let places = [place(0, row)?, place(1, column)?];
         let wide = self.at[1].len();
-        let at = row.checked_mul(wide).and_then(|at| at.checked_add(column)).context("there is no such pixel")?;
+        let at =
+            row.checked_mul(wide).and_then(|at| at.checked_add(column)).context("there is no such pixel")?;
         let index = *self.index.get(at).context("there is no such pixel")? as usize;
         let start = index.saturating_mul(size);
         let item = self.items.get(start..start.saturating_add(size)).unwrap_or_default();
@@ -279,12 +280,7 @@ async fn gather(
         Opened::Frame(frame) => {
             ensure!(line, "one dimension is drawn");
             let [_, positions] = positions;
-            match (positions.first(), positions.last()) {
-                (Some(first), Some(last)) if last.checked_sub(*first) == Some(positions.len() as u64 - 1) => {
-                    Ok(frame.read_items(*first..last.saturating_add(1)).await?)
-                }
-                _ => Ok(frame.gather(&positions).await?),
-            }
+            Ok(frame.gather(&positions).await?)
         }
         Opened::Store(_) => bail!("a store has no items of its own"),
     }

@@ -149,6 +149,7 @@ fn only(file: FrameFile) -> io::Result<()> {
     if file == FrameFile::Main {
         return Ok(());
     }
-    let what = "a sparse frame, a folder of files, is not read in a browser: `b2kit copy` makes one file of it";
+    let what =
+        "a sparse frame, a folder of files, is not read in a browser: `b2kit copy` makes one file of it";
     Err(io::Error::new(io::ErrorKind::Unsupported, what))
 }

@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use b2_frame::{Links, ReadAt, ReadFiles, SuperChunk};
-use b2_store::{Member, Place, Store, StoreError};
+use b2_async::AsyncSuperChunk;
+use b2_frame::ReadAt;
+use b2_store::{Archive, Member, Members, Place, StoreError};
 use bytes::Bytes;
 
+use crate::frame;
 use crate::source::{File, Source};
 
 /// Bytes are fetched in pages of this size.
@@ -53,7 +54,8 @@ impl ReadAt for Known {
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
             let page = at / PAGE * PAGE;
-            let found = pages.known.get(&page).and_then(|bytes| bytes.get(usize::try_from(at - page).ok()?..));
+            let found =
+                pages.known.get(&page).and_then(|bytes| bytes.get(usize::try_from(at - page).ok()?..));
             let Some(found) = found.filter(|found| !found.is_empty()) else {
                 pages.missing = Some(page..end);
                 return Err(io::Error::other("not fetched yet"));
@@ -67,64 +69,88 @@ impl ReadAt for Known {
     }
 }
 
-impl ReadFiles for Known {
-    fn open(&self, _: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
-        Ok(Arc::new(self.clone()))
-    }
-}
-
 /// An open store.
 #[derive(Debug)]
 pub struct Opened {
-    store: Store,
+    members: Members,
     file: Arc<File>,
-    known: Known,
+    archive: Option<(Archive, Known)>,
+    /// The frame with small members.
+    embedded: Option<AsyncSuperChunk<Source>>,
 }
 
 impl Opened {
-    /// Opens the store in a file; `None` if it is something else.
+    /// Opens the archive in a file.
     ///
     /// # Errors
-    /// As for [`Store::open`].
-    pub async fn open(file: Arc<File>) -> Result<Option<Self>> {
+    /// When it cannot be read, is damaged, or has no members.
+    pub async fn archive(file: Arc<File>) -> Result<Self> {
         let known = Known { len: file.len(), pages: Arc::default() };
-        let options = SuperChunk::options().file_system(Arc::new(known.clone()));
-        let store = work(&file, &known, || Store::open("store", &options)).await?;
-        Ok(store.map(|store| Self { store, file, known }))
+        let reader: Arc<dyn ReadAt> = Arc::new(known.clone());
+        let (archive, members, place) = work(&file, &known, || Archive::members(reader.clone())).await?;
+        let mut opened = Self { members, file, archive: Some((archive, known)), embedded: None };
+        match place {
+            Some(Place::Archived { header, len }) => {
+                let source = opened.part("embed.b2e", header, len).await?;
+                opened = opened.with_embedded(frame::open(source).await?)?;
+            }
+            Some(Place::Unreadable(why)) => bail!("embed.b2e is {why}"),
+            _ if opened.members.0.is_empty() => bail!("this zip archive is no store of Blosc2 files"),
+            _ => {}
+        }
+        Ok(opened)
+    }
+
+    /// Returns the store in a frame; `None` if it has no members.
+    ///
+    /// # Errors
+    /// When the list of members is malformed.
+    pub fn frame(file: Arc<File>, frame: &AsyncSuperChunk<Source>) -> Result<Option<Self>> {
+        if !Members::has(frame.super_chunk()) {
+            return Ok(None);
+        }
+        let opened = Self { members: Members::default(), file, archive: None, embedded: None };
+        opened.with_embedded(frame.clone()).map(Some)
+    }
+
+    fn with_embedded(mut self, frame: AsyncSuperChunk<Source>) -> Result<Self> {
+        self.members.embedded(frame.super_chunk())?;
+        self.embedded = Some(frame);
+        Ok(self)
     }
 
     /// Returns its members.
     #[must_use]
     pub fn members(&self) -> &BTreeMap<String, Member> {
-        self.store.members()
+        &self.members.0
     }
 
     /// Returns the bytes of a member: a part of the file, or what is decoded of the frame with small members.
     ///
     /// # Errors
-    /// As for [`Store::window`] and [`Store::embedded`].
+    /// When there is none, or when it cannot be read in its place.
     pub async fn member(&self, key: &str) -> Result<Source> {
-        if let Place::Embedded(_) = self.store.member(key)?.place {
-            let bytes = work(&self.file, &self.known, || self.store.embedded(key)).await?;
-            return Ok(Source::Memory(key.to_owned(), bytes.unwrap_or_default().into()));
+        let member = self.members().get(key).context("there is no such member")?;
+        match (&member.place, &self.embedded) {
+            (Place::Archived { header, len }, _) => self.part(key, *header, *len).await,
+            (Place::Embedded(range), Some(frame)) => {
+                let bytes = frame.read_bytes(range.clone()).await?;
+                Ok(Source::Memory(key.to_owned(), bytes.into()))
+            }
+            (Place::Unreadable(why), _) => bail!("{key} is {why}"),
+            _ => bail!("{key} is not in this file"),
         }
-        let window = work(&self.file, &self.known, || self.store.window(key)).await?;
-        let Some(window) = window else {
-            let Some(Member { place: Place::Unreadable(why), .. }) = self.members().get(key) else {
-                bail!("{key} is not in this file");
-            };
-            bail!("{key} is {why}");
-        };
-        Ok(Source::File(Arc::new(self.file.part(key, window).await.context(key.to_owned())?)))
+    }
+
+    async fn part(&self, key: &str, header: u64, len: u64) -> Result<Source> {
+        let (archive, known) = self.archive.as_ref().context("this is no archive")?;
+        let range = work(&self.file, known, || archive.data(header, len)).await?;
+        Ok(Source::File(Arc::new(self.file.part(key, range).await.with_context(|| key.to_owned())?)))
     }
 }
 
 /// Does the work until it needs nothing more.
-async fn work<T>(
-    file: &File,
-    known: &Known,
-    work: impl Fn() -> Result<T, StoreError>,
-) -> Result<T> {
+async fn work<T>(file: &File, known: &Known, work: impl Fn() -> Result<T, StoreError>) -> Result<T> {
     loop {
         let result = work();
         let Some(missing) = known.lock().missing.take() else { return Ok(result?) };
