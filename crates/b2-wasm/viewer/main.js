@@ -15,7 +15,7 @@ const shown = {
 let opening = 0;
 let looking = 0;
 let pending = null;
-let counts = { requests: 0, bytes: 0 };
+let counts = { requests: 0, bytes: 0, rounds: 0 };
 
 const packed = (id) => {
   const element = at(id);
@@ -51,6 +51,7 @@ function tell(what = doing) {
   at("status").textContent = [what, read].filter(Boolean).join(" · ");
   document.body.dataset.requests = counts.requests;
   document.body.dataset.bytes = counts.bytes;
+  document.body.dataset.rounds = counts.rounds;
 }
 
 /** Runs work for the person; what goes wrong is said. */
@@ -331,11 +332,18 @@ async function look() {
     shown.values = null;
     await paint(own);
     if (own !== looking) return;
-    document.body.dataset.pictures = Number(document.body.dataset.pictures ?? 0) + 1;
+    drawn();
     if (answer.every === 1) break;
   }
   tell("");
   document.body.dataset.state = "shown";
+}
+
+/** Tells tests that a picture is complete, and what was read before the first one. */
+function drawn() {
+  const pictures = Number(document.body.dataset.pictures ?? 0) + 1;
+  document.body.dataset.pictures = pictures;
+  if (pictures === 1) document.body.dataset.first = JSON.stringify(counts);
 }
 
 async function paint(own = looking) {
@@ -344,11 +352,11 @@ async function paint(own = looking) {
   });
   if (own !== looking) return;
   shown.legend = answer;
-  const line = shown.drawn.length < 2;
-  at("picture").style.height = line ? "240px" : "";
-  at("picture").style.imageRendering = line ? "auto" : "";
-  if (line) {
-    await drawn1(own);
+  const single_ = shown.drawn.length < 2;
+  at("picture").style.height = single_ ? "240px" : "";
+  at("picture").style.imageRendering = single_ ? "auto" : "";
+  if (single_) {
+    await line(own);
   } else {
     drawPicture(at("picture"), shown.look, bytes);
     const [[r0, r1], [c0, c1]] = shown.windows;
@@ -363,10 +371,10 @@ async function paint(own = looking) {
   const { steps, every, height, width } = shown.look;
   const told = [`[${sliceText()}]`];
   if (shown.file.unit) told.push(shown.file.unit);
-  if (Math.max(...steps) > 1) told.push(`one item of ${line ? steps[1] : steps.join(" × ")}`);
-  if (every > 1) told.push(`one block of ${every}${line ? "" : ` × ${every}`}`);
+  if (Math.max(...steps) > 1) told.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
+  if (every > 1) told.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
   at("caption").textContent = told.join(" · ");
-  at("picture").setAttribute("aria-label", `${line ? "Line" : "Picture"} of ${shown.name} ${told[0]}, ${height} by ${width} pixels, values from ${answer.low} to ${answer.high}`);
+  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${told[0]}, ${height} by ${width} pixels, values from ${answer.low} to ${answer.high}`);
   move(shown.cursor[0], shown.cursor[1], false);
 }
 
@@ -379,7 +387,7 @@ async function values(own) {
   return shown.values;
 }
 
-async function drawn1(own) {
+async function line(own) {
   const all = await values(own);
   if (all === null) return;
   const canvas = at("picture");
@@ -675,7 +683,7 @@ function begin() {
     say("");
     remember();
     if (shown.look !== null) await paint();
-    document.body.dataset.pictures = Number(document.body.dataset.pictures ?? 0) + 1;
+    drawn();
   });
   for (const id of ["map", "range", "log"]) at(id).addEventListener("change", repaint);
   at("slice").addEventListener("change", () => trying(() => choose(at("slice").value)));

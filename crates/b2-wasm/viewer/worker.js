@@ -7,7 +7,8 @@ const PATIENCE = 60000;
 const files = new Map();
 const running = new Map();
 let wasm = null;
-let counts = { requests: 0, bytes: 0 };
+/** Requests, their bytes, and rounds: how often a request began while none was on its way. */
+const counts = { requests: 0, bytes: 0, rounds: 0 };
 
 onmessage = async ({ data }) => {
   try {
@@ -68,6 +69,7 @@ async function request(ask) {
   }
   const number = ask.read ?? ask.length;
   const abort = new AbortController();
+  if (running.size === 0) counts.rounds += 1;
   running.set(number, abort);
   let found;
   try {

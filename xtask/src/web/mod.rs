@@ -1,12 +1,11 @@
 //! `cargo xtask web`: builds the page that shows Blosc2 files in a browser, and tests it in Chromium.
 
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
+use crate::root;
 use crate::sh::{Counts, Outcome};
-use crate::{root, sh};
 
 mod build;
 mod chromium;
