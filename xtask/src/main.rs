@@ -35,6 +35,7 @@ mod steps;
 mod stores;
 mod test;
 mod toolchains;
+mod web;
 mod windows;
 mod zarrs;
 
@@ -74,6 +75,7 @@ enum Task {
     Rooms(rooms::Args),
     Sanitize(sanitize::Args),
     Bench(bench::Args),
+    Web(web::Args),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Task::Hdf5(args) => hdf5::run(&args),
         Task::Hdf5plugin(args) => hdf5plugin::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Deny(args) => deny::run(&args),
         Task::Rooms(args) => rooms::run(&args),

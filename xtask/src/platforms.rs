@@ -115,7 +115,7 @@ fn folder() -> PathBuf {
 }
 
 /// Whether there is a standard library for the target, which rustup adds if it can.
-fn has_std(target: &str) -> bool {
+pub(crate) fn has_std(target: &str) -> bool {
     let there = || {
         let output = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
         output.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())

@@ -325,3 +325,15 @@ pub enum Encoded {
     /// The result does not fit, or the codec gave up.
     TooBig,
 }
+
+/// Refuses to encode in the build for the page in a browser (`cargo xtask web`), which then has no encoders in it.
+///
+/// # Errors
+/// [`CodecError::Unsupported`] in that build.
+#[inline(always)]
+pub(crate) fn may_encode(codec: CodecId) -> Result<(), CodecError> {
+    match cfg!(b2kit_decode_only) {
+        true => Err(CodecError::Unsupported { codec, what: "encoding" }),
+        false => Ok(()),
+    }
+}

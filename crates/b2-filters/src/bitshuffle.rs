@@ -46,6 +46,7 @@ impl Filter for BitShuffle {
         }
     }
     fn forward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        crate::filter::may_apply(self.id())?;
         check(cx.itemsize, src, dst)?;
         if is_plain(cx, src.len()) {
             dst.copy_from_slice(src);

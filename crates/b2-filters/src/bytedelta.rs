@@ -31,6 +31,7 @@ impl Filter for ByteDelta {
         }
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        crate::filter::may_apply(self.id())?;
         for_each_plane(self.id(), cx, meta, src, dst, differences)
     }
     fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {

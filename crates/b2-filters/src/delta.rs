@@ -32,6 +32,7 @@ impl Filter for Delta {
         }
     }
     fn forward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        crate::filter::may_apply(self.id())?;
         apply(cx, src, dst, |kernels, what, src, dst| kernels.differences(what, src, dst))
     }
     fn backward(&self, cx: &FilterContext<'_>, _meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {

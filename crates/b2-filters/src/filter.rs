@@ -273,3 +273,15 @@ impl<F: Filter> From<F> for FilterSlot {
         Self { id: filter.id(), meta: 0 }
     }
 }
+
+/// Refuses to apply a filter in the build for the page in a browser (`cargo xtask web`), which only undoes filters.
+///
+/// # Errors
+/// [`FilterError::ReadOnly`] in that build.
+#[inline(always)]
+pub(crate) fn may_apply(filter: FilterId) -> Result<()> {
+    match cfg!(b2kit_decode_only) {
+        true => Err(FilterError::ReadOnly { filter }),
+        false => Ok(()),
+    }
+}

@@ -20,6 +20,7 @@ impl Filter for NdCell {
         FilterProperties::UNKNOWN.lossless(true)
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        crate::filter::may_apply(self.id())?;
         cells(cx, meta, src, dst)?.to_cells(src, dst);
         Ok(())
     }

@@ -20,6 +20,7 @@ impl Filter for NdMean {
         "ndmean"
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        crate::filter::may_apply(self.id())?;
         let cells = cells(cx, meta, src, dst)?;
         // C-Blosc2 computes positions from the side in the first dimension alone, so it could not read such a block.
         let side = |dim: u32| dim.min(meta.into());

@@ -39,6 +39,7 @@ impl Filter for Shuffle {
             .planes(Some(Planes { count: typesize, rows: 1 }))
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        crate::filter::may_apply(self.id())?;
         shuffle(size(cx, meta), src, dst)
     }
     fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {

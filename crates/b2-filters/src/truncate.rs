@@ -35,6 +35,7 @@ impl Filter for Truncate {
             .backward_is_copy(true)
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        crate::filter::may_apply(self.id())?;
         same_length(self.id(), src, dst)?;
         let bits = match (self, cx.itemsize) {
             (Self::Floats, 4) => 23,

@@ -8,31 +8,61 @@ use b2_frame::ReadAt;
 use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ReaderAt, ZipLocator};
 
 use crate::StoreError;
-use crate::names::{self, MAX_MEMBERS};
+use crate::names::{self, EMBEDDED, MAX_MEMBERS, key_of, last_part};
+use crate::store::{Member, Members, Place};
 
 /// Length of the header of a member without its name and extra field.
 const HEADER: usize = 30;
 
 /// An open archive. Its members can be read while other programs replace the file.
-pub(crate) struct Archive {
+#[doc(hidden)]
+pub struct Archive {
     file: Arc<dyn ReadAt>,
     /// Where the members start, and the directory, in ascending order.
     starts: Vec<u64>,
 }
 
 /// A member as the directory describes it.
-pub(crate) struct Entry {
-    pub(crate) name: String,
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Entry {
+    pub name: String,
     /// Offset of the header of the member.
-    pub(crate) header: u64,
-    pub(crate) len: u64,
+    pub header: u64,
+    pub len: u64,
     /// Why the member cannot be read in place.
-    pub(crate) unreadable: Option<String>,
+    pub unreadable: Option<String>,
+}
+
+impl std::fmt::Debug for Archive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Archive").finish_non_exhaustive()
+    }
 }
 
 impl Archive {
+    /// Opens an archive of members, and returns those of them that are files, by key, and the frame with small members.
+    #[doc(hidden)]
+    pub fn members(file: Arc<dyn ReadAt>) -> Result<(Self, Members, Option<Place>), StoreError> {
+        let wanted = |name: &str| name == EMBEDDED || key_of(last_part(name)).is_some();
+        let (archive, entries) = Self::open(file, wanted)?;
+        let (mut members, mut embedded) = (Members::default(), None);
+        // Of several entries of one name, the last one counts, as in Python.
+        for Entry { name, header, len, unreadable } in entries {
+            let place = unreadable.map_or(Place::Archived { header, len }, Place::Unreadable);
+            match key_of(last_part(&name)) {
+                Some((stem, kind)) => {
+                    let folder = name.strip_suffix(last_part(&name)).unwrap_or_default();
+                    members.insert(format!("/{folder}{stem}"), Member { kind, place })?;
+                }
+                None => embedded = Some(place),
+            }
+        }
+        Ok((archive, members, embedded))
+    }
+
     /// Returns the archive and those of its entries that `wanted` accepts by name.
-    pub(crate) fn open(
+    pub fn open(
         file: Arc<dyn ReadAt>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<(Self, Vec<Entry>), StoreError> {
@@ -80,13 +110,13 @@ impl Archive {
         Ok((Self { file, starts: places.into_iter().map(|(start, _)| start).collect() }, found))
     }
 
-    pub(crate) fn file(&self) -> &Arc<dyn ReadAt> {
+    pub fn file(&self) -> &Arc<dyn ReadAt> {
         &self.file
     }
 
     /// Returns where the bytes of a member are. The header of the member is read only now, so that listing an archive
     /// far away takes no request per member.
-    pub(crate) fn data(&self, header: u64, len: u64) -> Result<Range<u64>, StoreError> {
+    pub fn data(&self, header: u64, len: u64) -> Result<Range<u64>, StoreError> {
         let mut fixed = [0; HEADER];
         self.file
             .read_exact_at(header, &mut fixed)

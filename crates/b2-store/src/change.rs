@@ -29,7 +29,7 @@ impl Store {
     /// created.
     pub fn place_for(&self, key: &str, kind: Kind, overwrite: bool) -> Result<PathBuf, StoreError> {
         let path = self.with_folder(self.free(key, overwrite)?, kind)?;
-        match self.members.get(&absolute(key)).map(|member| &member.place) {
+        match self.members.0.get(&absolute(key)).map(|member| &member.place) {
             // Readers would go on to find the other file, or might.
             Some(Place::Path(there)) if *there != path => {
                 Err(StoreError::Exists(format!("{key}: there is a member of another kind: remove it first")))
@@ -55,8 +55,9 @@ impl Store {
     pub fn remove(&self, key: &str) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, absolute(key));
         let group = format!("{key}/");
-        let below = self.members.range(group.clone()..).take_while(|(member, _)| member.starts_with(&group));
-        let gone: Vec<_> = self.members.get_key_value(&key).into_iter().chain(below).collect();
+        let below =
+            self.members.0.range(group.clone()..).take_while(|(member, _)| member.starts_with(&group));
+        let gone: Vec<_> = self.members.0.get_key_value(&key).into_iter().chain(below).collect();
         if gone.is_empty() {
             return Err(StoreError::NoSuchKey(key));
         }
@@ -93,7 +94,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, names::attributes_of(group));
         let missing = |name: &String| StoreError::NoSuchKey(name.clone());
-        if let Some(Place::Path(path)) = self.members.get(&key).map(|member| &member.place) {
+        if let Some(Place::Path(path)) = self.members.0.get(&key).map(|member| &member.place) {
             let mut editor = EditOptions::from(self.options(options)).edit(path)?;
             for name in removed {
                 editor.vlmeta().remove(name).then_some(()).ok_or_else(|| missing(name))?;
@@ -147,9 +148,10 @@ impl Store {
         check_free(
             &key,
             overwrite,
-            |key| self.members.contains_key(key),
+            |key| self.members.0.contains_key(key),
             |group| {
                 self.members
+                    .0
                     .range(group.to_owned()..)
                     .next()
                     .is_some_and(|(member, _)| member.starts_with(group))

@@ -26,7 +26,12 @@ mod store;
 mod window;
 mod write;
 
+/// For the page in a browser, which reads archives and frames asynchronously; changes without notice.
+#[doc(hidden)]
+pub use archive::Archive;
 pub use error::StoreError;
 pub use names::{ATTRIBUTES, Kind};
+#[doc(hidden)]
+pub use store::Members;
 pub use store::{Member, Place, Store};
 pub use write::{Layout, StoreWriter};

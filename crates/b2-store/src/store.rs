@@ -13,7 +13,7 @@ use b2_frame::{
 use b2nd::Object;
 
 use crate::StoreError;
-use crate::archive::{Archive, Entry};
+use crate::archive::Archive;
 use crate::names::{self, ATTRIBUTES, EMBEDDED, Kind, MAP, MARKS, MAX_DEPTH, MAX_MEMBERS, key_of, last_part};
 use crate::window::{Decoded, Window};
 
@@ -50,7 +50,7 @@ pub struct Member {
 pub struct Store {
     name: String,
     pub(crate) root: Root,
-    pub(crate) members: BTreeMap<String, Member>,
+    pub(crate) members: Members,
     /// The frame with small members.
     embedded: Option<SuperChunk>,
 }
@@ -150,8 +150,7 @@ impl Store {
     /// When the list of members is damaged: [`StoreError::Frame`] if it does not decompress, [`StoreError::Damaged`] if
     /// it is malformed.
     pub fn from_frame(frame: SuperChunk) -> Result<Option<Self>, StoreError> {
-        let marked = MARKS.iter().any(|mark| frame.metalayers().get(mark).is_some());
-        if !marked || !frame.vlmetalayers().iter().any(|(name, _)| name == MAP.as_bytes()) {
+        if !Members::has(&frame) {
             return Ok(None);
         }
         let mut store = Self::new(String::new(), Root::Frame);
@@ -160,7 +159,7 @@ impl Store {
     }
 
     fn new(name: String, root: Root) -> Self {
-        Self { name, root, members: BTreeMap::new(), embedded: None }
+        Self { name, root, members: Members::default(), embedded: None }
     }
 
     fn open_directory(path: &Path, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
@@ -193,24 +192,12 @@ impl Store {
         name: String,
         options: &ReadOptions,
     ) -> Result<Option<Self>, StoreError> {
-        let wanted = |name: &str| name == EMBEDDED || key_of(last_part(name)).is_some();
-        let (archive, entries) = Archive::open(file, wanted)?;
-        if entries.is_empty() {
+        let (archive, members, embedded) = Archive::members(file)?;
+        if members.0.is_empty() && embedded.is_none() {
             return Ok(None);
         }
         let mut store = Self::new(name, Root::Archive(archive));
-        let mut embedded = None;
-        // Of several entries of one name, the last one counts, as in Python.
-        for Entry { name, header, len, unreadable } in entries {
-            let place = unreadable.map_or(Place::Archived { header, len }, Place::Unreadable);
-            match key_of(last_part(&name)) {
-                Some((stem, kind)) => {
-                    let folder = name.strip_suffix(last_part(&name)).unwrap_or_default();
-                    store.insert(format!("/{folder}{stem}"), Member { kind, place })?;
-                }
-                None => embedded = Some(place),
-            }
-        }
+        store.members = members;
         if let Some(place) = embedded {
             let frame = store.open_place(&place, EMBEDDED, options)?;
             store.list_embedded(frame)?;
@@ -220,12 +207,12 @@ impl Store {
 
     /// Returns all members by key, including those with attributes of groups, see [`ATTRIBUTES`].
     pub fn members(&self) -> &BTreeMap<String, Member> {
-        &self.members
+        &self.members.0
     }
 
     /// Returns the keys in order, except for those with attributes of groups, as python-blosc2 lists them.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.members.keys().map(String::as_str).filter(|key| last_part(key) != ATTRIBUTES)
+        self.members.0.keys().map(String::as_str).filter(|key| last_part(key) != ATTRIBUTES)
     }
 
     /// Returns the member with this key. The slash at its start may be omitted.
@@ -233,7 +220,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSuchKey`] if there is none.
     pub fn member(&self, key: &str) -> Result<&Member, StoreError> {
-        let found = self.members.get(key).or_else(|| self.members.get(&names::absolute(key)));
+        let found = self.members.0.get(key).or_else(|| self.members.0.get(&names::absolute(key)));
         found.ok_or_else(|| StoreError::NoSuchKey(key.to_owned()))
     }
 
@@ -308,25 +295,6 @@ impl Store {
         }
     }
 
-    fn insert(&mut self, key: String, member: Member) -> Result<(), StoreError> {
-        let damaged = |what: String| Err(StoreError::Damaged(what));
-        if self.members.len() >= MAX_MEMBERS {
-            return damaged(format!("more than {MAX_MEMBERS} members"));
-        }
-        let depth = key.split('/').count().saturating_sub(2);
-        if depth > MAX_DEPTH {
-            return damaged(format!("a key is nested {depth} deep, at most {MAX_DEPTH} are allowed"));
-        }
-        match (self.members.get(&key).map(|there| &there.place), &member.place) {
-            // The names differ only in their suffix. Which one is used must not depend on the order of the directory.
-            (Some(Place::Path(there)), Place::Path(path)) if there < path => {}
-            // Files come before embedded members, as in Python.
-            (Some(there), Place::Embedded(_)) if !matches!(there, Place::Embedded(_)) => {}
-            _ => drop(self.members.insert(key, member)),
-        }
-        Ok(())
-    }
-
     fn list_directory(&mut self) -> Result<(), StoreError> {
         let Root::Directory { files, path } = &self.root else { return Ok(()) };
         let (mut found, mut pending) = (Vec::new(), vec![(path.clone(), String::new(), 0usize)]);
@@ -357,12 +325,58 @@ impl Store {
             }
         }
         for (key, kind, path) in found {
-            self.insert(key, Member { kind, place: Place::Path(path) })?;
+            self.members.insert(key, Member { kind, place: Place::Path(path) })?;
         }
         Ok(())
     }
 
     fn list_embedded(&mut self, frame: SuperChunk) -> Result<(), StoreError> {
+        self.members.embedded(&frame)?;
+        self.embedded = Some(frame);
+        Ok(())
+    }
+}
+
+/// Members by key.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Members(pub BTreeMap<String, Member>);
+
+impl Members {
+    /// Returns whether a frame has members.
+    pub fn has(frame: &SuperChunk) -> bool {
+        let marked = MARKS.iter().any(|mark| frame.metalayers().get(mark).is_some());
+        marked && frame.vlmetalayers().iter().any(|(name, _)| name == MAP.as_bytes())
+    }
+
+    /// Adds a member.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if there are too many, or if the key is nested too deep.
+    pub fn insert(&mut self, key: String, member: Member) -> Result<(), StoreError> {
+        let damaged = |what: String| Err(StoreError::Damaged(what));
+        if self.0.len() >= MAX_MEMBERS {
+            return damaged(format!("more than {MAX_MEMBERS} members"));
+        }
+        let depth = key.split('/').count().saturating_sub(2);
+        if depth > MAX_DEPTH {
+            return damaged(format!("a key is nested {depth} deep, at most {MAX_DEPTH} are allowed"));
+        }
+        match (self.0.get(&key).map(|there| &there.place), &member.place) {
+            // The names differ only in their suffix. Which one is used must not depend on the order of the directory.
+            (Some(Place::Path(there)), Place::Path(path)) if there < path => {}
+            // Files come before embedded members, as in Python.
+            (Some(there), Place::Embedded(_)) if !matches!(there, Place::Embedded(_)) => {}
+            _ => drop(self.0.insert(key, member)),
+        }
+        Ok(())
+    }
+
+    /// Adds the members that are embedded in a frame.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if the list of them is malformed.
+    pub fn embedded(&mut self, frame: &SuperChunk) -> Result<(), StoreError> {
         let damaged = |what: &str| StoreError::Damaged(format!("{MAP}{what}"));
         let map = frame.vlmetalayers().get(MAP)?.unwrap_or_default();
         let map = Object::decode(MAP, &map, &frame.dparams().limits)
@@ -393,7 +407,6 @@ impl Store {
             };
             self.insert(names::absolute(key), Member { kind: Kind::Unknown, place })?;
         }
-        self.embedded = Some(frame);
         Ok(())
     }
 }

@@ -78,6 +78,8 @@ struct State {
     counts: Counts,
     now: u64,
     heads: Vec<String>,
+    /// Headers of all responses, each with its end of line.
+    headers: String,
 }
 
 /// The server. It runs until the process ends.
@@ -150,6 +152,11 @@ impl Server {
         (state.manner, state.good, state.bad) = (Some(manner), good, bad);
     }
 
+    /// Sets headers of all responses with a file, such as `access-control-allow-origin: *`, each with `\r\n` at its end.
+    pub fn headers(&self, headers: &str) {
+        self.lock().headers = headers.to_owned();
+    }
+
     /// Returns what was requested since the last call.
     pub fn counts(&self) -> Counts {
         std::mem::take(&mut self.lock().counts)
@@ -188,7 +195,7 @@ impl Server {
     fn answer(&self, head: &str, mut stream: &TcpStream) -> io::Result<bool> {
         let path = head.split_whitespace().nth(1).unwrap_or_default();
         let path = path.split('?').next().unwrap_or_default();
-        let (file, manner, delay, speed) = {
+        let (file, manner, delay, speed, headers) = {
             let mut state = self.lock();
             state.counts.requests += 1;
             state.counts.most = state.counts.most.max(state.now);
@@ -206,11 +213,11 @@ impl Server {
                 0 => Duration::ZERO,
                 len => state.delays[state.counts.requests as usize % len],
             };
-            (state.files.get(path).cloned(), manner, delay, state.speed.0)
+            (state.files.get(path).cloned(), manner, delay, state.speed.0, state.headers.clone())
         };
         thread::sleep(delay);
         let mut plain = |status: &str, more: &str| -> io::Result<bool> {
-            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n{more}\r\n")?;
+            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n{headers}{more}\r\n")?;
             Ok(true)
         };
         match &manner {
@@ -239,7 +246,10 @@ impl Server {
         }
         let (whole, header_only) = (asked(head).is_none(), head.starts_with("HEAD "));
         let status = if whole || manner == Manner::Whole { "200 OK" } else { "206 Partial Content" };
-        let mut reply = format!("HTTP/1.1 {status}\r\n");
+        let mut reply = format!("HTTP/1.1 {status}\r\n{headers}");
+        if let Some(kind) = content_type(path) {
+            reply += &format!("content-type: {kind}\r\n");
+        }
         match manner {
             Manner::Silent | Manner::Whole => {}
             _ if whole => reply += "accept-ranges: bytes\r\n",
@@ -324,6 +334,17 @@ impl Server {
             }
         }
         Ok(())
+    }
+}
+
+/// What browsers need to be told of the parts of a page.
+fn content_type(path: &str) -> Option<&'static str> {
+    match path.rsplit_once('.')?.1 {
+        "html" => Some("text/html; charset=utf-8"),
+        "js" => Some("text/javascript; charset=utf-8"),
+        "css" => Some("text/css; charset=utf-8"),
+        "wasm" => Some("application/wasm"),
+        _ => None,
     }
 }
 

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "terminal")]
 mod app;
-mod limits;
 #[cfg(feature = "terminal")]
 mod look;
 #[cfg(feature = "terminal")]
@@ -18,15 +17,15 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use b2_view::limits::{Limits, NoLogarithm, scale};
 
-use self::limits::{Limits, scale};
 use crate::args::{Global, Source};
 use crate::files::{Output, is_stdin, refuse_same, urls};
 use crate::print::figure::{Canvas, Image, LARGEST, Line};
 use crate::print::{Map, Scale, colours, columns, count, dims, half_blocks, printable};
 use crate::process::{Usage, capture, say};
 use crate::read::dims::{Labels, Points, edge};
-use crate::read::sample::{Cost, Numbers, line, plane};
+use crate::read::sample::{self, Cost, Numbers, line, plane};
 use crate::read::{Axis, Data, resolve, slice};
 
 const EXAMPLES: &str = "\
@@ -167,9 +166,9 @@ struct Picture<'a> {
 
 impl<'a> Picture<'a> {
     fn new(args: &'a Args, data: &'a Data, parts: &[b2kit::Selection], global: Global) -> Result<Self> {
-        let labels = Labels::of(data);
+        let labels = data.labels();
         let dtype = data.dtype_or(args.dtype.as_deref())?;
-        let numbers = Numbers::new(&dtype, args.field.as_deref(), labels.fills.clone())?;
+        let numbers = sample::numbers(&dtype, args.field.as_deref(), labels.fills.clone())?;
         let mut axes = resolve(parts, &data.shape())?;
         ensure!(axes.iter().all(|axis| axis.len > 0), "there is nothing to draw: no items are selected");
         let long: Vec<usize> =
@@ -241,7 +240,8 @@ impl<'a> Picture<'a> {
     /// The scale for these numbers.
     fn scale(&self, numbers: &[f64]) -> Result<Scale> {
         let Args { map, log, .. } = *self.args;
-        scale(numbers, self.args.range, map, log, self.numbers.is_float())
+        let scale = scale(numbers, self.args.range, map, log, self.numbers.is_float());
+        scale.map_err(|NoLogarithm| Usage("--log: --range starts above 0".into()).into())
     }
 
     fn unit(&self) -> String {

@@ -233,7 +233,7 @@ mod known {
     use b2_http::Http;
 
     use super::{Arc, Global, Path, PathBuf, ReadAt, ReadFiles, io};
-    use crate::print::table::thousands;
+    use crate::print::thousands;
     use crate::process::error::say;
 
     static WEB: LazyLock<Http> = LazyLock::new(Http::default);

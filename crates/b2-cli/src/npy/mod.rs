@@ -1,20 +1,19 @@
-//! NumPy's `.npy` files: headers, dtypes, and reading boxes of items.
+//! NumPy's `.npy` files: reading them, and boxes of items.
 
-pub(crate) mod descr;
 pub(crate) mod header;
 pub(crate) mod source;
 mod start;
 mod transpose;
 
-pub(crate) use header::{MAGIC, NpyHeader, header_bytes, nbytes};
+pub(crate) use b2_view::labels::shown_dtype;
+pub(crate) use b2_view::npy::{MAGIC, descr, header_bytes};
+pub(crate) use header::{NpyHeader, nbytes};
 pub(crate) use source::RawSource;
 pub(crate) use start::behind;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-
-use b2kit::{Dtype, NdArray};
 
 /// Whether the file at `path` has the signature of an `.npy` file. False if there is no such file, or if nobody may read
 /// it: opening it says so.
@@ -37,13 +36,5 @@ pub(crate) fn is_npy(path: &Path) -> io::Result<bool> {
             Ok(false)
         }
         looked => looked,
-    }
-}
-
-/// The dtype to show an array with. Also accepts dtype strings that are not in NumPy's own notation.
-pub(crate) fn shown_dtype(array: &NdArray) -> Dtype {
-    match Dtype::parse(array.dtype().as_str()) {
-        Ok(dtype) if dtype.itemsize() == array.itemsize() => dtype,
-        _ => array.dtype().clone(),
     }
 }

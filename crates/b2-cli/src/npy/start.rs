@@ -2,8 +2,10 @@
 
 use anyhow::Result;
 
-use super::header::{self, MAGIC, NpyHeader};
 use super::source::ByteSource;
+use b2_view::npy::MAGIC;
+
+use super::header::{self, NpyHeader};
 
 /// Number of bytes that are enough for any header.
 const ENOUGH: u64 = (1 << 20) + 12;

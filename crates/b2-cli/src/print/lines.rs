@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use b2kit::Dtype;
 
-use super::items::Simple;
-use super::table::count;
+use b2_view::items::Simple;
+use b2_view::text::count;
 
 /// Writes items as text, in C order.
 pub(crate) struct Lines {

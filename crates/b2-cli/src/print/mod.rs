@@ -3,21 +3,21 @@
 //! It uses no other room, opens no file and prints nothing itself.
 
 pub(crate) mod figure;
-pub(crate) mod items;
 pub(crate) mod json;
 pub(crate) mod lines;
 pub(crate) mod picture;
 pub(crate) mod stats;
 pub(crate) mod table;
 
-mod date;
-mod float;
 mod png;
-mod text;
 
-pub(crate) use items::{Simple, Value, shown};
+pub(crate) use b2_view::colours::{Map, Range, Scale};
+pub(crate) use b2_view::items;
+pub(crate) use b2_view::text::{count, thousands};
+
+pub(crate) use b2_view::items::{Simple, Value, shown};
 pub(crate) use lines::Lines;
-pub(crate) use picture::{Map, Range, Scale, colours, columns, half_blocks};
+pub(crate) use picture::{colours, columns, half_blocks};
 pub(crate) use png::{Png, Stream};
 pub(crate) use stats::Stats;
-pub(crate) use table::{Table, count, dims, from_to, joined, printable, ratio, short_size, size, thousands};
+pub(crate) use table::{Table, dims, from_to, joined, printable, ratio, short_size, size};

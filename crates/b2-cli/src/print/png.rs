@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
-use super::items::Simple;
-use super::picture::{Painter, Scale};
+use b2_view::colours::{Painter, Scale};
+use b2_view::items::Simple;
 
 /// Bytes of pixels to compress at once: enough for matches within, and many bands for the threads.
 const BAND: usize = 1 << 20;

@@ -3,11 +3,11 @@
 use b2kit::Dtype;
 use b2kit::base::{Cancelled, Control, for_each};
 
-use super::items::{Simple, Value};
-use super::table::{Table, thousands};
+use b2_view::colours::HUGE;
+use b2_view::items::{Simple, Value, double};
+use b2_view::text::thousands;
 
-/// In most files with missing values, floats beyond this stand for them.
-pub(crate) const HUGE: f64 = 1e19;
+use super::table::Table;
 
 /// A sum with error compensation, so that no digits are lost.
 #[derive(Clone, Copy, Default)]
@@ -240,7 +240,7 @@ impl Stats {
             (Quantity::Int, Some((min, max))) => {
                 table.row("minimum", min.to_string());
                 table.row("maximum", max.to_string());
-                table.row("mean", crate::print::items::double(self.sum as f64 / self.count as f64));
+                table.row("mean", double(self.sum as f64 / self.count as f64));
             }
             (Quantity::Date | Quantity::Span, ints) => {
                 if let Some((min, max)) = ints {

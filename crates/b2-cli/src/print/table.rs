@@ -1,5 +1,7 @@
 //! Formats text for people: aligned tables and readable sizes.
 
+use b2_view::text::{count, thousands};
+
 /// Rows of a name and a value, the values aligned.
 #[derive(Default)]
 pub(crate) struct Table {
@@ -52,19 +54,6 @@ pub(crate) fn from_to(before: u64, after: u64) -> String {
     }
 }
 
-/// `1,296,000`.
-pub(crate) fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// `10, 20` for a shape; `()` for none.
 pub(crate) fn dims<T: ToString>(dims: &[T]) -> String {
     if dims.is_empty() { "()".into() } else { joined(dims, ", ") }
@@ -73,11 +62,6 @@ pub(crate) fn dims<T: ToString>(dims: &[T]) -> String {
 /// The items with a separator between them.
 pub(crate) fn joined<T: ToString>(items: &[T], separator: &str) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
-}
-
-/// `1 item`, `2 items`.
-pub(crate) fn count(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// `2.35x`, `20,000x`, or `-` when there is nothing to compare with.

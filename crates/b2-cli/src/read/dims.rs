@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::path::Path;
 
+pub(crate) use b2_view::labels::Labels;
+use b2_view::labels::unit;
 use b2kit::{Dtype, NdArray};
-use rmpv::Value;
 
 use super::input::Input;
 use super::slice::Axis;
@@ -18,89 +19,6 @@ use crate::print::figure::{Edge, label, round};
 
 /// More coordinates are not read, since all of them are needed to tell whether they are evenly spaced.
 const MOST: u64 = 1 << 20;
-/// The attribute with the names of the dimensions, and the one that holds attributes for which there was no other room.
-const NAMES: &str = "_ARRAY_DIMENSIONS";
-const REST: &str = "attrs";
-
-/// The attributes of an array that say what its numbers are.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Labels {
-    /// Names of the dimensions; empty if there are none.
-    pub(crate) names: Vec<String>,
-    /// What the numbers are, and their unit.
-    pub(crate) unit: String,
-    /// Numbers that stand for missing ones.
-    pub(crate) fills: Vec<f64>,
-}
-
-impl Labels {
-    /// Reads the attributes of a file; what cannot be read or means nothing is left out.
-    pub(crate) fn of(data: &Data) -> Self {
-        let attributes = match data {
-            Data::Blosc(Input::Array(array)) => Attributes::Layers(array),
-            Data::Plain(array) => Attributes::Listed(array.attributes().unwrap_or_default()),
-            Data::Blosc(_) => return Self::default(),
-        };
-        let names = match attributes.get(NAMES) {
-            Some(Value::Array(names)) => {
-                names.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
-            }
-            _ => Vec::new(),
-        };
-        let fills =
-            ["_FillValue", "missing_value"].into_iter().filter_map(|name| number(&attributes.get(name)?));
-        Self {
-            names: if names.len() == data.shape().len() { names } else { Vec::new() },
-            unit: unit(attributes),
-            fills: fills.collect(),
-        }
-    }
-}
-
-/// `sea surface temperature (K)`, from the attributes of CF.
-fn unit(attributes: Attributes<'_>) -> String {
-    let text = |name: &str| attributes.get(name).and_then(|value| value.as_str().map(str::to_owned));
-    // Packed numbers have another unit.
-    let packed = attributes.get("scale_factor").is_some() || attributes.get("add_offset").is_some();
-    let name = text("long_name").or_else(|| text("standard_name")).unwrap_or_default();
-    match text("units").filter(|_| !packed) {
-        Some(units) if name.is_empty() => units,
-        Some(units) => format!("{name} ({units})"),
-        None if packed && !name.is_empty() => format!("{name} (packed)"),
-        None => name,
-    }
-}
-
-/// The attributes of an array.
-#[derive(Clone, Copy)]
-enum Attributes<'a> {
-    /// As vlmetalayers.
-    Layers(&'a NdArray),
-    Listed(&'a [(String, Value)]),
-}
-
-impl Attributes<'_> {
-    fn get(self, name: &str) -> Option<Value> {
-        let array = match self {
-            Self::Layers(array) => array,
-            Self::Listed(values) => {
-                return values.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
-            }
-        };
-        if let Ok(Some(value)) = array.attrs().get(name) {
-            return Some(value);
-        }
-        let Ok(Some(Value::Map(rest))) = array.attrs().get(REST) else { return None };
-        rest.into_iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
-    }
-}
-
-fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Integer(_) | Value::F32(_) | Value::F64(_) => value.as_f64(),
-        _ => None,
-    }
-}
 
 /// The coordinates of a dimension.
 #[derive(Clone, Debug)]
@@ -156,7 +74,7 @@ impl Points {
         let items = points.all().read_bytes().ok()?;
         let mut values = Vec::new();
         simple.numbers(&items, &mut values);
-        Some(Self { simple, items, values, unit: unit(Attributes::Layers(points)), is_number })
+        Some(Self { simple, items, values, unit: unit(points), is_number })
     }
 
     fn text(&self, position: u64) -> String {

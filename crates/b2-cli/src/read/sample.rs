@@ -7,9 +7,10 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow};
+use b2_view::grid::{Cut, Grid, list, pairs};
+pub(crate) use b2_view::numbers::{NoNumbers, Numbers};
 use b2kit::base::Cancelled;
-use b2kit::nd::DtypeKind;
 use b2kit::{Control, Dtype, Selection};
 
 use super::damage;
@@ -17,7 +18,7 @@ use super::input::Input;
 use super::slice::Axis;
 use super::view::{Data, View};
 use crate::print::figure::Column;
-use crate::print::{Simple, Value, joined, printable};
+use crate::print::{joined, printable};
 use crate::process::signals;
 
 /// Bytes of items to keep at once.
@@ -26,93 +27,25 @@ const KEPT: u64 = 48 << 20;
 const PIECE: u64 = 4 << 20;
 /// What a block costs at least, in bytes that could be decoded meanwhile: finding it takes time, too.
 const LEAST: u64 = 16 << 10;
-/// A dimension is not thinned to fewer pixels than this for the sake of square ones.
-const FEW: u64 = 64;
 
-/// How the items of a file are taken as numbers.
-#[derive(Clone, Debug)]
-pub(crate) struct Numbers {
-    simple: Simple,
-    code: char,
-    /// Size of an item, and where the number is in it.
-    itemsize: usize,
-    part: Range<usize>,
-    /// Numbers that stand for missing ones.
-    fills: Vec<f64>,
-}
-
-impl Numbers {
-    /// Takes the items, or a field of records, as numbers.
-    ///
-    /// # Errors
-    /// Fails if they are none, or if there is no such field.
-    pub(crate) fn new(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Result<Self> {
-        let (part, of) = match (dtype.fields(), field) {
-            (None, None) => (0..dtype.itemsize(), dtype),
-            (None, Some(_)) => bail!("--field: the items have no fields"),
-            (Some(fields), name) => {
-                let names = || {
-                    printable(&joined(&fields.iter().map(|field| &field.name[..]).collect::<Vec<_>>(), ", "))
-                };
-                let Some(name) = name else {
-                    bail!("the items are records: --field picks one of {}", names())
-                };
-                let Some(field) = fields.iter().find(|field| field.name == name) else {
-                    bail!("--field {}: there are {}", printable(name), names());
-                };
-                ensure!(
-                    field.shape.is_empty(),
-                    "--field {}: an array in each record is not drawn",
-                    printable(name)
-                );
-                (field.offset..field.offset.saturating_add(field.dtype.itemsize()), &field.dtype)
-            }
-        };
-        let code = match of.kind() {
-            DtypeKind::Simple { code, .. } => *code,
-            _ => 'V',
-        };
-        ensure!(
-            matches!(code, 'b' | 'i' | 'u' | 'f' | 'c' | 'M' | 'm') && part.end <= dtype.itemsize(),
-            "items of {} are not drawn; `b2kit show` prints them",
-            printable(of.as_str())
-        );
-        Ok(Self { simple: Simple::new(of), code, itemsize: dtype.itemsize(), part, fills })
-    }
-
-    pub(crate) fn is_float(&self) -> bool {
-        matches!(self.code, 'f' | 'c')
-    }
-
-    /// Whether the absolute values of complex numbers are taken.
-    pub(crate) fn is_complex(&self) -> bool {
-        self.code == 'c'
-    }
-
-    /// Appends the numbers of whole items. Missing ones are NaN.
-    pub(crate) fn take(&self, items: &[u8], out: &mut Vec<f64>) {
-        let from = out.len();
-        match self.code {
-            'b' | 'i' | 'u' | 'f' if self.part.len() == self.itemsize => self.simple.numbers(items, out),
-            _ => out.extend(items.chunks_exact(self.itemsize.max(1)).map(|item| self.number(item))),
+/// Takes the items, or a field of records, as numbers.
+///
+/// # Errors
+/// Fails if they are none, or if there is no such field.
+pub(crate) fn numbers(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Result<Numbers> {
+    let names = |names: Vec<String>| {
+        printable(&joined(&names.iter().map(|name| &name[..]).collect::<Vec<_>>(), ", "))
+    };
+    let field_name = || printable(field.unwrap_or_default());
+    Numbers::new(dtype, field, fills).map_err(|no| match no {
+        NoNumbers::NoFields => anyhow!("--field: the items have no fields"),
+        NoNumbers::Records(all) => anyhow!("the items are records: --field picks one of {}", names(all)),
+        NoNumbers::NoSuchField(all) => anyhow!("--field {}: there are {}", field_name(), names(all)),
+        NoNumbers::Array => anyhow!("--field {}: an array in each record is not drawn", field_name()),
+        NoNumbers::Other(dtype) => {
+            anyhow!("items of {} are not drawn; `b2kit show` prints them", printable(&dtype))
         }
-        for fill in &self.fills {
-            // A fill value is stored with the precision of its own type.
-            let single = self.code == 'f' && self.part.len() <= 4;
-            let same = |x: f64| x == *fill || (single && x as f32 == *fill as f32);
-            out[from..].iter_mut().filter(|x| same(**x)).for_each(|x| *x = f64::NAN);
-        }
-    }
-
-    fn number(&self, item: &[u8]) -> f64 {
-        let value = self.simple.value(item.get(self.part.clone()).unwrap_or_default());
-        match value {
-            Value::Complex(re, im) => re.hypot(im),
-            Value::Date(i64::MIN) | Value::Span(i64::MIN) => f64::NAN,
-            Value::Date(time) | Value::Span(time) => time as f64,
-            value => value.number().unwrap_or(f64::NAN),
-        }
-    }
+    })
 }
 
 /// What one look at a file may cost.
@@ -160,60 +93,12 @@ pub(crate) struct Plane {
     pub(crate) steps: [u64; 2],
 }
 
-/// The positions of pixels along a dimension of which `range` is shown: one for every `step` items, in their middle.
-fn pixels(range: &Range<u64>, step: u64) -> Vec<u64> {
-    let count = (range.end - range.start).div_ceil(step);
-    let middle = |k: u64| {
-        let start = range.start + k * step;
-        start + step.min(range.end - start) / 2
-    };
-    (0..count).map(middle).collect()
-}
-
-/// Distances of pixels, so that there are at most `most`: the same along both dimensions where that leaves enough of
-/// both.
-fn steps(lengths: [u64; 2], most: [usize; 2]) -> [u64; 2] {
-    let least = [0, 1].map(|d| lengths[d].div_ceil((most[d] as u64).max(1)).max(1));
-    let square = least[0].max(least[1]);
-    [0, 1].map(|d| square.min(lengths[d] / FEW).max(least[d]))
-}
-
-/// How a dimension is cut: lengths of chunks and blocks.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    chunk: u64,
-    block: u64,
-}
-
-impl Cut {
-    fn blocks_per_chunk(self) -> u64 {
-        self.chunk.div_ceil(self.block)
-    }
-
-    /// The number of the block of a position, along this dimension.
-    fn block_of(self, position: u64) -> u64 {
-        position / self.chunk * self.blocks_per_chunk() + position % self.chunk / self.block
-    }
-
-    /// The positions of a block.
-    fn span(self, block: u64) -> Range<u64> {
-        let chunk = block / self.blocks_per_chunk() * self.chunk;
-        let start = chunk.saturating_add(block % self.blocks_per_chunk() * self.block);
-        start..start.saturating_add(self.block).min(chunk.saturating_add(self.chunk))
-    }
-}
-
 /// How a file is cut along a dimension, and the decoded size of its blocks.
 fn cut(data: &Data, dim: usize) -> (Cut, u64) {
-    let of = |chunk: u64, block: u64, nbytes: u64| {
-        let chunk = chunk.max(1);
-        (Cut { chunk, block: block.clamp(1, chunk) }, nbytes)
-    };
+    let of = |chunk: u64, block: u64, nbytes: u64| (Cut::new(chunk, block), nbytes);
     match data {
         Data::Blosc(Input::Array(array)) => {
-            let length = |lens: &[u32]| lens.get(dim).copied().unwrap_or(1).into();
-            let block = (array.geometry().block_nbytes() as u64).max(LEAST);
-            of(length(array.chunkshape()), length(array.blockshape()), block)
+            (Cut::of(array, dim), (array.geometry().block_nbytes() as u64).max(LEAST))
         }
         Data::Blosc(input @ Input::SuperChunk(frame)) => {
             let itemsize = input.itemsize() as u64;
@@ -244,28 +129,6 @@ fn cut(data: &Data, dim: usize) -> (Cut, u64) {
     }
 }
 
-/// For each pixel the one whose item it shows, if every n-th of the blocks is read: the nearest in one of these.
-fn snap(blocks: &[u64], every: u64) -> Vec<usize> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (k, block) in blocks.iter().enumerate() {
-        match runs.last_mut() {
-            Some(run) if blocks[run.start] == *block => run.end = k + 1,
-            _ => runs.push(k..k + 1),
-        }
-    }
-    let every = usize::try_from(every).unwrap_or(usize::MAX);
-    let mut out = Vec::with_capacity(blocks.len());
-    for group in runs.chunks(every.max(1)) {
-        let read = &group[group.len() / 2];
-        out.extend((group[0].start..group[group.len() - 1].end).map(|k| k.clamp(read.start, read.end - 1)));
-    }
-    out
-}
-
-fn distinct(blocks: &[u64]) -> u64 {
-    (blocks.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(!blocks.is_empty())) as u64
-}
-
 /// Samples two dimensions of a selection. `axes` says which items are selected along all dimensions of the file, of the
 /// others than `dims` (rows, columns) a single one. `windows` are the parts of `dims` that are shown.
 ///
@@ -280,63 +143,18 @@ pub(crate) fn plane(
     most: [usize; 2],
     cost: &Cost,
 ) -> Result<Plane> {
-    // Large records are fewer pixels.
-    let side = |most: usize| {
-        let fit = (KEPT / numbers.itemsize.max(1) as u64) as f64 / (LARGEST as f64);
-        ((most as f64 * fit.sqrt().min(1.0)) as usize).max(1)
-    };
-    const LARGEST: usize = 1 << 20;
-    let most = most.map(side);
-    let lengths = [0, 1].map(|d| windows[d].end - windows[d].start);
-    let steps = steps(lengths, most);
-    let at = [0, 1].map(|d| pixels(&windows[d], steps[d]));
     let position = |d: usize, k: u64| axes[dims[d]].position(k);
     let cuts = [0, 1].map(|d| cut(data, dims[d]));
-    let blocks =
-        [0, 1].map(|d| at[d].iter().map(|k| cuts[d].0.block_of(position(d, *k))).collect::<Vec<_>>());
-    let count = [0, 1].map(|d| distinct(&blocks[d]));
-    let total = |every: u64| {
-        count[0].div_ceil(every).saturating_mul(count[1].div_ceil(every)).saturating_mul(cuts[0].1)
-    };
-    let mut every = 1;
-    while total(every) > cost.decoded && every < count[0].max(count[1]) {
-        every += 1;
-    }
-    // Which pixels are read, and which of these each one shows.
-    let shown = [0, 1].map(|d| snap(&blocks[d], every));
-    let read = [0, 1].map(|d| {
-        let mut read = shown[d].clone();
-        read.dedup();
-        read
-    });
-    let items = gather(
-        data,
-        numbers,
-        axes,
-        dims,
-        [0, 1].map(|d| read[d].iter().map(|k| position(d, at[d][*k])).collect()),
-        cost,
-    )?;
-    let mut found = Vec::with_capacity(items.len() / numbers.itemsize.max(1));
+    let nbytes = cuts[0].1;
+    let grid =
+        Grid::new(windows, most, numbers.itemsize(), position, cuts.map(|cut| cut.0), nbytes, cost.decoded);
+    let places = [0, 1].map(|d| grid.places(d).map(|k| position(d, k)).collect());
+    let items = gather(data, numbers, axes, dims, places, cost)?;
+    let mut found = Vec::with_capacity(items.len() / numbers.itemsize().max(1));
     numbers.take(&items, &mut found);
     drop(items);
-    let place = [0, 1].map(|d| {
-        let mut at = 0;
-        let shown = shown[d].iter().map(|k| {
-            while read[d][at] < *k {
-                at += 1;
-            }
-            at
-        });
-        shown.collect::<Vec<_>>()
-    });
-    let values = if every == 1 {
-        found
-    } else {
-        let wide = read[1].len();
-        let row = |y: &usize| place[1].iter().map(|x| found[y * wide + x]).collect::<Vec<_>>();
-        place[0].iter().flat_map(row).collect()
-    };
+    let values = grid.spread(found);
+    let Grid { at, every, steps, .. } = grid;
     Ok(Plane { at, values, every, steps })
 }
 
@@ -350,13 +168,7 @@ fn gather(
     cost: &Cost,
 ) -> Result<Vec<u8>> {
     if let Data::Blosc(input @ Input::Array(array)) = data {
-        let mut selections = axes
-            .iter()
-            .map(|axis| Ok(Selection::Index(i64::try_from(axis.start)?)))
-            .collect::<Result<Vec<_>>>()?;
-        for (dim, positions) in dims.iter().zip(&positions) {
-            selections[*dim] = list(positions)?;
-        }
+        let selections = pairs(axes, dims, &positions)?;
         let slice = array.with_control(cost.control()).slice(selections)?;
         let slice = if dims[0] > dims[1] { slice.transpose() } else { slice };
         return slice.read_bytes().map_err(|error| damage::locate(input, error.into()));
@@ -385,7 +197,7 @@ fn read_positions(
     buffer: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let size = numbers.itemsize;
+    let size = numbers.itemsize();
     // Up to this many items apart, reading those between costs less than another call.
     let near = (4096 / size.max(1)).max(1) as u64;
     let mut rest = positions;
@@ -404,20 +216,6 @@ fn read_positions(
         rest = later;
     }
     Ok(())
-}
-
-/// These positions as a selection: a range where they are evenly spaced, which the library reads with less effort.
-fn list(positions: &[u64]) -> Result<Selection> {
-    let all = positions.iter().map(|k| i64::try_from(*k)).collect::<Result<Vec<_>, _>>()?;
-    Ok(match all[..] {
-        [first, second, ..]
-            if second > first && all.windows(2).all(|pair| pair[1] - pair[0] == second - first) =>
-        {
-            let last = all.last().copied().unwrap_or(first);
-            Selection::Range { start: Some(first), stop: Some(last.saturating_add(1)), step: second - first }
-        }
-        _ => Selection::List(all),
-    })
 }
 
 /// Numbers of one dimension, in as many columns as there are pixels.
@@ -454,14 +252,14 @@ pub(crate) fn line(
     // The items in between are read as well, where they are near.
     let step = axis.step.unsigned_abs().min(64);
     // A large block is decoded anew for each piece.
-    let piece = (nbytes.clamp(PIECE, KEPT) / (numbers.itemsize.max(1) as u64 * step)).max(1);
+    let piece = (nbytes.clamp(PIECE, KEPT) / (numbers.itemsize().max(1) as u64 * step)).max(1);
     let mut found = Vec::new();
     let mut add = |ranges: &mut Vec<Range<u64>>| -> Result<()> {
         cost.check()?;
         let bytes = ranges_of(data, axes, dim, ranges, cost)?;
         let mut items = ranges.drain(..).flatten();
         // Numbers take up to eight times the memory of items.
-        for part in bytes.chunks(numbers.itemsize.max(1) << 14) {
+        for part in bytes.chunks(numbers.itemsize().max(1) << 14) {
             found.clear();
             numbers.take(part, &mut found);
             for (x, k) in found.iter().zip(items.by_ref()) {
@@ -566,32 +364,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pixels_are_the_middle_of_what_they_stand_for() {
-        assert_eq!(pixels(&(0..5), 1), [0, 1, 2, 3, 4]);
-        assert_eq!(pixels(&(10..17), 3), [11, 14, 16]);
-        assert_eq!(pixels(&(3..3), 2), [0; 0]);
-        assert_eq!(steps([1000, 2000], [540, 720]), [3, 3]);
-        assert_eq!(steps([10, 1_000_000], [540, 720]), [1, 1389]);
-        assert_eq!(steps([1000, 1_000_000], [540, 720]), [15, 1389]);
-        assert_eq!(steps([0, 0], [540, 720]), [1, 1]);
-    }
-
-    #[test]
-    fn skipped_blocks_show_the_nearest_items() {
-        let blocks = [0, 0, 1, 1, 2, 2, 3, 3, 4];
-        assert_eq!(snap(&blocks, 1), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(snap(&blocks, 3), [2, 2, 2, 3, 3, 3, 8, 8, 8]);
-        assert_eq!(snap(&blocks, 100), [4, 4, 4, 4, 4, 5, 5, 5, 5]);
-        assert_eq!((distinct(&blocks), distinct(&[])), (5, 0));
-        let cut = Cut { chunk: 10, block: 4 };
-        let ids: Vec<u64> = (0..22).map(|k| cut.block_of(k)).collect();
-        assert_eq!(ids, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 6, 6]);
-        for (position, id) in ids.iter().enumerate() {
-            assert!(cut.span(*id).contains(&(position as u64)), "{position}");
-        }
-    }
-
-    #[test]
     fn items_of_a_block() {
         for (start, step, len) in [(0, 1, 30), (5, 3, 8), (29, -1, 30), (28, -3, 9), (4, 1, 1)] {
             let axis = Axis { start, step, len, dropped: false };
@@ -635,7 +407,7 @@ mod reading {
     #[test]
     fn planes_are_the_items_or_the_nearest_that_were_read() {
         let data = array();
-        let numbers = Numbers::new(&data.dtype(), None, Vec::new()).unwrap();
+        let numbers = numbers(&data.dtype(), None, Vec::new()).unwrap();
         let take = |spec: &str, dims: [usize; 2], most: [usize; 2], decoded: u64| {
             let axes = resolve(&crate::read::slice::parse(spec).unwrap(), &[3, 60, 80]).unwrap();
             let windows = dims.map(|dim| 0..axes[dim].len);
@@ -672,7 +444,7 @@ mod reading {
     #[test]
     fn lines_are_the_extremes_of_their_columns() {
         let data = array();
-        let numbers = Numbers::new(&data.dtype(), None, vec![4.0]).unwrap();
+        let numbers = numbers(&data.dtype(), None, vec![4.0]).unwrap();
         let axes = resolve(&crate::read::slice::parse("0,0,:").unwrap(), &[3, 60, 80]).unwrap();
         let found = line(&data, &numbers, &axes, 2, &(0..80), 8, &cost(u64::MAX)).unwrap();
         assert_eq!((found.columns.len(), found.every), (8, 1));
@@ -695,7 +467,7 @@ mod reading {
     #[test]
     fn a_newer_look_ends_an_older_one() {
         let data = array();
-        let numbers = Numbers::new(&data.dtype(), None, Vec::new()).unwrap();
+        let numbers = numbers(&data.dtype(), None, Vec::new()).unwrap();
         let axes = resolve(&[Selection::Index(0)], &[3, 60, 80]).unwrap();
         let old = Cost { decoded: u64::MAX, looks: Some((1, Arc::new(AtomicU64::new(2)))) };
         let found = plane(&data, &numbers, &axes, [1, 2], &[0..60, 0..80], [100, 100], &old);
@@ -706,8 +478,7 @@ mod reading {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        let of =
-            |dtype: &str, field: Option<&str>| Numbers::new(&Dtype::parse(dtype).unwrap(), field, Vec::new());
+        let of = |dtype: &str, field: Option<&str>| numbers(&Dtype::parse(dtype).unwrap(), field, Vec::new());
         let records = "[('a\u{1b}', '<i4'), ('b', '<f8', (2,)), ('c', '<U3'), ('d', '<c16')]";
         let told = of(records, None).unwrap_err().to_string();
         assert!(told.contains("--field") && !told.contains('\u{1b}'), "{told}");

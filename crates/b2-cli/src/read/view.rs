@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use b2kit::Dtype;
 use b2kit::frame::{FileKind, ReadAt};
 
+use super::dims::Labels;
 use super::hdf5::Hdf5;
 use super::input::Input;
 use super::plain::{Npy, Plain};
@@ -101,6 +102,20 @@ impl Data {
         let (size, have) = (dtype.itemsize(), own.itemsize());
         ensure!(size == have, "--dtype {dtype}: items of {size} bytes, the file has items of {have}");
         Ok(dtype)
+    }
+
+    /// What the attributes say.
+    pub(crate) fn labels(&self) -> Labels {
+        match self {
+            Self::Blosc(Input::Array(array)) => Labels::of(array),
+            Self::Plain(array) => {
+                let known = array.attributes().unwrap_or_default();
+                let value =
+                    |name: &str| known.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+                Labels::from_attributes(array.shape().len(), value)
+            }
+            Self::Blosc(_) => Labels::default(),
+        }
     }
 
     /// Lengths of the dimensions. Super-chunks and chunks have one, their items.

@@ -51,6 +51,7 @@ impl Codec for BloscLz {
         CodecProperties::BYTES.splits_up_to(9).decoding_cost(1).encoding_cost([3; 10])
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
+        crate::codec::may_encode(self.id())?;
         cx.refuse_dict(self.id())?;
         let state = Kept::take(&STATES, |_| true, encode::EncoderState::new)?;
         Ok(Box::new(BloscLzEncoder { clevel: cx.level, state }))

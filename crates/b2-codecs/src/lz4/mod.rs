@@ -93,6 +93,7 @@ impl Codec for Lz4 {
     }
 
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
+        crate::codec::may_encode(self.id())?;
         Ok(match (self, cx.level) {
             (Self::Fast, level) => {
                 let acceleration = 10 - level.clamp(1, 9);

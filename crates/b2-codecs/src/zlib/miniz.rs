@@ -22,6 +22,7 @@ impl Codec for ZlibMiniz {
         PROPERTIES
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
+        crate::codec::may_encode(self.id())?;
         cx.refuse_dict(self.id())?;
         let state =
             CompressorOxide::with_params(DataFormat::Zlib, level(cx), CompressionStrategy::Default, 15);

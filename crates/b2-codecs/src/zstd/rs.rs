@@ -42,6 +42,7 @@ impl Codec for ZstdRs {
     }
     /// Ignores a dictionary in `cx`. That is valid: frames need not use the dictionary of the chunk.
     fn encoder(&self, _cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
+        crate::codec::may_encode(self.id())?;
         Ok(Box::new(RuzstdEncoder::default()))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::limits::{Limits, scale};
 use super::look::{Chunks, Facts, Look, Told, What};
 use crate::print::{Map, Scale, printable};
 use crate::read::Axis;
 use crate::read::sample::{Lined, Plane};
+use b2_view::limits::{Limits, scale};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Key {

@@ -16,8 +16,7 @@ use crate::files::urls;
 use crate::npy;
 use crate::print::{dims, items, printable, short_size};
 use crate::process::{one_line, threads};
-use crate::read::dims::Labels;
-use crate::read::sample::{Cost, Numbers, line, plane};
+use crate::read::sample::{self, Cost, line, plane};
 use crate::read::{Data, Input, Store, resolve};
 use crate::write::codec_text;
 
@@ -155,11 +154,12 @@ impl Reader {
     fn tell_facts(&self) -> Result<()> {
         let Some(Open { key, data, .. }) = &self.open else { return Ok(()) };
         let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
-        let labels = Labels::of(data);
-        let drawn = |field: &Option<String>| Numbers::new(&dtype, field.as_deref(), Vec::new()).is_ok();
+        let labels = data.labels();
+        let drawn = |field: &Option<String>| sample::numbers(&dtype, field.as_deref(), Vec::new()).is_ok();
         let named = dtype.fields().into_iter().flatten().map(|field| Some(field.name.clone()));
         let fields: Vec<_> = [None].into_iter().chain(named).filter(drawn).collect();
-        let first = fields.first().and_then(|field| Numbers::new(&dtype, field.as_deref(), Vec::new()).ok());
+        let first =
+            fields.first().and_then(|field| sample::numbers(&dtype, field.as_deref(), Vec::new()).ok());
         let facts = Facts {
             axes: resolve(&self.opening.parts, &data.shape())?,
             names: labels.names.iter().map(|name| printable(name)).collect(),
@@ -178,7 +178,7 @@ impl Reader {
         let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
         let numbers = |field: &Option<String>| {
             let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
-            Numbers::new(&dtype, field.as_deref(), Labels::of(data).fills)
+            sample::numbers(&dtype, field.as_deref(), data.labels().fills)
         };
         let cost = |decoded: u64| Cost { decoded, looks: Some((number, self.newest.clone())) };
         match what {

@@ -1,13 +1,15 @@
 //! The range of the colours, as the user asks for it and as the numbers have it.
 
-use anyhow::Result;
+use crate::colours::{Map, Range, Scale};
 
-use crate::print::{Map, Range, Scale};
-use crate::process::Usage;
+/// A logarithmic scale does not start at 0 or below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoLogarithm;
 
 /// The ends of the scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Limits {
+pub enum Limits {
+    /// Values.
     Values(Range),
     /// Shares of the values, from 0 to 1.
     Shares(f64, f64),
@@ -40,21 +42,21 @@ impl std::str::FromStr for Limits {
 /// The scale for these numbers, of which NaN are missing.
 ///
 /// # Errors
-/// Fails if the limits do not fit a logarithmic scale.
-pub(super) fn scale(
+/// When the limits do not fit a logarithmic scale.
+pub fn scale(
     numbers: &[f64],
     limits: Option<Limits>,
     map: Map,
     log: bool,
     are_floats: bool,
-) -> Result<Scale> {
+) -> Result<Scale, NoLogarithm> {
     // What is not above 0 has no logarithm.
     let drawn: Vec<f64> = numbers.iter().copied().filter(|x| !log || *x > 0.0).collect();
     let all = Range::of(&drawn, are_floats);
     let found = match (limits, all) {
         (Some(Limits::Values(range)), _) => {
             if log && range.low <= 0.0 {
-                return Err(Usage("--log: --range starts above 0".into()).into());
+                return Err(NoLogarithm);
             }
             return Ok(Scale { range, map, log });
         }

@@ -21,15 +21,14 @@
 )]
 
 use anyhow::{Context, Result, bail};
-use b2kit::Dtype;
-use b2kit::nd::DtypeKind;
-use b2kit::nd::literal::Literal;
+use b2nd::literal::Literal;
+use b2nd::{Dtype, DtypeKind};
 
 /// The dtype to store for the `descr` of an `.npy` header.
 ///
 /// # Errors
 /// Fails if it is not a dtype, or if it contains Python objects.
-pub(crate) fn from_npy(descr: &Literal) -> Result<Dtype> {
+pub fn from_npy(descr: &Literal) -> Result<Dtype> {
     match descr {
         Literal::Str(simple) => Ok(Dtype::parse(simple)?),
         Literal::List(_) => Ok(Dtype::parse(&to_stored(descr)?.to_string())?),
@@ -41,7 +40,7 @@ pub(crate) fn from_npy(descr: &Literal) -> Result<Dtype> {
 ///
 /// # Errors
 /// Fails if fields overlap, which NumPy cannot represent in a header either.
-pub(crate) fn to_npy(dtype: &Dtype) -> Result<Literal> {
+pub fn to_npy(dtype: &Dtype) -> Result<Literal> {
     match dtype.kind() {
         DtypeKind::Simple { .. } => Ok(Literal::Str(simple_to_npy(dtype.as_str()))),
         DtypeKind::Struct(fields) => {
@@ -179,7 +178,7 @@ fn int(n: usize) -> Result<Literal> {
 
 #[cfg(test)]
 mod tests {
-    use b2kit::nd::literal::parse;
+    use b2nd::literal::parse;
 
     use super::*;
 

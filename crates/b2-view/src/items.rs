@@ -1,22 +1,21 @@
 //! Formats items as text: whole arrays as NumPy prints them, and single values.
 
-use b2kit::Dtype;
-use b2kit::nd::{DtypeKind, Field};
+use b2nd::{Dtype, DtypeKind, Field};
 
-use super::date::{NAT, Unit};
-use super::float::{self, FloatFormat, Sign, Width};
-use super::text;
+use crate::date::{NAT, Unit};
+use crate::float::{self, FloatFormat, Sign, Width};
+use crate::text;
 
 /// Arrays with more items are summarised: only the items at their edges are shown.
 const THRESHOLD: u64 = 1000;
 /// Number of items to show at each end of a dimension.
-pub(crate) const EDGE: usize = 3;
+pub const EDGE: usize = 3;
 /// Maximum length of a line, in characters.
 const LINE: usize = 75;
 
 /// A single value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
     Bool(bool),
     Int(i128),
     Float(f64),
@@ -33,7 +32,7 @@ pub(crate) enum Value {
 
 impl Value {
     /// The number to draw the value as.
-    pub(crate) fn number(&self) -> Option<f64> {
+    pub fn number(&self) -> Option<f64> {
         match self {
             Self::Bool(bool) => Some(f64::from(u8::from(*bool))),
             Self::Int(int) => Some(*int as f64),
@@ -45,7 +44,7 @@ impl Value {
 
 /// How the items of a simple dtype are read.
 #[derive(Clone, Debug)]
-pub(crate) struct Simple {
+pub struct Simple {
     code: char,
     big_endian: bool,
     size: usize,
@@ -53,7 +52,7 @@ pub(crate) struct Simple {
 }
 
 impl Simple {
-    pub(crate) fn new(dtype: &Dtype) -> Self {
+    pub fn new(dtype: &Dtype) -> Self {
         let (code, big_endian) = match dtype.kind() {
             DtypeKind::Simple { code, big_endian } => (*code, *big_endian),
             _ => ('V', false),
@@ -62,7 +61,7 @@ impl Simple {
     }
 
     /// Numbers of a type: `f`, `i` or `u`.
-    pub(crate) fn number_of(code: char, big_endian: bool, size: usize) -> Self {
+    pub fn number_of(code: char, big_endian: bool, size: usize) -> Self {
         Self { code, big_endian, size, unit: None }
     }
 
@@ -114,7 +113,7 @@ impl Simple {
         &item[..item.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
     }
 
-    pub(crate) fn value(&self, item: &[u8]) -> Value {
+    pub fn value(&self, item: &[u8]) -> Value {
         let bits = || u128::from_le_bytes(self.little(item));
         let signed = || {
             let unused = 128 - 8 * item.len().min(16) as u32;
@@ -142,14 +141,14 @@ impl Simple {
     }
 
     /// Formats a number so that it reads back as the same, and other values without quotes.
-    pub(crate) fn plain(&self, item: &[u8]) -> String {
+    pub fn plain(&self, item: &[u8]) -> String {
         let mut out = String::new();
         self.push_plain(&mut out, item);
         out
     }
 
     /// Appends an item as [`plain`](Self::plain) formats it.
-    pub(crate) fn push_plain(&self, out: &mut String, item: &[u8]) {
+    pub fn push_plain(&self, out: &mut String, item: &[u8]) {
         match (self.code, self.word(item)) {
             ('f', _) => float::push_scalar(out, self.float(item), self.width()),
             ('u', Some(bits)) => out.push_str(itoa::Buffer::new().format(bits)),
@@ -191,16 +190,16 @@ impl Simple {
         }
     }
 
-    pub(crate) fn date(&self, value: i64) -> String {
+    pub fn date(&self, value: i64) -> String {
         self.unit.map_or_else(|| value.to_string(), |unit| unit.date(value))
     }
 
-    pub(crate) fn span(&self, value: i64) -> String {
+    pub fn span(&self, value: i64) -> String {
         self.unit.map_or_else(|| value.to_string(), |unit| unit.span(value))
     }
 
     /// Appends the numbers to draw items as; NaN for what is no number.
-    pub(crate) fn numbers(&self, items: &[u8], out: &mut Vec<f64>) {
+    pub fn numbers(&self, items: &[u8], out: &mut Vec<f64>) {
         macro_rules! read {
             ($number:ty) => {{
                 let parts = items.chunks_exact(size_of::<$number>());
@@ -231,7 +230,7 @@ impl Simple {
     }
 
     /// The least and the greatest of all integers of this type; `None` for floats and others.
-    pub(crate) fn limits(&self) -> Option<(f64, f64)> {
+    pub fn limits(&self) -> Option<(f64, f64)> {
         let bits = (8 * self.size.min(16)) as i32;
         match self.code {
             'b' => Some((0.0, 1.0)),
@@ -242,40 +241,40 @@ impl Simple {
     }
 
     /// Whether items are floats.
-    pub(crate) fn is_float(&self) -> bool {
+    pub fn is_float(&self) -> bool {
         self.code == 'f'
     }
 
     /// Whether items are texts, which may contain separators.
-    pub(crate) fn is_text(&self) -> bool {
+    pub fn is_text(&self) -> bool {
         matches!(self.code, 'S' | 'U')
     }
 
     /// Size of an item in bytes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.size
     }
 
-    pub(crate) fn complex(&self, re: f64, im: f64) -> String {
+    pub fn complex(&self, re: f64, im: f64) -> String {
         complex(re, im, self.width())
     }
 
     /// Formats the difference of two items.
-    pub(crate) fn difference(&self, x: f64) -> String {
+    pub fn difference(&self, x: f64) -> String {
         match self.code {
-            'i' | 'u' if x < 1e15 => crate::print::table::thousands(x as u64),
+            'i' | 'u' if x < 1e15 => text::thousands(x as u64),
             _ => self.number(x),
         }
     }
 
     /// Formats a number as a scalar of this size.
-    pub(crate) fn number(&self, x: f64) -> String {
+    pub fn number(&self, x: f64) -> String {
         float::scalar(x, self.width())
     }
 }
 
 /// Formats a number with all its digits.
-pub(crate) fn double(x: f64) -> String {
+pub fn double(x: f64) -> String {
     float::scalar(x, Width::Double)
 }
 
@@ -294,7 +293,7 @@ fn complex(re: f64, im: f64, width: Width) -> String {
 }
 
 /// Formats an item of any dtype like NumPy's `str`.
-pub(crate) fn item(dtype: &Dtype, item: &[u8]) -> String {
+pub fn item(dtype: &Dtype, item: &[u8]) -> String {
     match dtype.fields() {
         None => {
             let simple = Simple::new(dtype);
@@ -342,17 +341,17 @@ fn list(dtype: &Dtype, bytes: &[u8], shape: &[usize]) -> String {
 }
 
 /// Whether only the edges of an array of this shape are shown.
-pub(crate) fn is_summarised(shape: &[u64]) -> bool {
+pub fn is_summarised(shape: &[u64]) -> bool {
     shape.iter().fold(1, |n: u64, length| n.saturating_mul(*length)) > THRESHOLD && !shape.contains(&0)
 }
 
 /// Number of positions to show along a dimension.
-pub(crate) fn shown(length: u64, summarised: bool) -> u64 {
+pub fn shown(length: u64, summarised: bool) -> u64 {
     if summarised && length > 2 * EDGE as u64 { 2 * EDGE as u64 } else { length }
 }
 
 /// Formats an array of `shape` like NumPy's `str`. `items` are those that are [`shown`], in C order.
-pub(crate) fn array(dtype: &Dtype, shape: &[u64], items: &[u8]) -> String {
+pub fn array(dtype: &Dtype, shape: &[u64], items: &[u8]) -> String {
     let itemsize = dtype.itemsize().max(1);
     if shape.contains(&0) {
         return "[]".into();

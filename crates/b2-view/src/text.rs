@@ -6,7 +6,7 @@ fn quote(has: impl Fn(char) -> bool) -> char {
 }
 
 /// Formats a string like `repr`.
-pub(crate) fn string(text: &str) -> String {
+pub fn string(text: &str) -> String {
     let quote = quote(|c| text.contains(c));
     let mut out = String::from(quote);
     for c in text.chars() {
@@ -34,7 +34,7 @@ fn is_printable(c: char) -> bool {
 }
 
 /// Formats bytes like `repr`.
-pub(crate) fn bytes(bytes: &[u8]) -> String {
+pub fn bytes(bytes: &[u8]) -> String {
     let quote = quote(|c| bytes.contains(&(c as u8)));
     let mut out = format!("b{quote}");
     for byte in bytes {
@@ -53,7 +53,25 @@ pub(crate) fn bytes(bytes: &[u8]) -> String {
 }
 
 /// Formats bytes without a known meaning, each as a number.
-pub(crate) fn void(bytes: &[u8]) -> String {
+pub fn void(bytes: &[u8]) -> String {
     let bytes: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
     format!("b'{bytes}'")
+}
+
+/// `1,296,000`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 item`, `2 items`.
+pub fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

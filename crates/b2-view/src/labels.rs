@@ -1,0 +1,83 @@
+//! Names and units, by the convention for xarray and CF, and the dtype to show.
+
+use b2nd::{Dtype, NdArray};
+use rmpv::Value;
+
+/// The attribute with the names of the dimensions, and the one that holds attributes for which there was no other room.
+const NAMES: &str = "_ARRAY_DIMENSIONS";
+const REST: &str = "attrs";
+
+/// The attributes of an array that say what its numbers are.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    /// Names of the dimensions; empty if there are none.
+    pub names: Vec<String>,
+    /// What the numbers are, and their unit.
+    pub unit: String,
+    /// Numbers that stand for missing ones.
+    pub fills: Vec<f64>,
+}
+
+impl Labels {
+    /// Reads the attributes of an array; what cannot be read or means nothing is left out.
+    pub fn of(array: &NdArray) -> Self {
+        Self::from_attributes(array.ndim(), |name| attribute(array, name))
+    }
+
+    /// Reads them through a function that returns the value of an attribute.
+    pub fn from_attributes(ndim: usize, attribute: impl Fn(&str) -> Option<Value>) -> Self {
+        let names = match attribute(NAMES) {
+            Some(Value::Array(names)) => {
+                names.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let fills = ["_FillValue", "missing_value"].into_iter().filter_map(|name| number(&attribute(name)?));
+        Self {
+            names: if names.len() == ndim { names } else { Vec::new() },
+            fills: fills.collect(),
+            unit: unit_from(attribute),
+        }
+    }
+}
+
+/// `sea surface temperature (K)`, from the attributes of CF.
+pub fn unit(array: &NdArray) -> String {
+    unit_from(|name| attribute(array, name))
+}
+
+fn unit_from(attribute: impl Fn(&str) -> Option<Value>) -> String {
+    let text = |name: &str| attribute(name).and_then(|value| value.as_str().map(str::to_owned));
+    // Packed numbers have another unit.
+    let packed = attribute("scale_factor").is_some() || attribute("add_offset").is_some();
+    let name = text("long_name").or_else(|| text("standard_name")).unwrap_or_default();
+    match text("units").filter(|_| !packed) {
+        Some(units) if name.is_empty() => units,
+        Some(units) => format!("{name} ({units})"),
+        None if packed && !name.is_empty() => format!("{name} (packed)"),
+        None => name,
+    }
+}
+
+fn attribute(array: &NdArray, name: &str) -> Option<Value> {
+    if let Ok(Some(value)) = array.attrs().get(name) {
+        return Some(value);
+    }
+    let Ok(Some(Value::Map(rest))) = array.attrs().get(REST) else { return None };
+    rest.into_iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(_) | Value::F32(_) | Value::F64(_) => value.as_f64(),
+        _ => None,
+    }
+}
+
+/// The dtype to show an array with. Also accepts dtype strings that are not in NumPy's own notation.
+pub fn shown_dtype(array: &NdArray) -> Dtype {
+    match Dtype::parse(array.dtype().as_str()) {
+        Ok(dtype) if dtype.itemsize() == array.itemsize() => dtype,
+        _ => array.dtype().clone(),
+    }
+}

@@ -1,0 +1,27 @@
+//! What `b2kit view` and the page in a browser have in common: which items of a large selection are drawn, items as
+//! numbers, as text and as colours.
+//!
+//! It knows no files and does no I/O. It is not a public interface: it changes with these two programs.
+#![forbid(unsafe_code)]
+
+#[doc(hidden)]
+pub mod colours;
+#[doc(hidden)]
+pub mod grid;
+#[doc(hidden)]
+pub mod items;
+#[doc(hidden)]
+pub mod labels;
+#[doc(hidden)]
+pub mod limits;
+#[doc(hidden)]
+pub mod npy;
+#[doc(hidden)]
+pub mod numbers;
+#[doc(hidden)]
+pub mod slice;
+#[doc(hidden)]
+pub mod text;
+
+mod date;
+mod float;

@@ -1,0 +1,165 @@
+//! What the page calls. Bytes pass through one buffer in each direction, in the memory of this module.
+//!
+//! The page writes into [`b2_input`], calls, and then takes what there is with [`b2_next`] until that is 0.
+#![allow(unsafe_code, reason = "functions whose names the page knows; no memory is accessed by its address")]
+
+use std::cell::RefCell;
+use std::io;
+
+use b2_frame::Version;
+use bytes::Bytes;
+
+use crate::engine::Engine;
+use crate::host::{Ask, Found};
+use crate::json::Object;
+
+#[derive(Default)]
+struct Room {
+    engine: Engine,
+    input: Vec<u8>,
+    json: String,
+    bytes: Vec<u8>,
+}
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+fn with<T>(work: impl FnOnce(&mut Room) -> T) -> T {
+    ROOM.with_borrow_mut(work)
+}
+
+// SAFETY: no other code exports these names.
+macro_rules! export {
+    ($(#[$doc:meta])* $name:ident($($arg:ident: $of:ty),*) -> $out:ty $body:block) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($arg: $of),*) -> $out $body
+    };
+}
+
+export! {
+    /// Makes room for `len` bytes of input, and returns its address.
+    b2_input(len: usize) -> *mut u8 {
+        with(|room| {
+            room.input.clear();
+            room.input.resize(len, 0);
+            room.input.as_mut_ptr()
+        })
+    }
+}
+
+export! {
+    /// Begins a task with the command in the input.
+    b2_call(task: u32) -> () {
+        with(|room| {
+            let command = String::from_utf8_lossy(&room.input).into_owned();
+            room.engine.call(task, &command);
+            room.engine.poll();
+        });
+    }
+}
+
+export! {
+    /// Ends a task.
+    b2_cancel(task: u32) -> () {
+        with(|room| room.engine.cancel(task));
+    }
+}
+
+export! {
+    /// Answers a request. The input is the length of the file (below 0 if unknown is `f64`), and texts of which the first
+    /// `etag` bytes are the entity tag, the next `modified` bytes the time of the last change; the rest are the bytes of
+    /// the file or, if `kind` is not 0, what went wrong: 1 anything, 2 there is no such file, 3 the file has changed.
+    b2_answer(request: u32, kind: u32, len: f64, etag: usize, modified: usize) -> () {
+        with(|room| {
+            let mut bytes = Bytes::from(std::mem::take(&mut room.input));
+            let mut text = |count: usize| {
+                let part = bytes.split_to(count.min(bytes.len()));
+                (!part.is_empty()).then(|| String::from_utf8_lossy(&part).into_owned())
+            };
+            let (etag, modified) = (text(etag), text(modified));
+            let len = (len >= 0.0).then_some(len as u64);
+            let version = Version::default().etag(etag).last_modified(modified).len(len);
+            let found = match kind {
+                0 => Ok(Found { bytes, version }),
+                kind => {
+                    let kind = match kind {
+                        2 => io::ErrorKind::NotFound,
+                        3 => io::ErrorKind::StaleNetworkFileHandle,
+                        _ => io::ErrorKind::Other,
+                    };
+                    Err(io::Error::new(kind, String::from_utf8_lossy(&bytes).into_owned()))
+                }
+            };
+            room.engine.host().answer(request, found);
+            room.engine.poll();
+        });
+    }
+}
+
+export! {
+    /// Takes what comes next: 1 a request for the page, 2 a task that is done, 3 one that failed, 0 nothing. JSON and
+    /// bytes are at the addresses below until the next call.
+    b2_next() -> u32 {
+        with(|room| {
+            room.bytes = Vec::new();
+            if let Some(ask) = room.engine.ask() {
+                let object = Object::new();
+                room.json = match ask {
+                    Ask::Read { request, file, range } => object
+                        .int("read", request.into())
+                        .int("file", file.into())
+                        .int("start", range.start)
+                        .int("end", range.end),
+                    Ask::Length { request, file } => object.int("length", request.into()).int("file", file.into()),
+                    Ask::Forget { request } => object.int("forget", request.into()),
+                }
+                .finish();
+                return 1;
+            }
+            let Some((task, result)) = room.engine.done() else { return 0 };
+            let object = Object::new().int("task", task.into());
+            match result {
+                Ok(answer) => {
+                    let json = if answer.json.is_empty() { "{}" } else { &answer.json };
+                    room.json = object.raw("answer", json).finish();
+                    room.bytes = answer.bytes;
+                    2
+                }
+                Err(words) => {
+                    room.json = object.text("error", &words).finish();
+                    3
+                }
+            }
+        })
+    }
+}
+
+export! {
+    /// Address of the JSON.
+    b2_json() -> *const u8 {
+        with(|room| room.json.as_ptr())
+    }
+}
+
+export! {
+    /// Length of the JSON in bytes.
+    b2_json_len() -> usize {
+        with(|room| room.json.len())
+    }
+}
+
+export! {
+    /// Address of the bytes.
+    b2_bytes() -> *const u8 {
+        with(|room| room.bytes.as_ptr())
+    }
+}
+
+export! {
+    /// Number of bytes.
+    b2_bytes_len() -> usize {
+        with(|room| room.bytes.len())
+    }
+}

@@ -1,0 +1,221 @@
+//! The engine: takes commands of the page, runs them as tasks, and asks the page for ranges of files.
+//!
+//! A command is a text: its name, and lines such as `key=value`. A task ends with one answer, JSON and bytes, or with an
+//! error in words. Nothing blocks: a task that waits for bytes goes on after the page has answered.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use anyhow::{Context, Result, bail};
+use b2_core::Report;
+
+use crate::file::Opened;
+use crate::host::{Ask, Host};
+use crate::json::Object;
+use crate::look::{self, Look, Wanted};
+use crate::npy;
+
+/// What comes of a task: its number, and JSON and bytes, or what is wrong.
+pub type Done = (u32, Result<Answer, String>);
+
+/// The answer to a command.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// JSON, an object.
+    pub json: String,
+    /// Pixels or items.
+    pub bytes: Vec<u8>,
+}
+
+impl Answer {
+    fn json(json: String) -> Self {
+        Self { json, bytes: Vec::new() }
+    }
+}
+
+type Task = Pin<Box<dyn Future<Output = Result<Answer>>>>;
+
+/// Open files and what was last read of each.
+#[derive(Debug, Default)]
+struct Files {
+    next: u32,
+    open: HashMap<u32, Rc<Opened>>,
+    looks: HashMap<u32, Rc<Look>>,
+}
+
+/// The engine.
+#[derive(Default)]
+pub struct Engine {
+    host: Host,
+    files: Rc<RefCell<Files>>,
+    /// In order, so that what is asked first is done first.
+    tasks: BTreeMap<u32, Task>,
+    done: Vec<Done>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("host", &self.host).field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Returns the page, as the engine sees it.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Returns the next request for the page.
+    #[must_use]
+    pub fn ask(&self) -> Option<Ask> {
+        self.host.next()
+    }
+
+    /// Returns a task that has ended.
+    pub fn done(&mut self) -> Option<Done> {
+        self.done.pop()
+    }
+
+    /// Begins a task. Its number is free.
+    pub fn call(&mut self, task: u32, command: &str) {
+        let command = Command::parse(command);
+        let future = run(self.host.clone(), self.files.clone(), command);
+        self.tasks.insert(task, Box::pin(future));
+    }
+
+    /// Ends a task; its answer does not come.
+    pub fn cancel(&mut self, task: u32) {
+        self.tasks.remove(&task);
+    }
+
+    /// Goes on with all tasks.
+    pub fn poll(&mut self) {
+        let mut context = TaskContext::from_waker(Waker::noop());
+        let done = &mut self.done;
+        self.tasks.retain(|number, task| match task.as_mut().poll(&mut context) {
+            Poll::Pending => true,
+            Poll::Ready(result) => {
+                done.push((*number, result.map_err(|error| words(&error))));
+                false
+            }
+        });
+    }
+}
+
+/// An error and its causes, in words.
+fn words(error: &anyhow::Error) -> String {
+    let text = Report(error.as_ref() as &(dyn std::error::Error + 'static)).to_string();
+    // The page has no options.
+    text.replace("--slice=", "slice ").replace("--slice", "slice")
+}
+
+/// A command of the page.
+#[derive(Clone, Debug, Default)]
+struct Command {
+    name: String,
+    values: HashMap<String, String>,
+}
+
+impl Command {
+    fn parse(text: &str) -> Self {
+        let mut lines = text.split('\n');
+        let name = lines.next().unwrap_or_default().to_owned();
+        let values = lines.filter_map(|line| line.split_once('='));
+        Self { name, values: values.map(|(key, value)| (key.to_owned(), value.to_owned())).collect() }
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.values.get(key).map_or("", String::as_str)
+    }
+
+    fn numbers<T: std::str::FromStr>(&self, key: &str) -> Result<Vec<T>> {
+        let number = |text: &str| text.parse().ok().with_context(|| format!("{key}: {text} is no number"));
+        self.text(key).split(',').filter(|text| !text.is_empty()).map(number).collect()
+    }
+
+    fn number<T: std::str::FromStr>(&self, key: &str) -> Result<T> {
+        self.numbers(key)?.pop().with_context(|| format!("{key} is missing"))
+    }
+
+    /// Pairs of numbers: `0,10,5,20` are two windows.
+    fn wanted(&self) -> Result<Wanted> {
+        let windows: Vec<u64> = self.numbers("windows")?;
+        let most: Vec<usize> = self.numbers("most")?;
+        let [high, wide] = most[..] else { bail!("two numbers of pixels are needed") };
+        Ok(Wanted {
+            slice: self.text("slice").to_owned(),
+            dims: self.numbers("dims")?,
+            windows: windows.chunks_exact(2).filter_map(|pair| Some(*pair.first()?..*pair.last()?)).collect(),
+            // A picture of more pixels is on no screen.
+            most: [high.clamp(1, 4096), wide.clamp(1, 4096)],
+            decoded: self.number("decoded")?,
+            field: self.numbers("field")?.pop(),
+        })
+    }
+}
+
+async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<Answer> {
+    let handle = || command.number::<u32>("handle");
+    let opened = || {
+        let open = files.borrow().open.get(&handle()?).cloned();
+        open.context("this file is not open")
+    };
+    let seen = || {
+        let look = files.borrow().looks.get(&handle()?).cloned();
+        look.context("nothing has been drawn yet")
+    };
+    let keep = |opened: Opened| {
+        let described = opened.describe();
+        let mut files = files.borrow_mut();
+        files.next = files.next.wrapping_add(1);
+        let handle = files.next;
+        files.open.insert(handle, Rc::new(opened));
+        Answer::json(Object::new().int("handle", handle.into()).raw("file", &described).finish())
+    };
+    Ok(match command.name.as_str() {
+        "open" => keep(Opened::open(&host, command.number("file")?, command.text("name")).await?),
+        "member" => {
+            let Opened::Store(store) = &*opened()? else { bail!("this file is no store") };
+            let key =
+                store.members().keys().nth(command.number("member")?).context("there is no such member")?;
+            keep(Opened::frame(store.member(key).await?).await?)
+        }
+        "close" => {
+            let mut files = files.borrow_mut();
+            files.open.remove(&handle()?);
+            files.looks.remove(&handle()?);
+            Answer::default()
+        }
+        "axes" => Answer::json(look::describe(command.text("slice"), &opened()?.items()?.2)?),
+        "look" => {
+            let opened = opened()?;
+            let look = Look::read(&opened, &command.wanted()?).await?;
+            let answer = Answer::json(look.describe());
+            files.borrow_mut().looks.insert(handle()?, Rc::new(look));
+            answer
+        }
+        "paint" => {
+            let map = look::map(command.text("map"))?;
+            let (json, bytes) = seen()?.paint(command.text("range"), map, command.text("log") == "1")?;
+            Answer { json, bytes }
+        }
+        "values" => {
+            let bytes = seen()?.values().iter().flat_map(|value| value.to_le_bytes()).collect();
+            Answer { json: "{}".to_owned(), bytes }
+        }
+        "cell" => Answer::json(seen()?.cell(command.number("row")?, command.number("column")?)?),
+        "chunks" => {
+            let bytes = opened()?.chunks()?.iter().flat_map(|size| size.to_le_bytes()).collect();
+            Answer { json: "{}".to_owned(), bytes }
+        }
+        "npy" => {
+            let part = npy::part(&*opened()?, command.text("slice"), command.number("part")?).await?;
+            Answer { json: Object::new().flag("more", part.more).finish(), bytes: part.bytes }
+        }
+        name => bail!("the page asks for {name}, which this engine does not know"),
+    })
+}

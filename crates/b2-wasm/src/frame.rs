@@ -1,0 +1,22 @@
+//! Opening frames, within limits.
+
+use b2_async::AsyncSuperChunk;
+use b2_core::Limits;
+use b2_frame::{FrameError, ReadCosts, SuperChunk};
+
+use crate::source::Source;
+
+/// Memory that a file may cost, in bytes. A page of a browser has 4 GiB at most.
+const MEMORY: u64 = 1 << 30;
+/// Metadata that a file may have, in bytes.
+const METADATA: u64 = 16 << 20;
+
+/// Opens a frame.
+///
+/// # Errors
+/// As for [`AsyncSuperChunk::open_with`].
+pub async fn open(source: Source) -> Result<AsyncSuperChunk<Source>, FrameError> {
+    let limits = Limits::default().max_memory(MEMORY).max_chunk_nbytes(MEMORY).max_output(MEMORY);
+    let limits = limits.max_metadata(METADATA);
+    AsyncSuperChunk::open_with(source, &SuperChunk::options().limits(limits).costs(ReadCosts::REMOTE)).await
+}

@@ -1,0 +1,134 @@
+//! The requests that the engine has for the page: ranges of files.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use b2_frame::Version;
+use bytes::Bytes;
+
+/// What the page is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Read a range of a file.
+    Read {
+        /// Number of the request.
+        request: u32,
+        /// Number of the file, which the page has given.
+        file: u32,
+        /// The bytes.
+        range: Range<u64>,
+    },
+    /// Find out how long a file is.
+    Length {
+        /// Number of the request.
+        request: u32,
+        /// Number of the file.
+        file: u32,
+    },
+    /// Nobody waits for this request any more.
+    Forget {
+        /// Number of the request.
+        request: u32,
+    },
+}
+
+/// What the page has found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The bytes of the range.
+    pub bytes: Bytes,
+    /// What is known about the version of the file, and its length.
+    pub version: Version,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u32,
+    asks: VecDeque<Ask>,
+    /// The requests that somebody waits for, and what was found for them.
+    waiting: HashMap<u32, Option<io::Result<Found>>>,
+}
+
+/// The page, as the engine sees it. Cloning is cheap.
+#[derive(Clone, Debug, Default)]
+pub struct Host(Arc<Mutex<State>>);
+
+/// A request that is forgotten when it is dropped.
+struct Pending {
+    host: Host,
+    request: u32,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let mut state = self.host.lock();
+        if let Some(None) = state.waiting.remove(&self.request) {
+            state.asks.push_back(Ask::Forget { request: self.request });
+        }
+    }
+}
+
+impl Host {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the next request for the page.
+    #[must_use]
+    pub fn next(&self) -> Option<Ask> {
+        self.lock().asks.pop_front()
+    }
+
+    /// Takes the answer to a request. Answers that nobody waits for are dropped.
+    pub fn answer(&self, request: u32, found: io::Result<Found>) {
+        if let Some(place) = self.lock().waiting.get_mut(&request) {
+            *place = Some(found);
+        }
+    }
+
+    /// Reads a range of a file.
+    ///
+    /// # Errors
+    /// What the page answers.
+    pub async fn read(&self, file: u32, range: Range<u64>) -> io::Result<Found> {
+        self.ask(|request| Ask::Read { request, file, range }).await
+    }
+
+    /// Finds out how long a file is.
+    ///
+    /// # Errors
+    /// What the page answers; [`io::ErrorKind::Unsupported`] when it does not know.
+    pub async fn length(&self, file: u32) -> io::Result<u64> {
+        let found = self.ask(|request| Ask::Length { request, file }).await?;
+        let unknown =
+            || io::Error::new(io::ErrorKind::Unsupported, "the server does not tell how long the file is");
+        found.version.len.ok_or_else(unknown)
+    }
+
+    async fn ask(&self, ask: impl FnOnce(u32) -> Ask) -> io::Result<Found> {
+        let pending = {
+            let mut state = self.lock();
+            state.next = state.next.wrapping_add(1);
+            let request = state.next;
+            state.waiting.insert(request, None);
+            state.asks.push_back(ask(request));
+            Pending { host: self.clone(), request }
+        };
+        poll_fn(|_| {
+            let mut state = pending.host.lock();
+            match state.waiting.get_mut(&pending.request).and_then(Option::take) {
+                Some(found) => {
+                    state.waiting.remove(&pending.request);
+                    Poll::Ready(found)
+                }
+                // The engine polls all tasks after each answer.
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,23 @@
+//! The engine of the page that shows Blosc2 files in a browser: opens files of which it reads ranges, and draws parts of
+//! them. It has no bindings to the browser: the page calls [`abi`], answers requests for bytes, and draws.
+#![deny(unsafe_code)]
+#![deny(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::string_slice,
+    reason = "reads untrusted bytes"
+)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod abi;
+pub mod engine;
+pub mod file;
+pub mod frame;
+pub mod host;
+pub mod json;
+pub mod look;
+pub mod npy;
+pub mod source;
+pub mod store;

@@ -1,0 +1,301 @@
+//! What is drawn of a file: numbers of one or two dimensions, and their colours.
+
+use std::ops::Range;
+
+use anyhow::{Context, Result, bail, ensure};
+use b2_view::colours::{Map, Scale};
+use b2_view::grid::{Cut, Grid, pairs};
+use b2_view::items;
+use b2_view::limits::{Limits, NoLogarithm, scale};
+use b2_view::numbers::{NoNumbers, Numbers};
+use b2_view::slice::{Axis, parse, resolve};
+use b2nd::Dtype;
+
+use crate::file::Opened;
+use crate::json::Object;
+
+/// What a block costs at least, in bytes that could be decoded meanwhile.
+const LEAST: u64 = 16 << 10;
+/// Longer lines are read one item for each pixel.
+const LINE: u64 = 1 << 20;
+/// Number of bars of a histogram.
+const BARS: usize = 64;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The selection, in NumPy's notation; empty for all.
+    pub slice: String,
+    /// The dimensions that are drawn: rows and columns, or one.
+    pub dims: Vec<usize>,
+    /// The parts of them that are shown, as places in the selection.
+    pub windows: Vec<Range<u64>>,
+    /// Numbers of pixels: high and wide.
+    pub most: [usize; 2],
+    /// Bytes of blocks to decode.
+    pub decoded: u64,
+    /// Number of the field of records.
+    pub field: Option<usize>,
+}
+
+/// Numbers that were read, one for each pixel.
+#[derive(Debug)]
+pub struct Look {
+    dtype: Dtype,
+    axes: Vec<Axis>,
+    dims: Vec<usize>,
+    /// Places in the selection along rows and columns.
+    at: [Vec<u64>; 2],
+    steps: [u64; 2],
+    every: u64,
+    /// The items that were read, and which of them each pixel shows.
+    items: Vec<u8>,
+    index: Vec<u32>,
+    values: Vec<f64>,
+    are_floats: bool,
+}
+
+/// Resolves a selection.
+///
+/// # Errors
+/// When it is malformed or out of range.
+pub fn axes(slice: &str, shape: &[u64]) -> Result<Vec<Axis>> {
+    let parts = if slice.trim().is_empty() { Vec::new() } else { parse(slice)? };
+    resolve(&parts, shape)
+}
+
+/// Describes the axes of a selection.
+///
+/// # Errors
+/// As for [`axes`].
+pub fn describe(slice: &str, shape: &[u64]) -> Result<String> {
+    let axis = |axis: &Axis| {
+        Object::new()
+            .int("start", axis.start)
+            .number("step", axis.step as f64)
+            .int("len", axis.len)
+            .flag("dropped", axis.dropped)
+            .finish()
+    };
+    Ok(Object::new().list("axes", axes(slice, shape)?.iter().map(axis)).finish())
+}
+
+/// Why items are not drawn, in words.
+fn told(no: NoNumbers) -> anyhow::Error {
+    match no {
+        NoNumbers::Records(_) | NoNumbers::NoFields | NoNumbers::NoSuchField(_) => {
+            anyhow::anyhow!("choose a field of the records")
+        }
+        NoNumbers::Array => anyhow::anyhow!("an array in each record is not drawn"),
+        NoNumbers::Other(dtype) => anyhow::anyhow!("items of {dtype} are not drawn"),
+    }
+}
+
+impl Look {
+    /// Reads what is wanted.
+    ///
+    /// # Errors
+    /// When the selection does not fit, or the file cannot be read or is damaged.
+    pub async fn read(opened: &Opened, wanted: &Wanted) -> Result<Self> {
+        let (dtype, labels, shape) = opened.items()?;
+        let field = match (wanted.field, dtype.fields()) {
+            (Some(k), Some(fields)) => Some(fields.get(k).context("there is no such field")?.name.clone()),
+            _ => None,
+        };
+        let numbers = Numbers::new(&dtype, field.as_deref(), labels.fills).map_err(told)?;
+        let axes = axes(&wanted.slice, &shape)?;
+        ensure!(axes.iter().all(|axis| axis.len > 0), "no items are selected");
+        let axis = |dim: usize| axes.get(dim).copied().context("there is no such dimension");
+        // One dimension is drawn as a single row.
+        let (dims, windows) = match (&wanted.dims[..], &wanted.windows[..]) {
+            ([dim], [window]) => ([*dim, *dim], [0..1, window.clone()]),
+            ([rows, columns], [down, across]) if rows != columns => {
+                ([*rows, *columns], [down.clone(), across.clone()])
+            }
+            _ => bail!("one or two dimensions are drawn"),
+        };
+        let line = dims[0] == dims[1];
+        for (d, (window, dim)) in windows.iter().zip(dims).enumerate() {
+            let len = if line && d == 0 { 1 } else { axis(dim)?.len };
+            ensure!(window.start < window.end && window.end <= len, "the window is outside of the selection");
+        }
+        axis(dims[0])?;
+        let (cuts, nbytes) = cuts(opened, dims, line);
+        let mut most = wanted.most;
+        if line && windows[1].end - windows[1].start <= LINE {
+            most[1] = LINE as usize;
+        }
+        let position = |d: usize, k: u64| match dims.get(d).and_then(|dim| axes.get(*dim)) {
+            Some(axis) if !(line && d == 0) => axis.position(k),
+            _ => 0,
+        };
+        let grid = Grid::new(&windows, most, numbers.itemsize(), position, cuts, nbytes, wanted.decoded);
+        let places = [0, 1].map(|d| grid.places(d).map(|k| position(d, k)).collect::<Vec<_>>());
+        let items = gather(opened, &axes, dims, places).await?;
+        let count = u32::try_from(items.len() / numbers.itemsize().max(1)).context("too many items")?;
+        let mut found = Vec::with_capacity(count as usize);
+        numbers.take(&items, &mut found);
+        let values = grid.spread(found);
+        let index = grid.spread((0..count).collect());
+        let Grid { at, every, steps, .. } = grid;
+        let are_floats = numbers.is_float();
+        let dims = if line { vec![dims[1]] } else { dims.to_vec() };
+        Ok(Self { dtype, axes, dims, at, steps, every, items, index, values, are_floats })
+    }
+
+    /// Describes what was read.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        Object::new()
+            .int("height", self.at[0].len() as u64)
+            .int("width", self.at[1].len() as u64)
+            .ints("steps", &self.steps)
+            .int("every", self.every)
+            .finish()
+    }
+
+    /// Returns the places of the pixels along rows or columns, in the selection.
+    #[must_use]
+    pub fn places(&self, d: usize) -> &[u64] {
+        self.at.get(d).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the numbers, row by row. NaN are missing.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// Colours the pixels: their red, green, blue and opacity, row by row, and what the colours mean.
+    ///
+    /// # Errors
+    /// When the range is malformed or starts below 0 on a logarithmic scale.
+    pub fn paint(&self, range: &str, map: Map, log: bool) -> Result<(String, Vec<u8>)> {
+        let limits = match range.trim() {
+            "" => None,
+            text => Some(text.parse::<Limits>().map_err(anyhow::Error::msg)?),
+        };
+        let scale = scale(&self.values, limits, map, log, self.are_floats)
+            .map_err(|NoLogarithm| anyhow::anyhow!("a logarithmic range starts above 0"))?;
+        let mut pixels = Vec::with_capacity(self.values.len().saturating_mul(4));
+        let (mut missing, mut bars) = (0, [0_u64; BARS]);
+        for value in &self.values {
+            let colour = scale.colour(*value);
+            match colour {
+                Some(_) => {
+                    let bar = (scale.share(*value) * BARS as f64) as usize;
+                    if let Some(bar) = bars.get_mut(bar.min(BARS - 1)) {
+                        *bar = bar.saturating_add(1);
+                    }
+                }
+                None => missing += 1,
+            }
+            let [r, g, b] = colour.unwrap_or_else(|| map.missing());
+            pixels.extend([r, g, b, 255]);
+        }
+        Ok((legend(scale, missing, &bars), pixels))
+    }
+
+    /// Describes a pixel: where its item is, and its value as NumPy prints it.
+    ///
+    /// # Errors
+    /// When there is no such pixel.
+    pub fn cell(&self, row: usize, column: usize) -> Result<String> {
+        let size = self.dtype.itemsize();
+        let place = |d: usize, k: usize| self.places(d).get(k).copied().context("there is no such pixel");
+        let places = [place(0, row)?, place(1, column)?];
+        let wide = self.at[1].len();
+        let at =
+            row.checked_mul(wide).and_then(|at| at.checked_add(column)).context("there is no such pixel")?;
+        let index = *self.index.get(at).context("there is no such pixel")? as usize;
+        let start = index.saturating_mul(size);
+        let item = self.items.get(start..start.saturating_add(size)).unwrap_or_default();
+        let mut position: Vec<u64> = self.axes.iter().map(|axis| axis.start).collect();
+        let own = if self.dims.len() == 1 { &places[1..] } else { &places[..] };
+        for (dim, place) in self.dims.iter().zip(own) {
+            if let (Some(position), Some(axis)) = (position.get_mut(*dim), self.axes.get(*dim)) {
+                *position = axis.position(*place);
+            }
+        }
+        Ok(Object::new()
+            .ints("position", &position)
+            .text("value", &items::item(&self.dtype, item))
+            .number("number", self.values.get(at).copied().unwrap_or(f64::NAN))
+            .finish())
+    }
+}
+
+fn legend(scale: Scale, missing: u64, bars: &[u64]) -> String {
+    let colours = (0..=32).map(|k| {
+        let [r, g, b] = scale.map.at(f64::from(k) / 32.0);
+        format!("[{r},{g},{b}]")
+    });
+    let [r, g, b] = scale.map.missing();
+    Object::new()
+        .number("low", scale.range.low)
+        .number("high", scale.range.high)
+        .int("missing", missing)
+        .ints("bars", bars)
+        .list("colours", colours)
+        .raw("none", &format!("[{r},{g},{b}]"))
+        .finish()
+}
+
+/// How a file is cut along the drawn dimensions, and what a block costs.
+fn cuts(opened: &Opened, dims: [usize; 2], line: bool) -> ([Cut; 2], u64) {
+    let (mut cuts, nbytes) = match opened {
+        Opened::Array(array) => {
+            let array = array.array();
+            (dims.map(|dim| Cut::of(array, dim)), array.geometry().block_nbytes() as u64)
+        }
+        Opened::Frame(frame) => {
+            let frame = frame.super_chunk();
+            let size = frame.itemsize().max(1) as u64;
+            let block = frame.header().blocksize() as u64;
+            (dims.map(|_| Cut::new(frame.chunksize() as u64 / size, block / size)), block)
+        }
+        Opened::Store(_) => (dims.map(|_| Cut::new(1, 1)), 0),
+    };
+    if line {
+        cuts[0] = Cut::new(1, 1);
+    }
+    (cuts, nbytes.max(LEAST))
+}
+
+/// Reads the items at all pairs of these positions, row by row.
+async fn gather(
+    opened: &Opened,
+    axes: &[Axis],
+    dims: [usize; 2],
+    positions: [Vec<u64>; 2],
+) -> Result<Vec<u8>> {
+    let line = dims[0] == dims[1];
+    match opened {
+        Opened::Array(array) => {
+            let selections = pairs(axes, dims, &positions)?;
+            let slice = array.slice(selections)?;
+            let slice = if dims[0] > dims[1] { slice.map(|slice| Ok(slice.transpose()))? } else { slice };
+            Ok(slice.read_bytes().await?)
+        }
+        Opened::Frame(frame) => {
+            ensure!(line, "one dimension is drawn");
+            let [_, positions] = positions;
+            Ok(frame.gather(&positions).await?)
+        }
+        Opened::Store(_) => bail!("a store has no items of its own"),
+    }
+}
+
+/// Chooses a colour map by its name.
+///
+/// # Errors
+/// When there is none of this name.
+pub fn map(name: &str) -> Result<Map> {
+    Ok(match name {
+        "viridis" => Map::Viridis,
+        "cividis" => Map::Cividis,
+        "grey" => Map::Grey,
+        "diverging" => Map::Diverging,
+        _ => bail!("there is no colour map of this name"),
+    })
+}

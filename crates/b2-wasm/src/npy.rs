@@ -1,0 +1,67 @@
+//! A selection as an `.npy` file, in parts.
+
+use anyhow::{Context, Result, bail, ensure};
+use b2_view::npy::header_bytes;
+
+use crate::file::Opened;
+use crate::look::axes;
+
+/// The largest file, in bytes: it is put together in the memory of the browser.
+const MOST: u64 = 1 << 30;
+/// Size of a part, in bytes.
+const PART: u64 = 8 << 20;
+
+/// A part of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Whether another part follows.
+    pub more: bool,
+}
+
+/// Reads a part of the file. The first one begins with the header.
+///
+/// # Errors
+/// When the selection does not fit or is too large, or the file cannot be read.
+pub async fn part(opened: &Opened, slice: &str, number: u64) -> Result<Part> {
+    let (dtype, _, shape) = opened.items()?;
+    let axes = axes(slice, &shape)?;
+    let lens: Vec<u64> = axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect();
+    let size = dtype.itemsize() as u64;
+    let nbytes = lens.iter().fold(size, |n, len| n.saturating_mul(*len));
+    ensure!(nbytes <= MOST, "the selection has {nbytes} bytes; a page puts together at most {MOST}");
+    let mut bytes = if number == 0 { header_bytes(&dtype, &lens)? } else { Vec::new() };
+    // Parts along the first dimension, each of whole rows.
+    let rows = lens.first().copied().unwrap_or(1);
+    let row = nbytes.checked_div(rows).unwrap_or(0).max(1);
+    let each = (PART / row).max(1);
+    let start = number.checked_mul(each).context("there is no such part")?.min(rows);
+    let end = start.saturating_add(each).min(rows);
+    if nbytes > 0 && start < end {
+        let first = axes.iter().position(|axis| !axis.dropped);
+        let mut selections = Vec::new();
+        for (dim, axis) in axes.iter().enumerate() {
+            let axis = if Some(dim) == first { axis.part(start, end) } else { *axis };
+            selections.push(if axis.dropped {
+                b2nd::Selection::Index(i64::try_from(axis.start)?)
+            } else {
+                axis.selection()?
+            });
+        }
+        match opened {
+            Opened::Array(array) => bytes.extend(array.slice(selections)?.read_bytes().await?),
+            Opened::Frame(frame) => {
+                let [axis] = axes[..] else { bail!("a super-chunk has one dimension") };
+                let items: Vec<u64> = if axis.dropped {
+                    vec![axis.start]
+                } else {
+                    (start..end).map(|k| axis.position(k)).collect()
+                };
+                bytes.extend(frame.gather(&items).await?);
+            }
+            Opened::Store(_) => bail!("a store has no items of its own"),
+        }
+    }
+    Ok(Part { bytes, more: end < rows && nbytes > 0 })
+}

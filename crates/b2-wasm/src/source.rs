@@ -1,0 +1,155 @@
+//! Files that the page reads for the engine.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use b2_async::{Answer, Opening, RangeReader, Version};
+use b2_frame::{FrameFile, FrameHeader, MAGIC};
+use bytes::Bytes;
+
+use crate::host::Host;
+
+/// A file, or a part of one. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Of the page.
+    File(Arc<File>),
+    /// In memory: a member that was decoded.
+    Memory(String, Bytes),
+}
+
+/// A file of the page.
+#[derive(Clone, Debug)]
+pub struct File {
+    host: Host,
+    name: String,
+    number: u32,
+    /// The first bytes of the part.
+    first: Bytes,
+    /// Where the part is in the file.
+    part: Range<u64>,
+    /// What the page told of the file when it was opened.
+    version: Version,
+}
+
+impl File {
+    /// Opens a file: reads its first bytes, and finds out how long it is.
+    ///
+    /// # Errors
+    /// What the page answers.
+    pub async fn open(host: &Host, number: u32, name: &str) -> io::Result<Self> {
+        let found = host.read(number, 0..Opening::FIRST).await?;
+        let short = (found.bytes.len() as u64) < Opening::FIRST;
+        let first = found.bytes;
+        let len = match found.version.len {
+            Some(len) => len,
+            None if short => first.len() as u64,
+            // Most servers do not show pages of others how long the file is; the header of a frame does.
+            None if first.starts_with(&MAGIC) => match FrameHeader::parse(&first) {
+                Ok(header) => header.frame_len(),
+                Err(_) => host.length(number).await?,
+            },
+            None => host.length(number).await?,
+        };
+        let version = found.version.len(None);
+        Ok(Self { host: host.clone(), name: name.to_owned(), number, first, part: 0..len, version })
+    }
+
+    /// Returns its first bytes.
+    #[must_use]
+    pub fn first(&self) -> &Bytes {
+        &self.first
+    }
+
+    /// Returns its length, in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.part.end.saturating_sub(self.part.start)
+    }
+
+    /// Returns whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns a part of it as a file.
+    ///
+    /// # Errors
+    /// What the page answers.
+    pub async fn part(&self, name: &str, range: Range<u64>) -> io::Result<Self> {
+        let start = self.part.start.saturating_add(range.start);
+        let part = start..self.part.start.saturating_add(range.end).min(self.part.end).max(start);
+        let head = part.start..part.start.saturating_add(Opening::FIRST).min(part.end);
+        let first = self.read(head).await?;
+        Ok(Self { name: name.to_owned(), first, part, ..self.clone() })
+    }
+
+    /// Reads a range of the whole file, of the version that was opened.
+    async fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let found = self.host.read(self.number, range.clone()).await?;
+        self.version.accept(&range, Answer::new(found.bytes, found.version))
+    }
+
+    /// Reads a range.
+    ///
+    /// # Errors
+    /// What the page answers; [`io::ErrorKind::StaleNetworkFileHandle`] when the file has changed.
+    pub async fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let range = range.start.min(self.len())..range.end.min(self.len());
+        let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        if let Some(kept) = self.first.get(at(range.start)..at(range.end)) {
+            return Ok(self.first.slice_ref(kept));
+        }
+        let start = self.part.start;
+        self.read(start.saturating_add(range.start)..start.saturating_add(range.end)).await
+    }
+}
+
+impl RangeReader for Source {
+    fn name(&self) -> String {
+        match self {
+            Self::File(file) => file.name.clone(),
+            Self::Memory(name, _) => name.clone(),
+        }
+    }
+
+    async fn open(&self, which: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
+        only(which)?;
+        match self {
+            Self::Memory(_, bytes) => bytes.open(which, first, last).await,
+            Self::File(file) => {
+                let len = file.len();
+                let head = file.range(0..first.min(len)).await?;
+                let tail = file.range(len.saturating_sub(last)..len).await?;
+                // A file that is shorter than its header says.
+                if (tail.len() as u64) < last.min(len) {
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends too early"));
+                }
+                Ok(Opening::new(head, tail, len, Version::default()))
+            }
+        }
+    }
+
+    async fn range(&self, which: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+        only(which)?;
+        match self {
+            Self::Memory(_, bytes) => bytes.range(which, range).await,
+            Self::File(file) => Ok(Answer::new(file.range(range).await?, Version::default())),
+        }
+    }
+}
+
+/// The page has no other files of a frame.
+fn only(file: FrameFile) -> io::Result<()> {
+    if file == FrameFile::Main {
+        return Ok(());
+    }
+    let what =
+        "a sparse frame, a folder of files, is not read in a browser: `b2kit copy` makes one file of it";
+    Err(io::Error::new(io::ErrorKind::Unsupported, what))
+}

@@ -1,0 +1,75 @@
+// The engine, as the page sees it: commands are calls, and answers are promises.
+
+/** What fails because of the file, in words for people. */
+class Problem extends Error {}
+
+class Engine {
+  /** `source()` returns the wasm module, `worker()` a new worker. `counted(counts)` is told requests and bytes. */
+  constructor(source, worker, counted) {
+    this.source = source;
+    this.newWorker = worker;
+    this.counted = counted;
+    this.tasks = new Map();
+    this.next = 1;
+    this.files = 0;
+    /** Grows with each engine that had to be started anew: handles of older ones mean nothing. */
+    this.generation = 0;
+    this.start();
+  }
+
+  start() {
+    this.generation += 1;
+    const worker = this.newWorker();
+    this.worker = worker;
+    this.ready = new Promise((resolve, reject) => {
+      worker.onmessage = ({ data }) => {
+        if (data.ready) resolve();
+        else if (data.stopped !== undefined) { this.fail(data.stopped); reject(new Problem(data.stopped)); }
+        else this.answer(data);
+      };
+      worker.onerror = (event) => { this.fail(event.message); reject(new Problem(event.message)); };
+    });
+    this.ready.catch(() => {});
+    this.source().then((module) => worker.postMessage({ start: module }), (error) => this.fail(String(error)));
+  }
+
+  /** All open tasks fail, and another engine starts. */
+  fail(why) {
+    const tasks = [...this.tasks.values()];
+    this.tasks.clear();
+    this.worker.terminate();
+    for (const task of tasks) task.reject(new Problem(`This file stopped the reader (${why}). The page goes on; open another file.`));
+    this.start();
+  }
+
+  answer({ task, answer, error, bytes, counts }) {
+    this.counted(counts);
+    const waiting = this.tasks.get(task);
+    this.tasks.delete(task);
+    if (waiting === undefined) return;
+    if (error !== undefined) waiting.reject(new Problem(error));
+    else waiting.resolve({ answer, bytes });
+  }
+
+  /** Makes a file or an address known; returns its number. */
+  async add(source) {
+    await this.ready;
+    const file = ++this.files;
+    this.worker.postMessage({ file, source });
+    return file;
+  }
+
+  /** Calls the engine. The promise has a method `cancel`. */
+  call(name, values = {}) {
+    const task = this.next++;
+    const lines = Object.entries(values).map(([key, value]) => `${key}=${String(value).replaceAll("\n", " ")}`);
+    const promise = new Promise((resolve, reject) => {
+      this.tasks.set(task, { resolve, reject });
+      this.ready.then(() => this.worker.postMessage({ call: task, command: [name, ...lines].join("\n") }), reject);
+    });
+    promise.cancel = () => {
+      if (this.tasks.delete(task)) this.worker.postMessage({ cancel: task });
+    };
+    return promise;
+  }
+}

@@ -1,0 +1,728 @@
+// The page: opens files, and shows what the engine reads of them. Text of files is only ever set as text.
+
+const at = (id) => document.getElementById(id);
+
+/** Bytes of blocks to decode for the first picture, and for better ones. */
+const BUDGETS = [8 << 20, 64 << 20, 256 << 20];
+/** The most pixels of a picture. */
+const MOST = 1200;
+
+const shown = {
+  source: null, handle: 0, store: null, member: null, file: null, axes: [], drawn: [], windows: [], generation: 0,
+  look: null, legend: null, cursor: [0, 0], values: null, map: "viridis", range: "", log: false, field: null,
+};
+/** Grows with each file and each look; work for an older one is dropped. */
+let opening = 0;
+let looking = 0;
+let pending = null;
+let counts = { requests: 0, bytes: 0, rounds: 0 };
+
+const packed = (id) => {
+  const element = at(id);
+  return element === null ? null : Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0));
+};
+
+const engine = new Engine(
+  async () => {
+    const inside = packed("inside-engine");
+    if (inside !== null) return inside;
+    const response = await fetch("engine.wasm");
+    if (!response.ok) throw new Error("the page is not complete: engine.wasm is missing");
+    return response.arrayBuffer();
+  },
+  () => {
+    const inside = at("inside-worker");
+    if (inside === null) return new Worker("worker.js");
+    return new Worker(URL.createObjectURL(new Blob([inside.textContent], { type: "text/javascript" })));
+  },
+  (now) => { counts = now; tell(); },
+);
+
+function say(problem) {
+  at("problem").textContent = problem;
+  at("problem").hidden = problem === "";
+}
+
+let doing = "";
+function tell(what = doing) {
+  doing = what;
+  const size = counts.bytes < 1e6 ? `${(counts.bytes / 1e3).toFixed(1)} kB` : `${(counts.bytes / 1e6).toFixed(1)} MB`;
+  const read = counts.requests > 0 ? `${counts.requests} reads, ${size}` : "";
+  at("status").textContent = [what, read].filter(Boolean).join(" · ");
+  document.body.dataset.requests = counts.requests;
+  document.body.dataset.bytes = counts.bytes;
+  document.body.dataset.rounds = counts.rounds;
+}
+
+/** Runs work for the person; what goes wrong is said. */
+async function trying(work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof Problem)) console.error(error);
+    say(error.message);
+    tell("");
+    document.body.dataset.state = "problem";
+    return undefined;
+  }
+}
+
+// Files
+
+/** Opens a file of this computer, or an address. */
+async function open(source, name, wanted = {}) {
+  opening += 1;
+  const own = opening;
+  looking += 1;
+  pending?.cancel();
+  document.body.dataset.state = "opening";
+  say("");
+  tell("opening");
+  await trying(async () => {
+    const generation = engine.generation;
+    const number = await engine.add(source);
+    const { answer } = await engine.call("open", { file: number, name });
+    if (own !== opening) return;
+    Object.assign(shown, { source, name, generation, store: null, member: null, file: null, look: null });
+    at("welcome").hidden = true;
+    at("side").hidden = false;
+    at("view").hidden = true;
+    at("store").hidden = true;
+    if (answer.file.kind === "store") {
+      shown.store = answer;
+      showStore(answer.file);
+      title(name);
+      const first = answer.file.members.findIndex((member) => member.why === "");
+      const key = answer.file.members.findIndex((member) => member.key === wanted.key);
+      document.body.dataset.state = "store";
+      if (wanted.key && key < 0) say(`there is no member ${wanted.key} in this store`);
+      else if (Math.max(first, key) >= 0) await openMember(key >= 0 ? key : first, wanted);
+      else facts({ kind: "store" });
+    } else {
+      await show(answer, wanted);
+    }
+  });
+}
+
+/** Opens the file anew where the engine had to be started anew. */
+async function alive() {
+  if (shown.generation === engine.generation || shown.source === null) return;
+  await open(shown.source, shown.name, { key: shown.member, ...linked() });
+}
+
+function showStore(file) {
+  at("store").hidden = false;
+  at("tree").replaceChildren(...file.members.map((member, k) => {
+    const item = document.createElement("li");
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = member.key + (member.why === "" ? "" : " (not readable)");
+    button.title = member.why;
+    button.style.paddingLeft = `${0.3 + 0.8 * Math.max(0, member.key.split("/").length - 2)}rem`;
+    button.addEventListener("click", () => trying(() => openMember(k)));
+    item.append(button);
+    return item;
+  }));
+}
+
+async function openMember(k, wanted = {}) {
+  await alive();
+  opening += 1;
+  const own = opening;
+  looking += 1;
+  pending?.cancel();
+  say("");
+  tell("opening");
+  document.body.dataset.state = "opening";
+  const member = shown.store.file.members[k];
+  at("tree").querySelectorAll("button").forEach((button, i) => button.toggleAttribute("aria-current", i === k));
+  const { answer } = await engine.call("member", { handle: shown.store.handle, member: k });
+  if (own !== opening) return;
+  shown.member = member.key;
+  await show(answer, wanted);
+}
+
+function title(name) {
+  document.title = name;
+  at("title").textContent = name;
+}
+
+function facts(file) {
+  const rows = file.kind === "store" ? [["kind", "store"]] : [
+    ["kind", file.kind === "array" ? "array" : "super-chunk"],
+    ["shape", file.shape.join(" × ") || "one item"],
+    ["dtype", file.dtype],
+    ["chunks", `${file.chunks.join(" × ")}, ${file.nchunks} of them`],
+    ["blocks", file.blocks.join(" × ")],
+    ["size", `${file.nbytes.toLocaleString("en")} bytes`],
+    ["stored", `${file.cbytes.toLocaleString("en")} bytes, ${(file.nbytes / Math.max(1, file.cbytes)).toFixed(2)}x`],
+    ["codec", `${file.codec}, level ${file.level}`],
+    ["filters", file.filters.join(", ") || "none"],
+    ["checksums", file.checksums],
+    ...(file.unit ? [["values", file.unit]] : []),
+  ];
+  fill(at("facts"), rows);
+  fill(at("meta"), [...(file.meta ?? []), ...(file.attrs ?? [])]);
+  at("layers").hidden = (file.meta ?? []).length + (file.attrs ?? []).length === 0;
+}
+
+function fill(list, rows) {
+  list.replaceChildren(...rows.flatMap(([name, value]) => {
+    const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+    term.textContent = name;
+    text.textContent = value;
+    return [term, text];
+  }));
+}
+
+/** Shows an open frame. */
+async function show({ handle, file }, wanted) {
+  if (shown.handle !== 0 && shown.handle !== handle) engine.call("close", { handle: shown.handle }).catch(() => {});
+  Object.assign(shown, { handle, file, look: null, legend: null, values: null, cursor: [0, 0], generation: engine.generation });
+  title([shown.name, shown.member].filter(Boolean).join(" "));
+  facts(file);
+  at("view").hidden = false;
+  shown.map = wanted.map ?? shown.map;
+  shown.range = wanted.range ?? "";
+  shown.log = wanted.log ?? false;
+  const drawable = file.fields.findIndex((field) => field.drawn);
+  const named = file.fields.findIndex((field) => field.name === wanted.field);
+  shown.field = file.fields.length === 0 ? null : Math.max(0, named >= 0 ? named : drawable);
+  at("field-label").hidden = file.fields.length === 0;
+  at("field").replaceChildren(...file.fields.map((field, k) => option(k, field.name, !field.drawn)));
+  at("field").value = String(shown.field ?? "");
+  at("map").value = shown.map;
+  at("range").value = shown.range;
+  at("log").checked = shown.log;
+  select(at("tab-picture"));
+  await choose(wanted.slice ?? "", wanted.dims);
+}
+
+function option(value, text, disabled = false) {
+  const element = document.createElement("option");
+  element.value = String(value);
+  element.textContent = text;
+  element.disabled = disabled;
+  return element;
+}
+
+const nameOf = (dim) => shown.file.names?.[dim] || `dimension ${dim}`;
+
+// Selections
+
+/** Takes a selection in NumPy's notation, and draws it. */
+async function choose(slice, dims) {
+  const { answer } = await engine.call("axes", { handle: shown.handle, slice });
+  // A single place is one of all of its dimension.
+  shown.axes = answer.axes.map((axis, dim) => (axis.dropped
+    ? { start: 0, step: 1, len: shown.file.shape[dim], dropped: true, at: axis.start } : axis));
+  const long = shown.axes.flatMap((axis, dim) => (!axis.dropped && axis.len > 1 ? [dim] : []));
+  const fits = dims && dims.length > 0 && dims.length <= 2 && dims.every((dim) => long.includes(dim)) && new Set(dims).size === dims.length;
+  shown.drawn = fits ? dims : long.slice(-2);
+  if (shown.drawn.length === 0 && shown.axes.length > 0) shown.drawn = [shown.axes.length - 1];
+  for (const [dim, axis] of shown.axes.entries()) {
+    if (!shown.drawn.includes(dim)) single(dim, axis.at ?? Math.floor(axis.len / 2));
+  }
+  whole();
+  controls();
+  await look();
+}
+
+/** Shows a single place of a dimension. The axis of all of them is kept. */
+function single(dim, k) {
+  const axis = shown.axes[dim];
+  shown.axes[dim] = { ...axis, at: Math.min(axis.len - 1, Math.max(0, k)) };
+}
+
+const position = (axis, k) => axis.start + k * axis.step;
+
+function whole() {
+  shown.windows = shown.drawn.map((dim) => [0, shown.axes[dim].len]);
+}
+
+/** One dimension in NumPy's notation: places `from` to `to`. */
+function part(axis, from, to) {
+  const [first, last] = [position(axis, from), position(axis, to - 1)];
+  const stop = axis.step > 0 ? last + 1 : last - 1 < 0 ? "" : last - 1;
+  return `${first}:${stop}${axis.step === 1 ? "" : `:${axis.step}`}`;
+}
+
+/** The selection that is shown. */
+function sliceText() {
+  return shown.axes.map((axis, dim) => {
+    const drawn = shown.drawn.indexOf(dim);
+    if (drawn < 0) return String(position(axis, axis.at ?? 0));
+    const [from, to] = shown.windows[drawn];
+    const all = from === 0 && to === axis.len && axis.start === 0 && axis.step === 1 && axis.len === shown.file.shape[dim];
+    return all ? ":" : part(axis, from, to);
+  }).join(",");
+}
+
+/** The selection from which places are counted: all of the drawn dimensions, one place of the others. */
+function baseText() {
+  return shown.axes.map((axis, dim) => (shown.drawn.includes(dim)
+    ? part(axis, 0, axis.len)
+    : String(position(axis, axis.at ?? 0)))).join(",");
+}
+
+function controls() {
+  const long = shown.axes.flatMap((axis, dim) => (axis.len > 1 && shown.file.shape[dim] > 1 ? [dim] : []));
+  const two = shown.drawn.length === 2;
+  at("rows-label").hidden = !two;
+  at("columns-label").hidden = long.length < 2;
+  for (const [id, dim] of [["rows", shown.drawn[0]], ["columns", shown.drawn.at(-1)]]) {
+    at(id).replaceChildren(...long.map((k) => option(k, nameOf(k))));
+    at(id).value = String(dim);
+  }
+  const others = shown.axes.flatMap((axis, dim) => (shown.drawn.includes(dim) || axis.len < 2 ? [] : [dim]));
+  at("sliders").replaceChildren(...others.map((dim) => {
+    const axis = shown.axes[dim];
+    const label = document.createElement("label");
+    const name = document.createElement("span");
+    name.textContent = nameOf(dim);
+    const make = (type) => {
+      const input = document.createElement("input");
+      Object.assign(input, { type, min: "0", max: String(axis.len - 1), step: "1", value: String(axis.at) });
+      input.setAttribute("aria-label", `${nameOf(dim)}, place`);
+      input.addEventListener(type === "range" ? "input" : "change", () => go(dim, Number(input.value)));
+      return input;
+    };
+    label.append(name, make("range"), make("number"));
+    label.dataset.dim = String(dim);
+    return label;
+  }));
+}
+
+function go(dim, k) {
+  if (!Number.isInteger(k)) return;
+  single(dim, k);
+  for (const input of at("sliders").querySelectorAll(`label[data-dim="${dim}"] input`)) input.value = String(shown.axes[dim].at);
+  trying(look);
+}
+
+// Pictures
+
+/** Reads and draws what is selected: first from few blocks, then better. */
+async function look() {
+  await alive();
+  looking += 1;
+  const own = looking;
+  pending?.cancel();
+  shown.values = null;
+  remember();
+  at("slice").value = sliceText();
+  say("");
+  if (shown.drawn.length === 0 && shown.axes.length > 0) return;
+  document.body.dataset.state = "looking";
+  if (shown.file.fields.length > 0 ? !shown.file.fields[shown.field]?.drawn : !shown.file.drawn) {
+    throw new Problem(`items of ${shown.file.fields.length > 0 ? "this field" : shown.file.dtype} are not drawn`);
+  }
+  if (shown.file.shape.length === 0) throw new Problem("a single item is not drawn");
+  const wide = Math.min(MOST, Math.max(64, Math.ceil(at("frame").clientWidth * devicePixelRatio)));
+  const most = shown.drawn.length === 2 ? [wide, wide] : [1, wide];
+  for (const [n, decoded] of BUDGETS.entries()) {
+    tell(n === 0 ? "reading" : "reading more");
+    pending = engine.call("look", {
+      handle: shown.handle, slice: baseText(), dims: shown.drawn, windows: shown.windows.flat(), most, decoded,
+      field: shown.field ?? "",
+    });
+    const { answer } = await pending;
+    if (own !== looking) return;
+    shown.look = answer;
+    shown.values = null;
+    await paint(own);
+    if (own !== looking) return;
+    drawn();
+    if (answer.every === 1) break;
+  }
+  tell("");
+  document.body.dataset.state = "shown";
+}
+
+/** Tells tests that a picture is complete, and what was read before the first one. */
+function drawn() {
+  const pictures = Number(document.body.dataset.pictures ?? 0) + 1;
+  document.body.dataset.pictures = pictures;
+  if (pictures === 1) document.body.dataset.first = JSON.stringify(counts);
+}
+
+async function paint(own = looking) {
+  const { answer, bytes } = await engine.call("paint", {
+    handle: shown.handle, range: shown.range, map: shown.map, log: shown.log ? 1 : 0,
+  });
+  if (own !== looking) return;
+  shown.legend = answer;
+  const single_ = shown.drawn.length < 2;
+  at("picture").style.height = single_ ? "240px" : "";
+  at("picture").style.imageRendering = single_ ? "auto" : "";
+  if (single_) {
+    await line(own);
+  } else {
+    drawPicture(at("picture"), shown.look, bytes);
+    const [[r0, r1], [c0, c1]] = shown.windows;
+    // As the items are, unless that is far from a square.
+    const shape = Math.min(3, Math.max(1 / 2, (c1 - c0) / (r1 - r0)));
+    at("picture").style.aspectRatio = String(shape);
+  }
+  drawLegend(at("bar"), at("histogram"), answer);
+  at("low").textContent = String(Number(answer.low.toPrecision(7)));
+  at("high").textContent = String(Number(answer.high.toPrecision(7)));
+  at("missing").textContent = answer.missing > 0 ? `${answer.missing} missing` : "";
+  const { steps, every, height, width } = shown.look;
+  const told = [`[${sliceText()}]`];
+  if (shown.file.unit) told.push(shown.file.unit);
+  if (Math.max(...steps) > 1) told.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
+  if (every > 1) told.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
+  at("caption").textContent = told.join(" · ");
+  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${told[0]}, ${height} by ${width} pixels, values from ${answer.low} to ${answer.high}`);
+  move(shown.cursor[0], shown.cursor[1], false);
+}
+
+async function values(own) {
+  if (shown.values === null) {
+    const { bytes } = await engine.call("values", { handle: shown.handle });
+    if (own !== looking) return null;
+    shown.values = new Float64Array(bytes.buffer, bytes.byteOffset, bytes.length / 8);
+  }
+  return shown.values;
+}
+
+async function line(own) {
+  const all = await values(own);
+  if (all === null) return;
+  const canvas = at("picture");
+  canvas.width = Math.max(300, Math.round(at("frame").clientWidth * devicePixelRatio));
+  canvas.height = Math.round(240 * devicePixelRatio);
+  canvas.style.aspectRatio = "";
+  drawLine(canvas, all, shown.legend.low, shown.legend.high, shown.log, null);
+}
+
+// The cursor
+
+let asked = 0;
+
+/** Moves the cursor to a pixel, and tells its value. */
+function move(row, column, tell_ = true) {
+  if (shown.look === null) return;
+  const { height, width } = shown.look;
+  shown.cursor = [Math.min(height - 1, Math.max(0, row)), Math.min(width - 1, Math.max(0, column))];
+  const [y, x] = shown.cursor;
+  const [box, cross] = [at("picture").getBoundingClientRect(), at("cross")];
+  cross.hidden = !tell_ && cross.hidden;
+  Object.assign(cross.style, {
+    left: `${x * box.width / width}px`, width: `${box.width / width}px`,
+    top: `${shown.drawn.length < 2 ? 0 : y * box.height / height}px`,
+    height: `${shown.drawn.length < 2 ? box.height : box.height / height}px`,
+  });
+  if (!tell_) return;
+  asked += 1;
+  const [own, of] = [asked, looking];
+  engine.call("cell", { handle: shown.handle, row: y, column: x }).then(async ({ answer }) => {
+    if (own !== asked || of !== looking) return;
+    const place = answer.position.map((k, dim) => `${nameOf(dim)} ${k}`).join(", ");
+    at("cell").textContent = `${place}: ${answer.value}`;
+    at("cell").dataset.position = answer.position.join(",");
+    at("cell").dataset.value = answer.value;
+    if (shown.drawn.length < 2) return;
+    const all = await values(of);
+    if (all === null || own !== asked) return;
+    at("profile").hidden = false;
+    drawLine(at("profile"), all.subarray(y * width, (y + 1) * width), shown.legend.low, shown.legend.high, shown.log, x);
+  }, () => {});
+}
+
+function pixelAt(event) {
+  const box = at("picture").getBoundingClientRect();
+  const share = (value, size) => Math.min(0.999999, Math.max(0, value / size));
+  return [
+    Math.floor(share(event.clientY - box.top, box.height) * shown.look.height),
+    Math.floor(share(event.clientX - box.left, box.width) * shown.look.width),
+  ];
+}
+
+/** The place in the selection of a pixel. */
+const placeOf = (d, pixel) => {
+  const [from, to] = shown.windows[d];
+  const count = shown.drawn.length < 2 || d === 1 ? shown.look.width : shown.look.height;
+  return from + Math.floor((pixel + 0.5) * (to - from) / count);
+};
+
+/** Zooms by a factor around the cursor. */
+function zoom(factor) {
+  if (shown.look === null) return;
+  shown.windows = shown.windows.map(([from, to], d) => {
+    const all = shown.axes[shown.drawn[d]].len;
+    const cursor = shown.drawn.length < 2 ? shown.cursor[1] : shown.cursor[d];
+    const size = Math.min(all, Math.max(Math.min(all, 4), Math.round((to - from) * factor)));
+    const start = Math.round(placeOf(d, cursor) - size * (placeOf(d, cursor) - from) / (to - from));
+    const first = Math.min(all - size, Math.max(0, start));
+    return [first, first + size];
+  });
+  trying(look);
+}
+
+function pan(rows, columns) {
+  const by = shown.drawn.length < 2 ? [columns] : [rows, columns];
+  shown.windows = shown.windows.map(([from, to], d) => {
+    const all = shown.axes[shown.drawn[d]].len;
+    const first = Math.min(all - (to - from), Math.max(0, from + Math.round(by[d] * (to - from))));
+    return [first, first + to - from];
+  });
+  trying(look);
+}
+
+function keys(event) {
+  if (shown.look === null || event.ctrlKey || event.altKey || event.metaKey) return;
+  const [y, x] = shown.cursor;
+  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+  const other = shown.axes.findIndex((axis, dim) => !shown.drawn.includes(dim) && axis.len > 1);
+  if (steps && event.shiftKey) pan(steps[0] / 4, steps[1] / 4);
+  else if (steps) move(y + steps[0], x + steps[1]);
+  else if (event.key === "+" || event.key === "=") zoom(0.5);
+  else if (event.key === "-") zoom(2);
+  else if (event.key === "0") { whole(); trying(look); }
+  else if (event.key === "PageUp" && other >= 0) go(other, shown.axes[other].at - 1);
+  else if (event.key === "PageDown" && other >= 0) go(other, shown.axes[other].at + 1);
+  else if (event.key === "Home") move(y, 0);
+  else if (event.key === "End") move(y, shown.look.width - 1);
+  else return;
+  event.preventDefault();
+}
+
+/** Moving with the button down pans; two fingers zoom. */
+function pointers() {
+  const down = new Map();
+  let begun = null;
+  const spread = () => {
+    const [a, b] = [...down.values()];
+    return Math.hypot(a.x - b.x, a.y - b.y);
+  };
+  const picture = at("picture");
+  picture.addEventListener("pointerdown", (event) => {
+    if (shown.look === null) return;
+    picture.setPointerCapture(event.pointerId);
+    down.set(event.pointerId, { x: event.clientX, y: event.clientY });
+    begun = { x: event.clientX, y: event.clientY, spread: down.size === 2 ? spread() : 0 };
+    move(...pixelAt(event));
+  });
+  picture.addEventListener("pointermove", (event) => {
+    if (shown.look === null) return;
+    if (down.has(event.pointerId)) down.set(event.pointerId, { x: event.clientX, y: event.clientY });
+    else move(...pixelAt(event));
+  });
+  const up = (event) => {
+    if (!down.has(event.pointerId) || shown.look === null) return;
+    const box = picture.getBoundingClientRect();
+    if (down.size === 2 && begun.spread > 0) {
+      const factor = begun.spread / Math.max(1, spread());
+      if (factor < 0.8 || factor > 1.25) zoom(factor);
+    } else if (down.size === 1 && Math.hypot(event.clientX - begun.x, event.clientY - begun.y) > 8) {
+      pan((begun.y - event.clientY) / box.height, (begun.x - event.clientX) / box.width);
+    }
+    down.delete(event.pointerId);
+  };
+  picture.addEventListener("pointerup", up);
+  picture.addEventListener("pointercancel", (event) => down.delete(event.pointerId));
+  picture.addEventListener("wheel", (event) => {
+    if (shown.look === null || !(event.ctrlKey || document.activeElement === picture)) return;
+    event.preventDefault();
+    move(...pixelAt(event));
+    zoom(event.deltaY < 0 ? 0.8 : 1.25);
+  }, { passive: false });
+}
+
+// Chunks
+
+async function chunks() {
+  const { bytes } = await engine.call("chunks", { handle: shown.handle });
+  let sizes = new Float64Array(bytes.buffer, bytes.byteOffset, bytes.length / 8);
+  const all = sizes.length;
+  const counted = new Map();
+  for (const size of sizes) if (size < 0) counted.set(size, (counted.get(size) ?? 0) + 1);
+  const grid = shown.file.shape.map((len, dim) => Math.ceil(len / Math.max(1, shown.file.chunks[dim])));
+  let [rows, columns] = [1, Math.max(1, all)];
+  let plane = "";
+  if (shown.drawn.length === 2 && grid.reduce((n, k) => n * k, 1) === all) {
+    // The chunks of the plane that is shown.
+    const [down, across] = shown.drawn;
+    const strides = grid.map((_, dim) => grid.slice(dim + 1).reduce((n, k) => n * k, 1));
+    const start = grid.reduce((sum, _, dim) => sum + (shown.drawn.includes(dim) ? 0
+      : Math.floor(position(shown.axes[dim], shown.axes[dim].at ?? 0) / shown.file.chunks[dim]) * strides[dim]), 0);
+    [rows, columns] = [grid[down], grid[across]];
+    const picked = [];
+    for (let y = 0; y < rows; y += 1) for (let x = 0; x < columns; x += 1) picked.push(sizes[start + y * strides[down] + x * strides[across]]);
+    sizes = picked;
+    if (picked.length < all) plane = ` The map shows the ${picked.length} of this plane.`;
+  } else if (all > 64) {
+    columns = Math.ceil(Math.sqrt(all));
+    rows = Math.ceil(all / columns);
+  }
+  if (rows * columns > 4e6) throw new Problem("there are too many chunks for a map");
+  const whole_ = shown.file.nbytes / Math.max(1, all);
+  drawChunks(at("chunks"), [...sizes], [rows, columns], whole_);
+  const special = [...counted].map(([kind, count]) => `${count} ${SPECIAL[kind][0]}`);
+  at("chunk-summary").textContent = `${all} chunks${special.length > 0 ? `, of them ${special.join(", ")}` : ""}.${plane} The darker, the more of a chunk is stored: black is as much as the data has.`;
+  at("chunk-legend").replaceChildren(...[...counted.keys()].map((kind) => {
+    const [name, colour] = SPECIAL[kind];
+    const [item, swatch] = [document.createElement("li"), document.createElement("span")];
+    swatch.className = "swatch";
+    swatch.style.backgroundColor = css(colour);
+    item.append(swatch, name);
+    return item;
+  }));
+  document.body.dataset.chunks = String(all);
+}
+
+function select(tab) {
+  for (const other of at("tabs").querySelectorAll("[role=tab]")) {
+    const own = other === tab;
+    other.setAttribute("aria-selected", String(own));
+    other.tabIndex = own ? 0 : -1;
+    at(other.getAttribute("aria-controls")).hidden = !own;
+  }
+}
+
+// Links and files to keep
+
+/** The address of the page shows the same view; files of this computer have none. */
+function remember() {
+  if (typeof shown.source !== "string" || location.protocol === "file:" || at("inside-data") !== null) return;
+  const query = new URLSearchParams({ url: shown.given });
+  if (shown.member !== null) query.set("key", shown.member);
+  const link = linked();
+  for (const name of ["slice", "dims", "map", "range", "field"]) if (link[name]) query.set(name, String(link[name]));
+  if (link.log) query.set("log", "1");
+  history.replaceState(null, "", `?${query}`);
+}
+
+function linked() {
+  const field = shown.field === null ? "" : shown.file.fields[shown.field]?.name;
+  return { slice: sliceText(), dims: shown.drawn, map: shown.map, range: shown.range, log: shown.log, field };
+}
+
+function fromLink() {
+  const query = new URLSearchParams(location.search);
+  const dims = query.get("dims")?.split(",").map(Number);
+  return {
+    key: query.get("key"), slice: query.get("slice") ?? "", dims, range: query.get("range") ?? "", log: query.get("log") === "1",
+    field: query.get("field"),
+    map: ["viridis", "cividis", "grey", "diverging"].includes(query.get("map")) ? query.get("map") : "viridis",
+  };
+}
+
+function openAddress(text, wanted) {
+  let url;
+  try {
+    url = new URL(text, location.href);
+    if (url.protocol !== "https:" && url.protocol !== "http:") throw new Error();
+  } catch {
+    say("this is no address of a file: it starts with https:// or http://");
+    document.body.dataset.state = "problem";
+    return;
+  }
+  shown.given = text;
+  at("url").value = text;
+  open(url.href, decodeURIComponent(url.pathname.split("/").at(-1)) || url.host, wanted);
+}
+
+function save(parts, name, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(parts, { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  document.body.dataset.saved = name;
+}
+
+const stem = () => `${shown.name}${shown.member ?? ""}`.replace(/\.[a-z0-9]+$/i, "").replace(/[^\w.-]+/g, "_");
+
+async function saveNpy() {
+  await alive();
+  const parts = [];
+  for (let part = 0, more = true; more; part += 1) {
+    tell(`reading part ${part + 1}`);
+    const { answer, bytes } = await engine.call("npy", { handle: shown.handle, slice: sliceText(), part });
+    parts.push(bytes);
+    more = answer.more;
+  }
+  tell("");
+  save(parts, `${stem()}.npy`, "application/octet-stream");
+}
+
+function savePng() {
+  at("picture").toBlob((blob) => { if (blob !== null) save([blob], `${stem()}.png`, "image/png"); }, "image/png");
+}
+
+// What people do
+
+function begin() {
+  at("address").addEventListener("submit", (event) => {
+    event.preventDefault();
+    openAddress(at("url").value.trim(), {});
+  });
+  at("pick").addEventListener("change", () => {
+    const [file] = at("pick").files;
+    if (file) open(file, file.name);
+  });
+  addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("drop"); });
+  addEventListener("dragleave", () => document.body.classList.remove("drop"));
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    document.body.classList.remove("drop");
+    const [file] = event.dataTransfer.files;
+    const entry = event.dataTransfer.items?.[0]?.webkitGetAsEntry?.();
+    if (entry?.isDirectory) say("this is a folder. A store or a sparse frame in a folder is not read here: b2kit copy makes one file of it");
+    else if (file) open(file, file.name);
+  });
+  const again = (change) => () => trying(async () => { change(); await look(); });
+  at("field").addEventListener("change", again(() => { shown.field = Number(at("field").value); }));
+  at("rows").addEventListener("change", () => trying(() => reshape(Number(at("rows").value), 0)));
+  at("columns").addEventListener("change", () => trying(() => reshape(Number(at("columns").value), 1)));
+  const repaint = () => trying(async () => {
+    Object.assign(shown, { map: at("map").value, range: at("range").value.trim(), log: at("log").checked });
+    say("");
+    remember();
+    if (shown.look !== null) await paint();
+    drawn();
+  });
+  for (const id of ["map", "range", "log"]) at(id).addEventListener("change", repaint);
+  at("slice").addEventListener("change", () => trying(() => choose(at("slice").value)));
+  at("in").addEventListener("click", () => zoom(0.5));
+  at("out").addEventListener("click", () => zoom(2));
+  at("whole").addEventListener("click", () => { whole(); trying(look); });
+  at("png").addEventListener("click", savePng);
+  at("npy").addEventListener("click", () => trying(saveNpy));
+  at("picture").addEventListener("keydown", keys);
+  at("picture").addEventListener("focus", () => move(...shown.cursor));
+  pointers();
+  const tabs = [at("tab-picture"), at("tab-chunks")];
+  const chosen = (tab) => { select(tab); tab.focus(); if (tab.id === "tab-chunks") trying(chunks); };
+  tabs.forEach((tab, k) => {
+    tab.addEventListener("click", () => chosen(tab));
+    tab.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowLeft" || event.key === "ArrowRight") chosen(tabs[1 - k]);
+    });
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.look !== null) trying(() => paint()); });
+  const inside = packed("inside-data");
+  const url = new URLSearchParams(location.search).get("url");
+  if (inside !== null) open(new Blob([inside]), at("inside-data").dataset.name, fromLink());
+  else if (url !== null) openAddress(url, fromLink());
+  else document.body.dataset.state = "empty";
+}
+
+/** Draws another dimension; the one that was there swaps with it. */
+async function reshape(dim, place) {
+  const old = shown.drawn[place] ?? shown.drawn[0];
+  const drawn = [...shown.drawn];
+  const where = drawn.indexOf(dim);
+  if (where >= 0) drawn[where] = old;
+  else single(old, Math.floor(shown.axes[old].len / 2));
+  drawn[Math.min(place, drawn.length - 1)] = dim;
+  shown.drawn = drawn;
+  whole();
+  controls();
+  await look();
+}
+
+begin();
