@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use super::app::{App, Mode, Sample};
 use super::graphics::Graphics;
 use super::look::{Cell, Chunks};
-use crate::print::{Map, Scale, thousands};
+use crate::print::{Map, Scale, short_size, thousands};
 
 /// Width of the list on the left, and from which width of the screen on it is always there.
 const TREE: u16 = 30;
@@ -506,10 +506,13 @@ impl Screen<'_> {
             area.width,
             Style::new(),
         );
-        if most > 0.0 {
-            let text = format!("ratio from {least:.2} (dark) to {most:.2} (bright)");
-            self.text(area.x, y + 1, &text, area.width, Style::new().add_modifier(Modifier::DIM));
-        }
+        let ratio = (most > 0.0).then(|| format!("ratio from {least:.2} (dark) to {most:.2} (bright)"));
+        let dead = chunks.dead.map(|dead| match dead {
+            0 => "no dead space".to_owned(),
+            _ => format!("dead space: {}", short_size(dead)),
+        });
+        let text = ratio.into_iter().chain(dead).collect::<Vec<_>>().join("; ");
+        self.text(area.x, y + 1, &text, area.width, Style::new().add_modifier(Modifier::DIM));
     }
 
     fn status(&mut self, area: Rect, app: &App) {
@@ -695,7 +698,7 @@ mod tests {
         let text = seen.press("x3");
         assert!(text.contains("from 1201 to 1799") && text.contains("1 missing"), "{text}");
         let text = seen.press("4");
-        assert!(text.contains("8 chunks: 8 stored"), "{text}");
+        assert!(text.contains("8 chunks: 8 stored") && text.contains("; no dead space"), "{text}");
         let text = seen.press("?");
         assert!(text.contains("q         quit"), "{text}");
         // A wide screen has the list on the left.
