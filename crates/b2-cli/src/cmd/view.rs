@@ -3,6 +3,8 @@
 #[cfg(feature = "terminal")]
 mod app;
 #[cfg(feature = "terminal")]
+mod graphics;
+#[cfg(feature = "terminal")]
 mod look;
 #[cfg(feature = "terminal")]
 mod screen;
@@ -80,6 +82,10 @@ pub(crate) struct Args {
     /// Equal steps of colour are equal ratios of values
     #[arg(long)]
     log: bool,
+    /// How a terminal is sent pixels [default: what its environment variables say]
+    #[cfg(feature = "terminal")]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pixels: Option<graphics::Pixels>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -106,7 +112,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         let Args { source, dtype, map, log, range, field, .. } = args;
         let app = app::App::new(&named(), source.key.clone(), *map, *log, *range).with_field(field.clone());
         let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global };
-        return terminal::run(app, opening).with_context(named);
+        let pixels = args.pixels.unwrap_or_else(|| graphics::detect(|name| std::env::var(name).ok()));
+        return terminal::run(app, opening, pixels).with_context(named);
     }
     let data = Data::open(&args.source, global).with_context(named)?;
     let mut output = Output::create(args.output.as_deref(), args.force)?;

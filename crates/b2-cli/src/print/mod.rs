@@ -9,7 +9,9 @@ pub(crate) mod picture;
 pub(crate) mod stats;
 pub(crate) mod table;
 
-mod png;
+pub(crate) mod png;
+#[cfg(feature = "terminal")]
+pub(crate) mod sixel;
 
 pub(crate) use b2_view::colours::{Map, Range, Scale};
 pub(crate) use b2_view::items;

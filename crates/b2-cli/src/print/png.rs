@@ -115,11 +115,24 @@ impl Band {
 ///
 /// # Errors
 /// Fails only if the compressor does.
-pub(crate) fn rgb([width, height]: [usize; 2], pixels: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn rgb(size: [usize; 2], pixels: &[u8]) -> Result<Vec<u8>> {
+    plain(size, pixels, RGB, 3)
+}
+
+/// A picture of this shape (rows and columns), from red, green, blue and opacity of each pixel.
+///
+/// # Errors
+/// Fails only if the compressor does.
+#[cfg(feature = "terminal")]
+pub(crate) fn rgba([rows, columns]: [usize; 2], pixels: &[u8]) -> Result<Vec<u8>> {
+    plain([columns, rows], pixels, RGBA, 4)
+}
+
+fn plain([width, height]: [usize; 2], pixels: &[u8], kind: u8, bytes: usize) -> Result<Vec<u8>> {
     let mut out = SIGNATURE.to_vec();
-    out.extend(header(u32::try_from(width)?, u32::try_from(height)?, RGB));
+    out.extend(header(u32::try_from(width)?, u32::try_from(height)?, kind));
     let mut rows = Vec::with_capacity(pixels.len() + height);
-    for row in pixels.chunks_exact((3 * width).max(1)) {
+    for row in pixels.chunks_exact((bytes * width).max(1)) {
         rows.push(AS_IT_IS);
         rows.extend_from_slice(row);
     }
@@ -133,6 +146,8 @@ const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 /// Kinds of pixels, as PNG numbers them.
 const INDEXED: u8 = 3;
 const RGB: u8 = 2;
+#[cfg(feature = "terminal")]
+const RGBA: u8 = 6;
 
 /// The chunk with size and kind of a picture of 8 bits per colour.
 fn header(width: u32, height: u32, kind: u8) -> Vec<u8> {

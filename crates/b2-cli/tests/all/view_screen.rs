@@ -11,6 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::common::{Folder, counting, npy};
+use crate::show::picture;
 use crate::view::pack_damaged;
 
 /// Far longer than anything here takes.
@@ -31,7 +32,8 @@ fn start(folder: &Folder, args: &[&str]) -> (Child, File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
-    let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    // Cells of 8 x 16 pixels.
+    let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 800, ws_ypixel: 384 };
     tcsetwinsize(&ours, size).unwrap();
     let name = ptsname(&ours, Vec::new()).unwrap();
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -39,6 +41,9 @@ fn start(folder: &Folder, args: &[&str]) -> (Child, File, File) {
     let stdio = || Stdio::from(theirs.try_clone().unwrap());
     let mut command = folder.command(args);
     command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
+    for name in ["TMUX", "STY", "TERM_PROGRAM", "KONSOLE_VERSION"] {
+        command.env_remove(name);
+    }
     let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
     (child, File::from(ours), theirs)
 }
@@ -208,6 +213,91 @@ fn members_of_stores_are_listed() {
     session.wait("one");
     session.press("\x1b[B\r");
     session.wait("(70)");
+    session.press("q");
+    assert!(session.end().0.success());
+}
+
+/// The base64 of the pictures that were sent to Kitty, without those that were removed or replaced.
+fn kitty(text: &str) -> String {
+    let mut data = String::new();
+    for message in text.split("\x1b_G").skip(1) {
+        let (head, part) = message.split_once("\x1b\\").unwrap().0.split_once(';').unwrap_or(("a=d", ""));
+        if head.contains("a=T") {
+            data.clear();
+        }
+        data.push_str(part);
+    }
+    data
+}
+
+/// The base64 of the last picture that was sent to iTerm2.
+fn iterm2(text: &str) -> String {
+    let message = text.rsplit("\x1b]1337;File=").next().unwrap();
+    message.split_once('\x07').unwrap().0.rsplit_once(':').unwrap().1.to_owned()
+}
+
+/// Rows and columns of a picture, and the colour of each pixel that is not transparent.
+fn pixels(png: &[u8]) -> ([usize; 2], Vec<Option<[u8; 3]>>) {
+    let (width, height, bytes) = picture(png);
+    let pixels = bytes.chunks(4).map(|c| (c[3] > 0).then_some([c[0], c[1], c[2]])).collect();
+    ([height as usize, width as usize], pixels)
+}
+
+#[test]
+fn terminals_with_pixels_get_the_colours_of_all_items() {
+    type Data = fn(&str) -> String;
+    let folder = Folder::new();
+    folder.pack("a", &npy("<i4", false, "(40, 60)", &counting(2400)), &[]);
+    let (size, items) = pixels(&folder.ok(&["cat", "a", "--png"]));
+    assert_eq!(size, [40, 60]);
+    for (how, end, data) in [("kitty", "\x1b\\", kitty as Data), ("iterm2", "\x07", iterm2 as Data)] {
+        let mut session = Session::start(&folder, &["view", "a", "--pixels", how]);
+        let begin = if how == "kitty" { "a=T" } else { "]1337;File=" };
+        let start = Instant::now();
+        // The picture, and the screen after it.
+        while !(session.text().contains(begin) && session.text().rsplit(begin).next().unwrap().contains(end))
+        {
+            assert!(start.elapsed() < PATIENCE, "no picture in {:?}", session.text());
+            if let Ok(piece) = session.pieces.recv_timeout(Duration::from_millis(100)) {
+                session.seen.extend(piece);
+            }
+        }
+        session.press("q");
+        let (status, text) = session.end();
+        assert!(status.success() && !text.contains('\u{2580}'), "{how}: {text:?}");
+        let png = data_encoding::BASE64.decode(data(&text).as_bytes()).unwrap();
+        let ([rows, columns], shown) = pixels(&png);
+        // Cells at the edges may have transparent pixels behind the picture.
+        let is_there = |row: usize, column: usize| shown[row * columns + column].is_some();
+        let high = (0..rows).take_while(|row| is_there(*row, 0)).count();
+        let wide = (0..columns).take_while(|column| is_there(0, *column)).count();
+        assert!(high >= 200 && wide >= 300, "{how}: {high} x {wide}");
+        for row in 0..rows {
+            for column in 0..columns {
+                let item = (row < high && column < wide).then(|| {
+                    let at = |k: usize, size: usize, len: usize| (2 * k + 1) * len / (2 * size);
+                    items[at(row, high, 40) * 60 + at(column, wide, 60)].unwrap()
+                });
+                assert_eq!(shown[row * columns + column], item, "{how}: {row}, {column}");
+            }
+        }
+        if how == "kitty" {
+            assert!(text.contains("a=d,d=I"), "it is removed in the end");
+        }
+    }
+}
+
+#[test]
+fn sixels_are_sent_where_the_terminal_is_known_to_have_them() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("<i4", false, "(40, 60)", &counting(2400)), &[]);
+    let mut session = Session::start(&folder, &["view", "a", "--pixels", "sixel"]);
+    session.wait("\x1bP0;1;0q\"1;1;");
+    // Help covers the picture, which comes back behind it.
+    session.press("?");
+    session.wait("swap rows");
+    session.press("?");
+    session.wait("\x1bP0;1;0q\"1;1;");
     session.press("q");
     assert!(session.end().0.success());
 }

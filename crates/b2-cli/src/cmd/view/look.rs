@@ -103,6 +103,8 @@ pub(super) struct Chunks {
     pub(super) count: u64,
     pub(super) each: u64,
     pub(super) cells: Vec<Cell>,
+    /// Bytes of the file to which nothing refers, if that is known.
+    pub(super) dead: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

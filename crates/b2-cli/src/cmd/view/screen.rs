@@ -7,8 +7,9 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
 use super::app::{App, Mode, Sample};
+use super::graphics::Graphics;
 use super::look::{Cell, Chunks};
-use crate::print::{Map, Scale, thousands};
+use crate::print::{Map, Scale, short_size, thousands};
 
 /// Width of the list on the left, and from which width of the screen on it is always there.
 const TREE: u16 = 30;
@@ -62,10 +63,11 @@ impl Parts {
         Rect { x, y: y + height.min(1), width, height: height.saturating_sub(3) }
     }
 
-    /// Room for a picture, in pixels: rows and columns. A cell has two pixels, one above the other.
-    pub(super) fn pixels(self) -> [usize; 2] {
-        let Rect { width, height, .. } = self.picture();
-        [2 * usize::from(height), usize::from(width)].map(|n| n.max(1))
+    /// Room for a picture, in pixels: rows and columns. Without graphics, a cell has two pixels, one above the other.
+    pub(super) fn pixels(self, graphics: Option<&Graphics>) -> [usize; 2] {
+        let area = self.picture();
+        let [rows, columns] = grain(graphics, area);
+        [rows * usize::from(area.height), columns * usize::from(area.width)].map(|n| n.max(1))
     }
 
     /// Room for a grid of values: rows and columns.
@@ -76,22 +78,38 @@ impl Parts {
     }
 }
 
-/// Draws everything. Without `colours` numbers are shades of grey that all terminals have.
-pub(super) fn draw(buffer: &mut Buffer, app: &App, colours: bool) {
+/// How many pixels a cell has: rows and columns.
+fn grain(graphics: Option<&Graphics>, area: Rect) -> [usize; 2] {
+    graphics.map_or([2, 1], |graphics| graphics.grain(area))
+}
+
+/// Draws everything. Without `colours` numbers are shades of grey that all terminals have. Returns where pixels are shown.
+pub(super) fn draw(
+    buffer: &mut Buffer,
+    app: &App,
+    colours: bool,
+    graphics: Option<&mut Graphics>,
+) -> Option<Rect> {
     let area = buffer.area;
     let parts = Parts::of(area, app);
-    let mut screen = Screen { buffer, colours };
+    // Text over a picture would stay.
+    let graphics = graphics.filter(|_| !app.help);
+    let mut screen = Screen { buffer, colours, graphics, pixels: None };
     screen.tree(parts.tree, app);
     screen.main(parts, app);
     screen.status(parts.status, app);
     if app.help {
         screen.help(area);
     }
+    screen.pixels
 }
 
 struct Screen<'a> {
     buffer: &'a mut Buffer,
     colours: bool,
+    graphics: Option<&'a mut Graphics>,
+    /// Where it shows pixels.
+    pixels: Option<Rect>,
 }
 
 /// Dark to bright.
@@ -197,7 +215,7 @@ impl Screen<'_> {
     }
 
     /// Two pixels in a cell.
-    fn pixels(&mut self, x: u16, y: u16, scale: Scale, pair: [Option<f64>; 2]) {
+    fn half_blocks(&mut self, x: u16, y: u16, scale: Scale, pair: [Option<f64>; 2]) {
         if self.colours {
             let colour = |value: Option<f64>| {
                 let [r, g, b] = scale.colour(value?).unwrap_or(scale.map.missing());
@@ -225,7 +243,8 @@ impl Screen<'_> {
     /// Draws what is known of the window: of another one as much as both have in common.
     fn plane(&mut self, area: Rect, app: &App, at: &[Vec<u64>; 2], values: &[f64]) {
         let (Some(scale), [rows, columns]) = (app.scale, &app.windows[..]) else { return };
-        let room = [2 * usize::from(area.height), usize::from(area.width)];
+        let grain = grain(self.graphics.as_deref(), area);
+        let room = [grain[0] * usize::from(area.height), grain[1] * usize::from(area.width)];
         let size = fit([rows, columns].map(|window| window.end - window.start), room);
         let place = |window: &Range<u64>, known: &[u64], size: usize| -> Vec<Option<usize>> {
             let item = |k: usize| {
@@ -241,10 +260,15 @@ impl Screen<'_> {
             let (row, column) = ((*y.get(row)?)?, x[column]?);
             values.get(row * wide + column).copied()
         };
+        if let Some(graphics) = self.graphics.as_deref_mut() {
+            let colour = |row, column| Some(scale.colour(value(row, column)?).unwrap_or(scale.map.missing()));
+            self.pixels = Some(graphics.draw(self.buffer, area, size, grain, colour));
+            return;
+        }
         for line in 0..size[0].div_ceil(2) {
             for column in 0..size[1] {
                 let pair = [value(2 * line, column), value(2 * line + 1, column)];
-                self.pixels(area.x + column as u16, area.y + line as u16, scale, pair);
+                self.half_blocks(area.x + column as u16, area.y + line as u16, scale, pair);
             }
         }
     }
@@ -482,10 +506,13 @@ impl Screen<'_> {
             area.width,
             Style::new(),
         );
-        if most > 0.0 {
-            let text = format!("ratio from {least:.2} (dark) to {most:.2} (bright)");
-            self.text(area.x, y + 1, &text, area.width, Style::new().add_modifier(Modifier::DIM));
-        }
+        let ratio = (most > 0.0).then(|| format!("ratio from {least:.2} (dark) to {most:.2} (bright)"));
+        let dead = chunks.dead.map(|dead| match dead {
+            0 => "no dead space".to_owned(),
+            _ => format!("dead space: {}", short_size(dead)),
+        });
+        let text = ratio.into_iter().chain(dead).collect::<Vec<_>>().join("; ");
+        self.text(area.x, y + 1, &text, area.width, Style::new().add_modifier(Modifier::DIM));
     }
 
     fn status(&mut self, area: Rect, app: &App) {
@@ -611,18 +638,22 @@ mod tests {
         fn text(&mut self) -> String {
             loop {
                 let parts = Parts::of(*self.terminal.backend().buffer().area(), &self.app);
-                let look = self.app.look(parts.pixels(), parts.cells());
+                let look = self.app.look(parts.pixels(None), parts.cells());
                 self.worker.ask(look.clone());
                 self.app.reading = true;
                 while self.app.reading {
                     self.app.told(self.worker.told.recv().unwrap());
                 }
-                if self.app.look(parts.pixels(), parts.cells()) == look {
+                if self.app.look(parts.pixels(None), parts.cells()) == look {
                     break;
                 }
             }
             let (app, colours) = (&self.app, self.colours);
-            self.terminal.draw(|frame| draw(frame.buffer_mut(), app, colours)).unwrap();
+            self.terminal
+                .draw(|frame| {
+                    draw(frame.buffer_mut(), app, colours, None);
+                })
+                .unwrap();
             let buffer = self.terminal.backend().buffer();
             let line = |y: u16| -> String {
                 (0..buffer.area.width)
@@ -667,7 +698,7 @@ mod tests {
         let text = seen.press("x3");
         assert!(text.contains("from 1201 to 1799") && text.contains("1 missing"), "{text}");
         let text = seen.press("4");
-        assert!(text.contains("8 chunks: 8 stored"), "{text}");
+        assert!(text.contains("8 chunks: 8 stored") && text.contains("; no dead space"), "{text}");
         let text = seen.press("?");
         assert!(text.contains("q         quit"), "{text}");
         // A wide screen has the list on the left.
@@ -718,7 +749,11 @@ mod tests {
         app.told(Told::Opened(key, Box::new(facts)));
         app.told(Told::Failed(crate::print::printable(hostile)));
         let mut terminal = Terminal::new(TestBackend::new(120, 20)).unwrap();
-        terminal.draw(|frame| draw(frame.buffer_mut(), &app, true)).unwrap();
+        terminal
+            .draw(|frame| {
+                draw(frame.buffer_mut(), &app, true, None);
+            })
+            .unwrap();
         let buffer = terminal.backend().buffer();
         for cell in buffer.content() {
             assert!(

@@ -9,12 +9,13 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{cursor, execute};
 use ratatui::layout::Rect;
 
 use super::app::{App, Key};
+use super::graphics::{Graphics, Pixels};
 use super::look::{Opening, Told};
 use super::screen::{Parts, draw};
 use super::worker::Worker;
@@ -39,6 +40,21 @@ impl Taken {
         execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
         Ok(taken)
     }
+
+    /// Clears the screen, so that everything is sent anew. `Terminal::clear` would ask for the place of the cursor, and the answer
+    /// would come between the keys.
+    fn clear(&mut self) -> Result<()> {
+        execute!(io::stdout(), Clear(ClearType::All))?;
+        self.0.swap_buffers();
+        Ok(())
+    }
+
+    /// Draws everything. Returns where there are pixels.
+    fn show(&mut self, app: &App, colours: bool, graphics: Option<&mut Graphics>) -> Result<Option<Rect>> {
+        let mut pixels = None;
+        self.0.draw(|frame| pixels = draw(frame.buffer_mut(), app, colours, graphics))?;
+        Ok(pixels)
+    }
 }
 
 impl Drop for Taken {
@@ -54,7 +70,7 @@ impl Drop for Taken {
 ///
 /// # Errors
 /// Fails if the terminal does, or if the first look does: then nothing was shown.
-pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
+pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> {
     let global = opening.global;
     let worker = Worker::start(opening)?;
     signals::begin();
@@ -62,6 +78,9 @@ pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
     let shown = (|| {
         let mut taken = Taken::take()?;
         let colours = colours();
+        let mut graphics = if colours { Graphics::new(pixels, font()) } else { None };
+        // Where the screen has pixels.
+        let mut covered = None;
         let (mut asked, mut changed, mut followed) = (None, true, Instant::now());
         // When the last key was pressed, and the one that asked for what is being read.
         let (mut pressed, mut awaited): (Option<Instant>, Option<Instant>) = (None, None);
@@ -78,6 +97,9 @@ pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
                 return Err(anyhow!(why));
             }
             if app.quit {
+                if let Some(graphics) = &mut graphics {
+                    graphics.remove(io::stdout())?;
+                }
                 return Ok(());
             }
             if followed.elapsed() >= FOLLOW {
@@ -86,7 +108,7 @@ pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
             }
             let size = taken.0.size()?;
             let parts = Parts::of(Rect::new(0, 0, size.width, size.height), &app);
-            let look = app.look(parts.pixels(), parts.cells());
+            let look = app.look(parts.pixels(graphics.as_ref()), parts.cells());
             if asked.as_ref() != Some(&look) {
                 worker.ask(look.clone());
                 asked = Some(look);
@@ -96,7 +118,20 @@ pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
                 changed = true;
             }
             if changed {
-                taken.0.draw(|frame| draw(frame.buffer_mut(), &app, colours))?;
+                let now = taken.show(&app, colours, graphics.as_mut())?;
+                if let Some(graphics) = &mut graphics {
+                    if covered.is_some() && covered != now {
+                        // Text does not remove pixels.
+                        graphics.remove(io::stdout())?;
+                        graphics.cleared();
+                        taken.clear()?;
+                        taken.show(&app, colours, Some(graphics))?;
+                    }
+                    if now.is_some() {
+                        graphics.send(io::stdout())?;
+                    }
+                }
+                covered = now;
                 changed = false;
                 times.extend(pressed.take().map(|at| at.elapsed()));
                 pictures.extend(awaited.take_if(|_| arrived).map(|at| at.elapsed()));
@@ -111,7 +146,13 @@ pub(super) fn run(mut app: App, opening: Opening) -> Result<()> {
                         }
                         changed = true;
                     }
-                    Event::Resize(..) => changed = true,
+                    Event::Resize(..) => {
+                        // The screen is cleared for the new size.
+                        if let Some(graphics) = &mut graphics {
+                            graphics.cleared();
+                        }
+                        changed = true;
+                    }
                     _ => {}
                 }
             }
@@ -180,4 +221,10 @@ fn translate(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
         KeyCode::Backspace => Key::Backspace,
         _ => return None,
     })
+}
+
+/// The size of a cell in pixels, width and height, if the terminal tells.
+fn font() -> Option<[u16; 2]> {
+    let size = ratatui::crossterm::terminal::window_size().ok()?;
+    Some([size.width.checked_div(size.columns)?, size.height.checked_div(size.rows)?])
 }

@@ -24,6 +24,9 @@ use crate::write::codec_text;
 const NEAR: [u64; 4] = [2 << 20, 24 << 20, 256 << 20, 2 << 30];
 const FAR: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
+/// Most chunks of which all are looked at.
+const MANY: u64 = 1_000_000;
+
 /// Largest grid of values, in bytes of its items.
 const LARGE: u64 = 16 << 20;
 
@@ -273,7 +276,13 @@ impl Reader {
             };
             cells.push(cell);
         }
-        Ok(Chunks { count, each, cells })
+        // It takes a look at each chunk.
+        let far = urls::is_url(&self.opening.source.file);
+        let dead = match far || count > MANY {
+            true => None,
+            false => frame.dead_bytes().ok(),
+        };
+        Ok(Chunks { count, each, cells, dead })
     }
 }
 
