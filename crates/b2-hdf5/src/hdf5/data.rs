@@ -47,6 +47,8 @@ pub(crate) struct Data {
     pub(super) place: Stores,
     /// Chunks that were decoded for a part of them, the last one last.
     pub(super) kept: Mutex<Vec<Kept>>,
+    /// Memory of chunks that were decoded.
+    pub(super) spare: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Data {
@@ -93,6 +95,28 @@ impl Data {
         self.limits.check_memory("items, in bytes", len).map_err(Hdf5Error::limit(&self.path))?;
         let len = usize::try_from(len).map_err(|error| self.damaged(error.to_string()))?;
         memory::zeroed(len).map_err(|error| self.damaged(error.to_string()))
+    }
+
+    /// Returns bytes to be overwritten: those of an earlier call if there are some, since memory that is new to the process
+    /// takes longer to fill than to decode into.
+    fn scratch(&self, len: u64) -> Result<Vec<u8>, Hdf5Error> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match (spare, usize::try_from(len)) {
+            (Some(mut bytes), Ok(len)) if bytes.capacity() >= len => {
+                bytes.resize(len, 0);
+                Ok(bytes)
+            }
+            _ => self.zeroed(len),
+        }
+    }
+
+    /// Keeps bytes for the next call.
+    fn give_back(&self, bytes: Vec<u8>) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let held: usize = spare.iter().map(Vec::capacity).sum();
+        if held.saturating_add(bytes.capacity()) <= KEPT {
+            spare.push(bytes);
+        }
     }
 
     /// Reads a box of the array.
@@ -246,10 +270,27 @@ impl Data {
                 return copy(&plain, dst);
             }
         }
-        let mut plain = self.zeroed(nbytes)?;
+        if pipeline.is_plain(self.mask(stored, at)) {
+            // Only the part of the chunk is read.
+            let inner: Vec<u64> =
+                part_start.iter().zip(&start).map(|(&at, &first)| at.saturating_sub(first)).collect();
+            let mut bytes = self.scratch(product(&part).saturating_mul(itemsize as u64))?;
+            let place = Place { whole: &pipeline.chunk, start: &inner, shape: &part, itemsize };
+            if stored.len != nbytes || nbytes > self.below.pages.behind(stored.address) {
+                return Err(self.damaged(format!("chunk {at:?}: {} bytes, expected {nbytes}", stored.len)));
+            }
+            let position = self.below.pages.position(stored.address);
+            place.read(self.below.pages.file(), position, &mut bytes).map_err(Hdf5Error::io(&self.path))?;
+            let copied = copy_shared(Held { start: &part_start, shape: &part }, &bytes, to, dst, itemsize);
+            self.give_back(bytes);
+            return copied.ok_or_else(|| self.damaged("a box that does not fit"));
+        }
+        let mut plain = self.scratch(nbytes)?;
         self.decode(stored, at, &mut plain)?;
         copy(&plain, dst)?;
-        if is_part {
+        if !is_part {
+            self.give_back(plain);
+        } else {
             let mut kept = lock();
             let mut held: usize = kept.iter().map(|(_, plain)| plain.len()).sum();
             while held.saturating_add(plain.len()) > KEPT && !kept.is_empty() {
