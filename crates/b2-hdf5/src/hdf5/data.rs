@@ -9,11 +9,14 @@ use super::chunks::{Chunks, Stored};
 use super::header::Below;
 use super::items::Items;
 use crate::Hdf5Error;
-use crate::boxes::{Held, Place, copy_shared, product};
+use crate::boxes::{Held, Place, copy_run, copy_shared, product};
 use crate::filters::{Pipeline, blosc};
 
 /// Bytes of decoded chunks that are kept, where only a part of a chunk was asked for.
 const KEPT: usize = 64 << 20;
+
+/// Rows of fewer bytes are copied from whole chunks.
+const SHORT: u64 = 64;
 
 /// Where items are stored.
 pub(super) enum Stores {
@@ -285,6 +288,9 @@ impl Data {
             self.give_back(bytes);
             return copied.ok_or_else(|| self.damaged("a box that does not fit"));
         }
+        if !is_part && self.scatter(pipeline, (at, stored), from, to, dst)? {
+            return Ok(());
+        }
         let mut plain = self.scratch(nbytes)?;
         self.decode(stored, at, &mut plain)?;
         copy(&plain, dst)?;
@@ -301,6 +307,45 @@ impl Data {
             }
         }
         Ok(())
+    }
+
+    /// Decodes a chunk of Blosc block by block, and copies each while it is in the cache. Returns `false`, and does nothing, if
+    /// the chunk is something else, or has short rows.
+    fn scatter(
+        &self,
+        pipeline: &Pipeline,
+        (at, stored): (&[u64], Stored),
+        from: Held<'_>,
+        to: Held<'_>,
+        dst: &mut [u8],
+    ) -> Result<bool, Hdf5Error> {
+        let itemsize = self.items.stored;
+        let row = from.shape.last().map_or(0, |&length| length.saturating_mul(itemsize as u64));
+        if row < SHORT || !pipeline.is_blosc(self.mask(stored, at)) {
+            return Ok(false);
+        }
+        let wrong = |what: String| self.damaged(format!("chunk {at:?}: blosc: {what}"));
+        let mut chunk = blosc::Blocks::open(self.stored_bytes(stored)?, &self.limits).map_err(wrong)?;
+        let nbytes = product(from.shape).saturating_mul(itemsize as u64);
+        if chunk.nbytes() != nbytes {
+            return Err(wrong(format!("{} bytes in a chunk, expected {nbytes}", chunk.nbytes())));
+        }
+        let block = chunk.block_nbytes().min(nbytes);
+        if block == 0 || !block.is_multiple_of(itemsize as u64) {
+            return Ok(false);
+        }
+        let mut bytes = self.scratch(block)?;
+        let mut place = 0;
+        while place < nbytes {
+            let len = usize::try_from(block.min(nbytes.saturating_sub(place))).unwrap_or(usize::MAX);
+            let run = bytes.get_mut(..len).ok_or_else(|| wrong("a block of another size".into()))?;
+            chunk.read(place, run).map_err(wrong)?;
+            copy_run(from, place, run, to, dst, itemsize)
+                .ok_or_else(|| self.damaged("a box that does not fit"))?;
+            place = place.saturating_add(len as u64);
+        }
+        self.give_back(bytes);
+        Ok(true)
     }
 
     /// Decodes a chunk.
