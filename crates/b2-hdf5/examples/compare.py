@@ -29,7 +29,8 @@ FILES = {
 }
 grid = np.add.outer(np.sin(np.arange(800) / 50), np.cos(np.arange(800) / 70)).astype("f4")
 noise = np.random.default_rng(0).normal(0, 0.01, grid.shape).astype("f4")
-items = np.stack([np.round(grid * (1 + n / 100) + noise, 3).astype("f4") for n in range(shape[0])])
+# Multiples of 1/64: floats as measured values have them, of which some bits are zeros.
+items = np.stack([(np.round((grid * (1 + n / 100) + noise) * 64) / 64).astype("f4") for n in range(shape[0])])
 
 
 def boxes(data):

@@ -152,6 +152,59 @@ pub(crate) fn copy_shared(
     copy_rows(&steps, (0, src), (0, dst), itemsize)
 }
 
+/// Copies a run of items of a box, in C order from byte `at` on, to where another box has them. The run consists of whole items.
+/// Returns `None` if a buffer does not have the size of its box.
+pub(crate) fn copy_run(
+    from: Held<'_>,
+    at: u64,
+    run: &[u8],
+    to: Held<'_>,
+    dst: &mut [u8],
+    itemsize: usize,
+) -> Option<()> {
+    let size = itemsize as u64;
+    let (&length, outer) = from.shape.split_last()?;
+    let row = length.checked_mul(size)?;
+    let (&from_start, outer_start) = from.start.split_last()?;
+    let (&to_start, to_outer) = to.start.split_last()?;
+    let (&to_length, to_shape) = to.shape.split_last()?;
+    let strides = strides(to.shape, size);
+    let (mut at, mut rest) = (at, run);
+    while !rest.is_empty() {
+        let (mut number, within) = (at.checked_div(row)?, at.checked_rem(row)?);
+        let len = row.checked_sub(within)?.min(rest.len() as u64);
+        let (piece, more) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+        (at, rest) = (at.checked_add(len)?, more);
+        // Where the row is in the other box, if it is there.
+        let mut target = Some(0_u64);
+        let outer = outer.iter().zip(outer_start).zip(to_outer.iter().zip(to_shape).zip(&strides));
+        for ((&length, &start), ((&to_start, &to_length), &stride)) in outer.rev() {
+            let place = start.checked_add(number.checked_rem(length)?)?;
+            number = number.checked_div(length)?;
+            let inside = place.checked_sub(to_start).filter(|&place| place < to_length);
+            target = target
+                .zip(inside)
+                .and_then(|(target, inside)| target.checked_add(inside.checked_mul(stride)?));
+        }
+        let Some(target) = target else { continue };
+        // The part of the row that both have, in items.
+        let first = from_start.checked_add(within / size)?;
+        let last = first.checked_add(len / size)?;
+        let (start, end) = (first.max(to_start), last.min(to_start.checked_add(to_length)?));
+        if start >= end {
+            continue;
+        }
+        let (skipped, wanted) =
+            (start.checked_sub(first)?.checked_mul(size)?, end.checked_sub(start)?.checked_mul(size)?);
+        let target = target.checked_add(start.checked_sub(to_start)?.checked_mul(size)?)?;
+        let (skipped, wanted) = (usize::try_from(skipped).ok()?, usize::try_from(wanted).ok()?);
+        let target = usize::try_from(target).ok()?;
+        let piece = piece.get(skipped..skipped.checked_add(wanted)?)?;
+        dst.get_mut(target..target.checked_add(wanted)?)?.copy_from_slice(piece);
+    }
+    Some(())
+}
+
 /// A dimension of two boxes: where the shared part starts in each, its length, and the distances in bytes.
 struct Step {
     from: u64,
@@ -243,6 +296,24 @@ mod tests {
             let (from, to) = (Held { start: &zeros, shape: &whole }, Held { start: &start, shape: &shape });
             copy_shared(from, &items, to, &mut dst, 2).unwrap();
             assert_eq!(dst, want, "{start:?} {shape:?}");
+        }
+        // The same in runs, from a box that is not at the start.
+        let (start, shape) = ([1, 1, 2], [3, 3, 4]);
+        let part = expected(&start, &shape);
+        for (to, to_shape) in
+            [([0, 0, 0], [5, 4, 6]), ([2, 0, 3], [1, 4, 2]), ([3, 3, 5], [2, 1, 1]), ([4, 0, 0], [1, 1, 1])]
+        {
+            for run in [2, 6, 10, part.len()] {
+                let len = (to_shape.iter().product::<u64>() * 2) as usize;
+                let (mut dst, mut want) = (vec![0xFF; len], vec![0xFF; len]);
+                let (from, to) =
+                    (Held { start: &start, shape: &shape }, Held { start: &to, shape: &to_shape });
+                copy_shared(from, &part, to, &mut want, 2).unwrap();
+                for (n, piece) in part.chunks(run).enumerate() {
+                    copy_run(from, (n * run) as u64, piece, to, &mut dst, 2).unwrap();
+                }
+                assert_eq!(dst, want, "{to:?} {run}");
+            }
         }
         let mut one = [0, 0];
         let none = Held { start: &[], shape: &[] };

@@ -242,6 +242,9 @@ for cname in ["blosclz", "lz4", "lz4hc", "zlib", "zstd"]:
         if cname in ("lz4", "zstd") or shuffle == 1:
             options = hdf5plugin.Blosc(cname=cname, clevel=5, shuffle=shuffle)
             h5(f"blosc_{cname}_{label}", "filter 32001, Blosc", data(floats, chunks=(16, 20), **options))
+options = hdf5plugin.Blosc(cname="lz4", clevel=1, shuffle=1)
+wide = np.arange(900 * 1000, dtype="f4").reshape(900, 1000) % 4096
+h5("blosc_lz4_blocks", "filter 32001, Blosc, many blocks", data(wide, chunks=(400, 700), **options))
 for cname in ["blosclz", "lz4", "zlib", "zstd"]:
     options = hdf5plugin.Blosc2(cname=cname, clevel=5, filters=hdf5plugin.Blosc2.SHUFFLE)
     h5(f"blosc2_{cname}", "filter 32026, Blosc2 with b2nd", data(floats, chunks=(16, 20), **options), chunks=(16, 20))

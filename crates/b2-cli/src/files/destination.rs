@@ -3,7 +3,9 @@
 #[cfg(unix)]
 use std::fs::Permissions;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Seek, SeekFrom, Stdout, Write};
+use std::io::{self, IsTerminal, Stdout, Write};
+#[cfg(feature = "hdf5")]
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -134,6 +136,7 @@ impl Output {
     }
 
     /// The path of a new file that does not have its name yet.
+    #[cfg(feature = "hdf5")]
     pub(crate) fn path_so_far(&self) -> Option<&Path> {
         match self {
             Self::File { temp, .. } => Some(temp.path()),
@@ -142,6 +145,7 @@ impl Output {
     }
 
     /// The length of a new file so far.
+    #[cfg(feature = "hdf5")]
     pub(crate) fn len_so_far(&self) -> Option<u64> {
         match self {
             Self::File { temp, .. } => Some(temp.as_file().metadata().ok()?.len()),
@@ -223,6 +227,7 @@ impl Write for Output {
     }
 }
 
+#[cfg(feature = "hdf5")]
 impl Seek for Output {
     /// Only new files can be written anywhere.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {

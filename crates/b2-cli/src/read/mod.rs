@@ -22,6 +22,6 @@ pub(crate) use input::{Input, find_cut_off, is_array_layer};
 pub(crate) use items::Items;
 pub(crate) use operand::{Operand, refuse_directory, refuse_url_input};
 pub(crate) use selection::Selection;
-pub(crate) use slice::{Axis, block_box, coordinates, pick, resolve};
+pub(crate) use slice::{Axis, block_box, coordinates, resolve};
 pub(crate) use store::Store;
 pub(crate) use view::{Data, View};

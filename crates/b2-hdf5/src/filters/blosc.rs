@@ -1,6 +1,6 @@
 //! Blosc (filter 32001) and Blosc2 (filter 32026).
 
-use b2_chunk::{Chunk, ChunkRef, DParams, SpecialKind};
+use b2_chunk::{Chunk, ChunkReader, ChunkRef, DParams, SpecialKind};
 use b2_core::Limits;
 use b2_frame::{Entry, SuperChunk};
 use b2nd::NdArray;
@@ -12,6 +12,32 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8], limits: &Limits) -> Result<(), 
     check_len(chunk.nbytes() as u64, dst.len())?;
     let dparams = DParams::default().limits(limits.clone());
     chunk.decompress_bytes_into(dst, &dparams).map_err(|error| error.to_string())
+}
+
+/// A chunk of Blosc 1 that is decoded block by block.
+pub(crate) struct Blocks(ChunkReader);
+
+impl Blocks {
+    pub(crate) fn open(src: Bytes, limits: &Limits) -> Result<Self, String> {
+        let chunk = Chunk::from_bytes(src).map_err(|error| error.to_string())?;
+        let dparams = DParams::default().limits(limits.clone());
+        ChunkReader::new(chunk, dparams).map(Self).map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn nbytes(&self) -> u64 {
+        self.0.chunk().nbytes() as u64
+    }
+
+    /// Bytes of a block, decoded.
+    pub(crate) fn block_nbytes(&self) -> u64 {
+        self.0.chunk().header().blocksize() as u64
+    }
+
+    /// Decodes the bytes from `at` on, which fill `dst`.
+    pub(crate) fn read(&mut self, at: u64, dst: &mut [u8]) -> Result<(), String> {
+        let at = usize::try_from(at).map_err(|error| error.to_string())?;
+        self.0.read(at, dst).map_err(|error| error.to_string())
+    }
 }
 
 /// Decodes a frame: an array of the shape of the chunk, or a super-chunk with its bytes.

@@ -160,6 +160,16 @@ impl Pipeline {
         self.filters.iter().enumerate().filter(|(n, _)| !skipped(*n)).map(|(_, filter)| filter).collect()
     }
 
+    /// Whether a chunk is stored as its items are. The filters in `mask` were not applied to it.
+    pub(crate) fn is_plain(&self, mask: u32) -> bool {
+        self.applied(mask).is_empty()
+    }
+
+    /// Whether a chunk is one of Blosc 1, and nothing else.
+    pub(crate) fn is_blosc(&self, mask: u32) -> bool {
+        matches!(self.applied(mask)[..], [only] if only.id == BLOSC)
+    }
+
     /// Returns the frame of Blosc2 that a chunk is, if it is one, perhaps with a checksum around it.
     pub(crate) fn frame(&self, stored: &Bytes, mask: u32) -> Result<Option<Bytes>, String> {
         match &self.applied(mask)[..] {

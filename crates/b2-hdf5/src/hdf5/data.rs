@@ -9,11 +9,14 @@ use super::chunks::{Chunks, Stored};
 use super::header::Below;
 use super::items::Items;
 use crate::Hdf5Error;
-use crate::boxes::{Held, Place, copy_shared, product};
+use crate::boxes::{Held, Place, copy_run, copy_shared, product};
 use crate::filters::{Pipeline, blosc};
 
 /// Bytes of decoded chunks that are kept, where only a part of a chunk was asked for.
 const KEPT: usize = 64 << 20;
+
+/// Rows of fewer bytes are copied from whole chunks.
+const SHORT: u64 = 64;
 
 /// Where items are stored.
 pub(super) enum Stores {
@@ -47,6 +50,8 @@ pub(crate) struct Data {
     pub(super) place: Stores,
     /// Chunks that were decoded for a part of them, the last one last.
     pub(super) kept: Mutex<Vec<Kept>>,
+    /// Memory of chunks that were decoded.
+    pub(super) spare: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Data {
@@ -93,6 +98,28 @@ impl Data {
         self.limits.check_memory("items, in bytes", len).map_err(Hdf5Error::limit(&self.path))?;
         let len = usize::try_from(len).map_err(|error| self.damaged(error.to_string()))?;
         memory::zeroed(len).map_err(|error| self.damaged(error.to_string()))
+    }
+
+    /// Returns bytes to be overwritten: those of an earlier call if there are some, since memory that is new to the process
+    /// takes longer to fill than to decode into.
+    fn scratch(&self, len: u64) -> Result<Vec<u8>, Hdf5Error> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match (spare, usize::try_from(len)) {
+            (Some(mut bytes), Ok(len)) if bytes.capacity() >= len => {
+                bytes.resize(len, 0);
+                Ok(bytes)
+            }
+            _ => self.zeroed(len),
+        }
+    }
+
+    /// Keeps bytes for the next call.
+    fn give_back(&self, bytes: Vec<u8>) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let held: usize = spare.iter().map(Vec::capacity).sum();
+        if held.saturating_add(bytes.capacity()) <= KEPT {
+            spare.push(bytes);
+        }
     }
 
     /// Reads a box of the array.
@@ -246,10 +273,30 @@ impl Data {
                 return copy(&plain, dst);
             }
         }
-        let mut plain = self.zeroed(nbytes)?;
+        if pipeline.is_plain(self.mask(stored, at)) {
+            // Only the part of the chunk is read.
+            let inner: Vec<u64> =
+                part_start.iter().zip(&start).map(|(&at, &first)| at.saturating_sub(first)).collect();
+            let mut bytes = self.scratch(product(&part).saturating_mul(itemsize as u64))?;
+            let place = Place { whole: &pipeline.chunk, start: &inner, shape: &part, itemsize };
+            if stored.len != nbytes || nbytes > self.below.pages.behind(stored.address) {
+                return Err(self.damaged(format!("chunk {at:?}: {} bytes, expected {nbytes}", stored.len)));
+            }
+            let position = self.below.pages.position(stored.address);
+            place.read(self.below.pages.file(), position, &mut bytes).map_err(Hdf5Error::io(&self.path))?;
+            let copied = copy_shared(Held { start: &part_start, shape: &part }, &bytes, to, dst, itemsize);
+            self.give_back(bytes);
+            return copied.ok_or_else(|| self.damaged("a box that does not fit"));
+        }
+        if !is_part && self.scatter(pipeline, (at, stored), from, to, dst)? {
+            return Ok(());
+        }
+        let mut plain = self.scratch(nbytes)?;
         self.decode(stored, at, &mut plain)?;
         copy(&plain, dst)?;
-        if is_part {
+        if !is_part {
+            self.give_back(plain);
+        } else {
             let mut kept = lock();
             let mut held: usize = kept.iter().map(|(_, plain)| plain.len()).sum();
             while held.saturating_add(plain.len()) > KEPT && !kept.is_empty() {
@@ -260,6 +307,45 @@ impl Data {
             }
         }
         Ok(())
+    }
+
+    /// Decodes a chunk of Blosc block by block, and copies each while it is in the cache. Returns `false`, and does nothing, if
+    /// the chunk is something else, or has short rows.
+    fn scatter(
+        &self,
+        pipeline: &Pipeline,
+        (at, stored): (&[u64], Stored),
+        from: Held<'_>,
+        to: Held<'_>,
+        dst: &mut [u8],
+    ) -> Result<bool, Hdf5Error> {
+        let itemsize = self.items.stored;
+        let row = from.shape.last().map_or(0, |&length| length.saturating_mul(itemsize as u64));
+        if row < SHORT || !pipeline.is_blosc(self.mask(stored, at)) {
+            return Ok(false);
+        }
+        let wrong = |what: String| self.damaged(format!("chunk {at:?}: blosc: {what}"));
+        let mut chunk = blosc::Blocks::open(self.stored_bytes(stored)?, &self.limits).map_err(wrong)?;
+        let nbytes = product(from.shape).saturating_mul(itemsize as u64);
+        if chunk.nbytes() != nbytes {
+            return Err(wrong(format!("{} bytes in a chunk, expected {nbytes}", chunk.nbytes())));
+        }
+        let block = chunk.block_nbytes().min(nbytes);
+        if block == 0 || !block.is_multiple_of(itemsize as u64) {
+            return Ok(false);
+        }
+        let mut bytes = self.scratch(block)?;
+        let mut place = 0;
+        while place < nbytes {
+            let len = usize::try_from(block.min(nbytes.saturating_sub(place))).unwrap_or(usize::MAX);
+            let run = bytes.get_mut(..len).ok_or_else(|| wrong("a block of another size".into()))?;
+            chunk.read(place, run).map_err(wrong)?;
+            copy_run(from, place, run, to, dst, itemsize)
+                .ok_or_else(|| self.damaged("a box that does not fit"))?;
+            place = place.saturating_add(len as u64);
+        }
+        self.give_back(bytes);
+        Ok(true)
     }
 
     /// Decodes a chunk.

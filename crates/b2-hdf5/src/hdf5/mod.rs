@@ -301,6 +301,7 @@ impl Hdf5 {
             fill,
             place: placed.stores,
             kept: Mutex::default(),
+            spare: Mutex::default(),
         };
         Ok(Found {
             data,

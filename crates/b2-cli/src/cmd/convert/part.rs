@@ -134,7 +134,7 @@ impl<'a> Part<'a> {
         let all = shape.iter().try_fold(itemsize as u64, |n, &length| n.checked_mul(length));
         let mut plain = buffer(usize::try_from(all.ok_or_else(too_large)?)?)?;
         self.data.read_box(&start, &shape, &mut plain)?;
-        crate::read::pick(axes, &plain, itemsize, dst);
+        crate::read::slice::pick(axes, &plain, itemsize, dst);
         Ok(())
     }
 }
