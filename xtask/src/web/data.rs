@@ -102,7 +102,7 @@ pub(super) fn evil(text: &str) -> Result<Vec<u8>> {
     let packed = |text: &str| [vec![0xd9, text.len() as u8], text.as_bytes().to_vec()].concat();
     let items: Vec<f32> = (0..100).map(|k| k as f32).collect();
     let builder = ArrayBuilder::new::<f32>([10, 10])
-        .vlmetalayer(text, packed(text))
+        .vlmetalayer("<b onclick=x>name</b>", packed(text))
         .vlmetalayer("long_name", packed(text))
         .vlmetalayer("_ARRAY_DIMENSIONS", [vec![0x92], packed(text), packed("<b>x</b>")].concat());
     Ok(builder.to_bytes(&items[..])?.to_vec())

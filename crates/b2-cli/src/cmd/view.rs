@@ -10,6 +10,8 @@ mod screen;
 mod terminal;
 #[cfg(all(test, feature = "terminal"))]
 mod testing;
+#[cfg(feature = "web")]
+mod web;
 #[cfg(feature = "terminal")]
 mod worker;
 
@@ -80,6 +82,18 @@ pub(crate) struct Args {
     /// Equal steps of colour are equal ratios of values
     #[arg(long)]
     log: bool,
+    /// Show FILE, which may be a folder, in a browser: serve it on this computer only, until Ctrl-C
+    #[cfg(feature = "web")]
+    #[arg(long, conflicts_with_all = ["output", "format", "html"])]
+    web: bool,
+    /// Print the address, but open no browser
+    #[cfg(feature = "web")]
+    #[arg(long, requires = "web")]
+    no_open: bool,
+    /// Write a page that shows FILE, with all of it inside
+    #[cfg(feature = "web")]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format"])]
+    html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -95,6 +109,14 @@ const NEAR: u64 = 1 << 30;
 const FAR: u64 = 128 << 20;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    #[cfg(feature = "web")]
+    if args.web {
+        return web::serve(args, global);
+    }
+    #[cfg(feature = "web")]
+    if let Some(output) = &args.html {
+        return web::write(args, output);
+    }
     if let Some(output) = &args.output {
         refuse_same(output, &args.source.file)?;
     }
@@ -129,6 +151,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 /// Whether a person sits at both ends.
 pub(crate) fn is_interactive(args: &Args) -> bool {
+    #[cfg(feature = "web")]
+    if args.web || args.html.is_some() {
+        return false;
+    }
     let plain = cfg!(not(feature = "terminal"))
         || args.output.is_some()
         || args.format.is_some()
