@@ -82,7 +82,12 @@ impl Page {
 
 fn array() -> Vec<u8> {
     let items: Vec<f32> = (0..4 * 30 * 40).map(|k| k as f32 / 2.0).collect();
-    ArrayBuilder::new::<f32>([4, 30, 40]).chunks([2, 30, 20]).blocks([1, 10, 10]).to_bytes(&items[..]).unwrap().to_vec()
+    ArrayBuilder::new::<f32>([4, 30, 40])
+        .chunks([2, 30, 20])
+        .blocks([1, 10, 10])
+        .to_bytes(&items[..])
+        .unwrap()
+        .to_vec()
 }
 
 const LOOK: &str = "look\nhandle=1\ndecoded=1000000000\nmost=1000,1000";
@@ -91,7 +96,10 @@ const LOOK: &str = "look\nhandle=1\ndecoded=1000000000\nmost=1000,1000";
 fn planes_are_read_and_coloured() {
     let mut page = Page::with(array());
     let told = page.open();
-    assert!(told.contains(r#""kind":"array","shape":[4,30,40],"chunks":[2,30,20],"blocks":[1,10,10]"#), "{told}");
+    assert!(
+        told.contains(r#""kind":"array","shape":[4,30,40],"chunks":[2,30,20],"blocks":[1,10,10]"#),
+        "{told}"
+    );
     assert!(told.contains(r#""dtype":"<f4""#), "{told}");
     let told = page.json("axes\nhandle=1\nslice=-1,::2,5:-5");
     let expected = concat!(
@@ -106,7 +114,10 @@ fn planes_are_read_and_coloured() {
         (0..30).step_by(2).flat_map(|j| (5..35).map(move |k| (j, k))).map(|(j, k)| at(3, j, k)).collect();
     assert_eq!(page.values(), expected);
     let cell = page.json("cell\nhandle=1\nrow=2\ncolumn=7");
-    assert_eq!(cell, format!(r#"{{"position":[3,4,12],"value":"{}","number":{:e}}}"#, "1886.0", at(3, 4, 12)));
+    assert_eq!(
+        cell,
+        format!(r#"{{"position":[3,4,12],"value":"{}","number":{:e}}}"#, "1886.0", at(3, 4, 12))
+    );
     let painted = page.call("paint\nhandle=1\nmap=grey\nrange=\nlog=0").unwrap();
     assert_eq!(painted.bytes.len(), 15 * 30 * 4);
     assert_eq!(painted.bytes[..4], [24, 24, 24, 255]);
@@ -114,14 +125,18 @@ fn planes_are_read_and_coloured() {
     assert!(painted.json.contains(r#""missing":0"#), "{}", painted.json);
     // Transposed, and a window.
     page.json(&format!("{LOOK}\nslice=1,:,:\ndims=2,1\nwindows=10,12,3,6"));
-    assert_eq!(page.values(), [at(1, 3, 10), at(1, 4, 10), at(1, 5, 10), at(1, 3, 11), at(1, 4, 11), at(1, 5, 11)]);
+    assert_eq!(
+        page.values(),
+        [at(1, 3, 10), at(1, 4, 10), at(1, 5, 10), at(1, 3, 11), at(1, 4, 11), at(1, 5, 11)]
+    );
 }
 
 #[test]
 fn few_blocks_make_a_coarse_picture() {
     let mut page = Page::with(array());
     page.open();
-    let told = page.json("look\nhandle=1\ndecoded=40000\nmost=1000,1000\nslice=0,:,:\ndims=1,2\nwindows=0,30,0,40");
+    let told =
+        page.json("look\nhandle=1\ndecoded=40000\nmost=1000,1000\nslice=0,:,:\ndims=1,2\nwindows=0,30,0,40");
     assert!(told.contains(r#""every":3"#), "{told}");
     assert_eq!(page.values().len(), 30 * 40);
 }
@@ -187,7 +202,8 @@ fn npy_files_come_in_parts() {
     assert_eq!(part.json, r#"{"more":false}"#);
     let text = String::from_utf8_lossy(&part.bytes[..128]).into_owned();
     assert!(text.contains("'<f4'") && text.contains("(10, 4)"), "{text}");
-    let expected = NdArray::from_bytes(array()).unwrap().slice([1..2, 0..30, 2..6]).unwrap().read::<Vec<f32>>().unwrap();
+    let expected =
+        NdArray::from_bytes(array()).unwrap().slice([1..2, 0..30, 2..6]).unwrap().read::<Vec<f32>>().unwrap();
     let rows: Vec<&[f32]> = expected.chunks(4).rev().step_by(3).collect();
     let bytes: Vec<u8> = rows.concat().iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(part.bytes[128..], bytes);
@@ -228,10 +244,21 @@ fn wrong_commands_are_errors() {
     let mut page = Page::with(array());
     page.open();
     for command in [
-        "", "nothing", "open", "open\nfile=x", "look\nhandle=7", "paint\nhandle=1\nmap=viridis", "cell\nhandle=1\nrow=0\ncolumn=0",
-        "axes\nhandle=1\nslice=9", "axes\nhandle=1\nslice=a", "member\nhandle=1\nmember=0", "npy\nhandle=1\nslice=:,:,:,:\npart=0",
-        &format!("{LOOK}\nslice=:,:,:\ndims=1,2\nwindows=0,30,0,41"), &format!("{LOOK}\nslice=:,:,:\ndims=1,1\nwindows=0,30,0,40"),
-        &format!("{LOOK}\nslice=:,:,:\ndims=5\nwindows=0,1"), &format!("{LOOK}\nslice=:,:,:\ndims=\nwindows="),
+        "",
+        "nothing",
+        "open",
+        "open\nfile=x",
+        "look\nhandle=7",
+        "paint\nhandle=1\nmap=viridis",
+        "cell\nhandle=1\nrow=0\ncolumn=0",
+        "axes\nhandle=1\nslice=9",
+        "axes\nhandle=1\nslice=a",
+        "member\nhandle=1\nmember=0",
+        "npy\nhandle=1\nslice=:,:,:,:\npart=0",
+        &format!("{LOOK}\nslice=:,:,:\ndims=1,2\nwindows=0,30,0,41"),
+        &format!("{LOOK}\nslice=:,:,:\ndims=1,1\nwindows=0,30,0,40"),
+        &format!("{LOOK}\nslice=:,:,:\ndims=5\nwindows=0,1"),
+        &format!("{LOOK}\nslice=:,:,:\ndims=\nwindows="),
         &format!("{LOOK}\nslice=0:0\ndims=1,2\nwindows=0,30,0,40"),
     ] {
         let error = page.call(command).unwrap_err();

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::folder;
+use super::place::folder;
 use crate::sh::Counts;
 use crate::{root, sh};
 

@@ -83,8 +83,11 @@ pub(super) fn frame(items: &[u32]) -> Result<Vec<u8>> {
 /// Records of a name and a speed, from 0 to 99.5.
 pub(super) fn records() -> Result<Vec<u8>> {
     let dtype = Dtype::parse("[('name', '<U4'), ('speed', '<f8')]")?;
-    let items: Vec<u8> =
-        (0..200).flat_map(|k| [vec![b'a', 0, 0, 0], vec![0; 12], (f64::from(k) / 2.0).to_le_bytes().to_vec()].concat()).collect();
+    let items: Vec<u8> = (0..200)
+        .flat_map(|k| {
+            [vec![b'a', 0, 0, 0], vec![0; 12], (f64::from(k) / 2.0).to_le_bytes().to_vec()].concat()
+        })
+        .collect();
     Ok(ArrayBuilder::with_dtype([10, 20], dtype).to_bytes(&items[..])?.to_vec())
 }
 

@@ -148,7 +148,8 @@ impl Page {
         while self.run(&format!("return Boolean({what});"))? != json!(true) {
             if begun.elapsed() > PATIENCE {
                 let problem = self.run("return document.body.innerText;")?;
-                let text = problem.as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+                let text =
+                    problem.as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
                 bail!("still not {what}; the page says: {text}");
             }
             std::thread::sleep(Duration::from_millis(20));

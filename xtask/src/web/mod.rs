@@ -1,16 +1,16 @@
 //! `cargo xtask web`: builds the page that shows Blosc2 files in a browser, and tests it in Chromium.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::root;
 use crate::sh::{Counts, Outcome};
 
 mod build;
 mod chromium;
 mod data;
 mod driver;
+mod place;
 mod tests;
 
 /// What nobody notices if it does not run.
@@ -80,7 +80,7 @@ pub(crate) fn check() -> Result<Checked> {
     Ok(Checked { native, command, browser: browser(&page, None)? })
 }
 
-fn browser(page: &std::path::Path, only: Option<&str>) -> Result<Outcome> {
+fn browser(page: &Path, only: Option<&str>) -> Result<Outcome> {
     match chromium::find() {
         Ok(browser) => {
             let counts = tests::all(page, &browser, only)?;
@@ -89,9 +89,4 @@ fn browser(page: &std::path::Path, only: Option<&str>) -> Result<Outcome> {
         }
         Err(error) => Ok(Outcome::NotRun(format!("no Chromium: {error:#}"))),
     }
-}
-
-/// A folder of this task.
-fn folder(name: &str) -> PathBuf {
-    root::target().join("web").join(name)
 }

@@ -110,12 +110,14 @@ const FAR: u64 = 128 << 20;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     #[cfg(feature = "web")]
-    if args.web {
-        return web::serve(args, global);
-    }
-    #[cfg(feature = "web")]
-    if let Some(output) = &args.html {
-        return web::write(args, output);
+    if args.web || args.html.is_some() {
+        let Args { source, slice, field, log, no_open, .. } = args;
+        let (slice, field) = (slice.as_deref(), field.as_deref());
+        let shown = web::Shown { source, slice, field, log: *log, opens: !no_open };
+        return match &args.html {
+            Some(output) => web::write(&shown, output, args.force),
+            None => web::serve(&shown, global),
+        };
     }
     if let Some(output) = &args.output {
         refuse_same(output, &args.source.file)?;

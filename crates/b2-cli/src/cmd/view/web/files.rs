@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::frame::{FileKind, Inside, Links, ReadAt, ReadFiles};
 
-use super::name_of;
+use super::link::name_of;
 use crate::files::urls;
 use crate::read::input::open_regular;
 

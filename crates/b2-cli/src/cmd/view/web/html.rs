@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 use data_encoding::BASE64;
 use sha2::{Digest, Sha256};
 
-use super::super::Args;
-use super::page::Page;
-use super::{link, name_of, page};
+use super::link::{escaped, name_of};
+use super::page::{Page, page};
+use super::shown::Shown;
 use crate::files::{Output, is_stdin, refuse_same, urls};
 use crate::process::Usage;
 use crate::read::input::open_regular;
@@ -20,11 +20,11 @@ const MOST: u64 = 64 << 20;
 ///
 /// # Errors
 /// Fails if the file is too large or cannot be read.
-pub(in super::super) fn write(args: &Args, output: &Path) -> Result<()> {
+pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> Result<()> {
     let page = page()?;
-    let source = &args.source.file;
+    let source = &shown.source.file;
     refuse_same(output, source)?;
-    if is_stdin(source) || args.source.offset > 0 {
+    if is_stdin(source) || shown.source.offset > 0 {
         return Err(Usage("--html takes a file or a URL, without --offset".into()).into());
     }
     let (file, name) = if urls::is_url(source) {
@@ -42,8 +42,8 @@ pub(in super::super) fn write(args: &Args, output: &Path) -> Result<()> {
         );
     }
     let data = file.read_at(0..len).with_context(|| source.display().to_string())?;
-    let text = html(page, &name, &data, &link(args))?;
-    let mut out = Output::create(Some(output), args.force)?;
+    let text = html(page, &name, &data, &shown.link())?;
+    let mut out = Output::create(Some(output), force)?;
     out.send(text.as_bytes())?;
     out.finish()
 }
@@ -94,22 +94,6 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Result<&'a str> {
     let rest = text.split_once(start).map(|(_, rest)| rest);
     let found = rest.and_then(|rest| rest.split_once(end)).map(|(found, _)| found);
     found.context("the page is not as it should be")
-}
-
-/// A text as it stands in HTML, also in attributes.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

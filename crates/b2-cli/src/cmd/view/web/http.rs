@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::files::{Files, Open};
-use super::html::escaped;
+use super::link::{encoded, escaped};
 use super::page::Page;
 
 /// The longest head of a request, in bytes.
@@ -283,12 +283,6 @@ fn token() -> String {
         hasher.finish()
     };
     format!("{:016x}{:016x}", bits(0), bits(1))
-}
-
-/// A text as part of an address.
-pub(super) fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The parts of the page, as `cargo xtask web` has made them.
 
+use anyhow::{Context, Result};
+
 /// The page.
 #[derive(Debug)]
 pub(super) struct Page {
@@ -12,3 +14,13 @@ pub(super) struct Page {
 
 // `PAGE: Option<Page>`, from the build script.
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+/// The page.
+///
+/// # Errors
+/// Fails if it was not there when the command was built.
+pub(super) fn page() -> Result<&'static Page> {
+    let absent =
+        "this command was built without the page: `cargo xtask web` makes it, before the command is built";
+    PAGE.as_ref().context(absent)
+}
