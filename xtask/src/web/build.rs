@@ -138,3 +138,11 @@ pub(super) fn command(page: &Path) -> Result<Counts> {
 pub(super) fn program() -> PathBuf {
     root::target().join("debug").join(format!("b2kit{}", std::env::consts::EXE_SUFFIX))
 }
+
+/// Seconds that native code takes to decode a file, on one thread, with the same crates.
+pub(super) fn native_speed(file: &Path) -> Result<f64> {
+    let mut cargo =
+        sh::cargo(&["run", "--quiet", "--locked", "--profile", "native", "--example", "speed", "--manifest-path", &manifest()]);
+    cargo.arg("--").arg(file.canonicalize()?);
+    sh::output(&mut cargo)?.trim().parse().context("no time")
+}

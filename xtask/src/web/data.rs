@@ -59,6 +59,15 @@ pub(super) fn large_items() -> Vec<f32> {
     items
 }
 
+/// An array of 168 MB whose rows are chunks, for measuring.
+pub(super) fn rows(codec: CodecId) -> Result<Vec<u8>> {
+    let compression = Compression::new().codec(codec).level(5).filters([FilterSlot::SHUFFLE]);
+    let items = large_items();
+    let (wide, high) = (1 << 20, items.len() >> 20);
+    let builder = ArrayBuilder::new::<f32>([high as u64, wide]).chunks([1, wide as u32]).blocks([1, 1 << 16]);
+    Ok(builder.compression(compression).to_bytes(&items[..high << 20])?.to_vec())
+}
+
 /// An array of one chunk shape that the library chooses.
 pub(super) fn array<T: b2nd::Element, const N: usize>(shape: [u64; N], items: &[T]) -> Result<Vec<u8>> {
     Ok(ArrayBuilder::new::<T>(shape).to_bytes(items)?.to_vec())
