@@ -8,8 +8,8 @@ use b2_frame::ReadAt;
 use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ReaderAt, ZipLocator};
 
 use crate::StoreError;
+use crate::members::{Member, Members, Place};
 use crate::names::{self, EMBEDDED, MAX_MEMBERS, key_of, last_part};
-use crate::store::{Member, Members, Place};
 
 /// Length of the header of a member without its name and extra field.
 const HEADER: usize = 30;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use b2_frame::{EditOptions, FileKind, FrameParams, FrameWriter, Inside, Links, ReadFiles, ReadOptions};
 
 use crate::StoreError;
+use crate::members::Place;
 use crate::names::{self, EMBEDDED, Kind, absolute, last_part};
-use crate::store::{Files, Place, Root, Store};
+use crate::store::{Files, Root, Store};
 
 impl Store {
     /// Returns the directory of the store, which does not follow links: the file system for what is written to

@@ -21,6 +21,7 @@
 mod archive;
 mod change;
 mod error;
+mod members;
 mod names;
 mod store;
 mod window;
@@ -30,8 +31,9 @@ mod write;
 #[doc(hidden)]
 pub use archive::Archive;
 pub use error::StoreError;
-pub use names::{ATTRIBUTES, Kind};
 #[doc(hidden)]
-pub use store::Members;
-pub use store::{Member, Place, Store};
+pub use members::Members;
+pub use members::{Member, Place};
+pub use names::{ATTRIBUTES, Kind};
+pub use store::Store;
 pub use write::{Layout, StoreWriter};

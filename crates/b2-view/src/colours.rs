@@ -192,6 +192,7 @@ impl Range {
     }
 
     /// The range of what is in either.
+    #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self { low: self.low.min(other.low), high: self.high.max(other.high) }
     }

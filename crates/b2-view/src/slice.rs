@@ -95,6 +95,7 @@ impl Axis {
     }
 
     /// Items `from..to` of this selection.
+    #[must_use]
     pub fn part(self, from: u64, to: u64) -> Self {
         Self { start: self.position(from), len: to - from, ..self }
     }

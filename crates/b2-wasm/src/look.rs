@@ -251,7 +251,9 @@ fn cuts(opened: &Opened, dims: [usize; 2], line: bool) -> ([Cut; 2], u64) {
         Opened::Frame(frame) => {
             let frame = frame.super_chunk();
             let size = frame.itemsize().max(1) as u64;
-            let block = frame.header().blocksize() as u64;
+            // The header of a frame may leave open how large blocks are.
+            let block = Some(frame.header().blocksize() as u64).filter(|size| *size > 0);
+            let block = block.unwrap_or(frame.chunksize() as u64);
             (dims.map(|_| Cut::new(frame.chunksize() as u64 / size, block / size)), block)
         }
         Opened::Store(_) => (dims.map(|_| Cut::new(1, 1)), 0),

@@ -600,8 +600,8 @@ function linked() {
   return { slice: sliceText(), dims: shown.drawn, map: shown.map, range: shown.range, log: shown.log, field };
 }
 
-function fromLink() {
-  const query = new URLSearchParams(location.search);
+function fromLink(link = location.search) {
+  const query = new URLSearchParams(link);
   const dims = query.get("dims")?.split(",").map(Number);
   return {
     key: query.get("key"), slice: query.get("slice") ?? "", dims, range: query.get("range") ?? "", log: query.get("log") === "1",
@@ -706,7 +706,7 @@ function begin() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.look !== null) trying(() => paint()); });
   const inside = packed("inside-data");
   const url = new URLSearchParams(location.search).get("url");
-  if (inside !== null) open(new Blob([inside]), at("inside-data").dataset.name, fromLink());
+  if (inside !== null) open(new Blob([inside]), at("inside-data").dataset.name, fromLink(at("inside-data").dataset.link));
   else if (url !== null) openAddress(url, fromLink());
   else document.body.dataset.state = "empty";
 }

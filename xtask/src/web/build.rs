@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::folder;
+use super::place::folder;
 use crate::sh::Counts;
 use crate::{root, sh};
 
@@ -115,4 +115,43 @@ pub(super) fn check() -> Result<Counts> {
     clippy.args(["--", "-D", "warnings"]);
     sh::run(clippy)?;
     sh::run_tests(of_it(&["test", "--locked", "--no-fail-fast"]))
+}
+
+/// Lints of the command with the page inside, and the tests of what it adds.
+pub(super) fn command(page: &Path) -> Result<Counts> {
+    let page = page.canonicalize()?;
+    let with = |words: &[&str]| {
+        let mut cargo = sh::cargo(&[words, &["-p", "b2kit-cli", "--features", "web"]].concat());
+        cargo.env("B2KIT_WEB_PAGE", &page);
+        cargo
+    };
+    let mut clippy = with(&["clippy", "--all-targets"]);
+    clippy.args(["--", "-D", "warnings"]);
+    sh::run(clippy)?;
+    let mut tests = with(&["test", "--no-fail-fast", "--lib"]);
+    tests.args(["--", "view::web"]);
+    sh::run(with(&["build"]))?;
+    sh::run_tests(tests)
+}
+
+/// The command that [`command`] has built.
+pub(super) fn program() -> PathBuf {
+    root::target().join("debug").join(format!("b2kit{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// Seconds that native code takes to decode a file, on one thread, with the same crates.
+pub(super) fn native_speed(file: &Path) -> Result<f64> {
+    let mut cargo = sh::cargo(&[
+        "run",
+        "--quiet",
+        "--locked",
+        "--profile",
+        "native",
+        "--example",
+        "speed",
+        "--manifest-path",
+        &manifest(),
+    ]);
+    cargo.arg("--").arg(file.canonicalize()?);
+    sh::output(&mut cargo)?.trim().parse().context("no time")
 }

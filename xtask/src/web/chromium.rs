@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::folder;
+use super::place::folder;
 use crate::{root, sh};
 
 /// The packages of Debian.

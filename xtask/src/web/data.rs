@@ -59,6 +59,15 @@ pub(super) fn large_items() -> Vec<f32> {
     items
 }
 
+/// An array of 168 MB whose rows are chunks, for measuring.
+pub(super) fn rows(codec: CodecId) -> Result<Vec<u8>> {
+    let compression = Compression::new().codec(codec).level(5).filters([FilterSlot::SHUFFLE]);
+    let items = large_items();
+    let (wide, high) = (1 << 20, items.len() >> 20);
+    let builder = ArrayBuilder::new::<f32>([high as u64, wide]).chunks([1, wide as u32]).blocks([1, 1 << 16]);
+    Ok(builder.compression(compression).to_bytes(&items[..high << 20])?.to_vec())
+}
+
 /// An array of one chunk shape that the library chooses.
 pub(super) fn array<T: b2nd::Element, const N: usize>(shape: [u64; N], items: &[T]) -> Result<Vec<u8>> {
     Ok(ArrayBuilder::new::<T>(shape).to_bytes(items)?.to_vec())
@@ -105,7 +114,7 @@ pub(super) fn evil(text: &str) -> Result<Vec<u8>> {
     let packed = |text: &str| [vec![0xd9, text.len() as u8], text.as_bytes().to_vec()].concat();
     let items: Vec<f32> = (0..100).map(|k| k as f32).collect();
     let builder = ArrayBuilder::new::<f32>([10, 10])
-        .vlmetalayer(text, packed(text))
+        .vlmetalayer("<b onclick=x>name</b>", packed(text))
         .vlmetalayer("long_name", packed(text))
         .vlmetalayer("_ARRAY_DIMENSIONS", [vec![0x92], packed(text), packed("<b>x</b>")].concat());
     Ok(builder.to_bytes(&items[..])?.to_vec())

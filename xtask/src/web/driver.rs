@@ -70,7 +70,8 @@ impl Page {
         let options = json!({
             "binary": browser.program.canonicalize()?,
             "args": args,
-            "prefs": { "download.default_directory": home, "download.prompt_for_download": false },
+            "prefs": { "download.default_directory": home, "download.prompt_for_download": false,
+                "profile.default_content_setting_values.automatic_downloads": 1 },
         });
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome",
@@ -147,7 +148,9 @@ impl Page {
         while self.run(&format!("return Boolean({what});"))? != json!(true) {
             if begun.elapsed() > PATIENCE {
                 let problem = self.run("return document.body.innerText;")?;
-                bail!("still not {what}; the page says: {}", problem.as_str().unwrap_or_default());
+                let text =
+                    problem.as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+                bail!("still not {what}; the page says: {text}");
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -1,16 +1,16 @@
 //! `cargo xtask web`: builds the page that shows Blosc2 files in a browser, and tests it in Chromium.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::root;
 use crate::sh::{Counts, Outcome};
 
 mod build;
 mod chromium;
 mod data;
 mod driver;
+mod place;
 mod tests;
 
 /// What nobody notices if it does not run.
@@ -48,34 +48,39 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.test {
         return Ok(());
     }
-    let native = match args.only {
-        // One test is repeated.
-        Some(_) => Counts { passed: 1, failed: 0 },
-        None => build::check()?,
-    };
-    native.print("b2-wasm");
-    let outcome = browser(&page, args.only.as_deref())?;
-    outcome.print("page", UNNOTICED);
-    native.verdict()?;
-    outcome.verdict()
+    if args.only.is_some() {
+        let outcome = browser(&page, args.only.as_deref())?;
+        outcome.print("page", UNNOTICED);
+        return outcome.verdict();
+    }
+    let checked = check()?;
+    checked.native.print("b2-wasm");
+    checked.command.print("view --web");
+    checked.browser.print("page", UNNOTICED);
+    checked.native.verdict()?;
+    checked.command.verdict()?;
+    checked.browser.verdict()
 }
 
 /// The results of all checks.
 pub(crate) struct Checked {
     /// Native tests of the engine.
     pub(crate) native: Counts,
+    /// Those of the command with the page inside.
+    pub(crate) command: Counts,
     /// Those in the browser.
-    pub(crate) page: Outcome,
+    pub(crate) browser: Outcome,
 }
 
 /// Builds the page, and runs all checks that can run on this machine.
 pub(crate) fn check() -> Result<Checked> {
     let page = build::page()?;
     let native = build::check()?;
-    Ok(Checked { native, page: browser(&page, None)? })
+    let command = build::command(&page)?;
+    Ok(Checked { native, command, browser: browser(&page, None)? })
 }
 
-fn browser(page: &std::path::Path, only: Option<&str>) -> Result<Outcome> {
+fn browser(page: &Path, only: Option<&str>) -> Result<Outcome> {
     match chromium::find() {
         Ok(browser) => {
             let counts = tests::all(page, &browser, only)?;
@@ -84,9 +89,4 @@ fn browser(page: &std::path::Path, only: Option<&str>) -> Result<Outcome> {
         }
         Err(error) => Ok(Outcome::NotRun(format!("no Chromium: {error:#}"))),
     }
-}
-
-/// A folder of this task.
-fn folder(name: &str) -> PathBuf {
-    root::target().join("web").join(name)
 }

@@ -12,6 +12,8 @@ mod screen;
 mod terminal;
 #[cfg(all(test, feature = "terminal"))]
 mod testing;
+#[cfg(feature = "web")]
+mod web;
 #[cfg(feature = "terminal")]
 mod worker;
 
@@ -86,6 +88,18 @@ pub(crate) struct Args {
     #[cfg(feature = "terminal")]
     #[arg(long, value_enum, value_name = "HOW")]
     pixels: Option<graphics::Pixels>,
+    /// Show FILE, which may be a folder, in a browser: serve it on this computer only, until Ctrl-C
+    #[cfg(feature = "web")]
+    #[arg(long, conflicts_with_all = ["output", "format", "html"])]
+    web: bool,
+    /// Print the address, but open no browser
+    #[cfg(feature = "web")]
+    #[arg(long, requires = "web")]
+    no_open: bool,
+    /// Write a page that shows FILE, with all of it inside
+    #[cfg(feature = "web")]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format"])]
+    html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -101,6 +115,16 @@ const NEAR: u64 = 1 << 30;
 const FAR: u64 = 128 << 20;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    #[cfg(feature = "web")]
+    if args.web || args.html.is_some() {
+        let Args { source, slice, field, log, no_open, .. } = args;
+        let (slice, field) = (slice.as_deref(), field.as_deref());
+        let shown = web::Shown { source, slice, field, log: *log, opens: !no_open };
+        return match &args.html {
+            Some(output) => web::write(&shown, output, args.force),
+            None => web::serve(&shown, global),
+        };
+    }
     if let Some(output) = &args.output {
         refuse_same(output, &args.source.file)?;
     }
@@ -136,6 +160,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 /// Whether a person sits at both ends.
 pub(crate) fn is_interactive(args: &Args) -> bool {
+    #[cfg(feature = "web")]
+    if args.web || args.html.is_some() {
+        return false;
+    }
     let plain = cfg!(not(feature = "terminal"))
         || args.output.is_some()
         || args.format.is_some()

@@ -102,7 +102,9 @@ fn cut(data: &Data, dim: usize) -> (Cut, u64) {
         }
         Data::Blosc(input @ Input::SuperChunk(frame)) => {
             let itemsize = input.itemsize() as u64;
-            let (chunk, block) = (frame.chunksize() as u64, frame.header().blocksize() as u64);
+            let chunk = frame.chunksize() as u64;
+            // The header of a frame may leave open how large blocks are.
+            let block = Some(frame.header().blocksize() as u64).filter(|size| *size > 0).unwrap_or(chunk);
             match chunk {
                 // Of different sizes.
                 0 => of(PIECE / itemsize, PIECE / itemsize, PIECE),

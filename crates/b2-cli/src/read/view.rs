@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use b2_view::labels::Labels;
 use b2kit::Dtype;
 use b2kit::frame::{FileKind, ReadAt};
 
-use super::dims::Labels;
 use super::hdf5::Hdf5;
 use super::input::Input;
 use super::plain::{Npy, Plain};

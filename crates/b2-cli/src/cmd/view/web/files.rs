@@ -1,0 +1,117 @@
+//! The files that are served: those that were named, and nothing else.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::{FileKind, Inside, Links, ReadAt, ReadFiles};
+
+use super::link::name_of;
+use crate::files::urls;
+use crate::read::input::open_regular;
+
+/// Endings of files that the page reads.
+const ENDINGS: &[&str] = &["b2nd", "b2frame", "b2f", "b2z", "b2e", "b2", "bl2"];
+/// The most files of a folder that are listed, and how deep.
+const MOST: usize = 10_000;
+const DEEPEST: usize = 16;
+
+/// A file that can be requested.
+#[derive(Debug)]
+struct Served {
+    /// As it is shown.
+    name: String,
+    path: PathBuf,
+}
+
+/// The files, by number.
+pub(super) struct Files {
+    list: Vec<Served>,
+    /// The folder that was named: links in it are not followed.
+    folder: Option<Arc<Inside>>,
+    /// The file at the URL that was named.
+    remote: Option<Arc<dyn ReadAt>>,
+}
+
+/// An open file.
+pub(super) struct Open {
+    pub(super) file: Arc<dyn ReadAt>,
+    pub(super) len: u64,
+    /// Differs after the file was changed.
+    pub(super) etag: String,
+}
+
+impl Files {
+    /// Finds what is at a path or URL.
+    ///
+    /// # Errors
+    /// Fails if there is nothing that can be shown.
+    pub(super) fn find(path: &Path) -> Result<Self> {
+        let one = |name: String| vec![Served { name, path: path.to_owned() }];
+        if urls::is_url(path) {
+            let name = urls::file_name(path)?;
+            let remote = Some(urls::open(path).with_context(|| path.display().to_string())?);
+            return Ok(Self { list: one(name), folder: None, remote });
+        }
+        if !path.is_dir() {
+            let path_ = path.display();
+            open_regular(path).with_context(|| path_.to_string())?;
+            return Ok(Self { list: one(name_of(path)?), folder: None, remote: None });
+        }
+        let folder = Arc::new(Inside::new(path).with_context(|| path.display().to_string())?);
+        let mut list = Vec::new();
+        below(&folder, folder.path().to_owned(), "", 0, &mut list)?;
+        if list.is_empty() {
+            bail!("{}: there are no files here that end in one of {}", path.display(), ENDINGS.join(", "));
+        }
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Self { list, folder: Some(folder), remote: None })
+    }
+
+    /// The names, in the order of their numbers.
+    pub(super) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.list.iter().map(|served| served.name.as_str())
+    }
+
+    /// Opens a file by its number.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if there is none; any error of opening it.
+    pub(super) fn open(&self, number: usize) -> io::Result<Open> {
+        let served = self.list.get(number).ok_or(io::ErrorKind::NotFound)?;
+        if let Some(file) = &self.remote {
+            let len = file.len()?;
+            return Ok(Open { file: file.clone(), len, etag: format!("\"{len:x}\"") });
+        }
+        let file = match &self.folder {
+            Some(folder) => folder.open(&served.path, Links::Refuse)?,
+            None => open_regular(&served.path).map_err(|error| io::Error::other(format!("{error:#}")))?,
+        };
+        let len = file.len()?;
+        let changed = std::fs::symlink_metadata(&served.path).and_then(|data| data.modified()).ok();
+        let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let etag = format!("\"{len:x}-{:x}\"", changed.map_or(0, |time| time.as_nanos()));
+        Ok(Open { file, len, etag })
+    }
+}
+
+fn below(folder: &Inside, dir: PathBuf, prefix: &str, depth: usize, list: &mut Vec<Served>) -> Result<()> {
+    let entries = folder.entries(&dir).with_context(|| dir.display().to_string())?;
+    for (name, kind) in entries {
+        let (path, Ok(name)) = (dir.join(&name), name.into_string()) else { continue };
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+        match kind {
+            FileKind::File if ending.is_some_and(|ending| ENDINGS.contains(&ending)) => {
+                ensure!(list.len() < MOST, "{}: more than {MOST} files", folder.path().display());
+                list.push(Served { name: format!("{prefix}{name}"), path });
+            }
+            FileKind::Directory if depth < DEEPEST => {
+                below(folder, path, &format!("{prefix}{name}/"), depth + 1, list)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! One file with the page and the data inside.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use data_encoding::BASE64;
+use sha2::{Digest, Sha256};
+
+use super::link::{escaped, name_of};
+use super::page::{Page, page};
+use super::shown::Shown;
+use crate::files::{Output, is_stdin, refuse_same, urls};
+use crate::process::Usage;
+use crate::read::input::open_regular;
+
+/// The largest file that is put inside, in bytes: browsers read all of it at once.
+const MOST: u64 = 64 << 20;
+
+/// Writes the page with a file inside.
+///
+/// # Errors
+/// Fails if the file is too large or cannot be read.
+pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> Result<()> {
+    let page = page()?;
+    let source = &shown.source.file;
+    refuse_same(output, source)?;
+    if is_stdin(source) || shown.source.offset > 0 {
+        return Err(Usage("--html takes a file or a URL, without --offset".into()).into());
+    }
+    let (file, name) = if urls::is_url(source) {
+        (urls::open(source)?, urls::file_name(source)?)
+    } else {
+        ensure!(!source.is_dir(), "{}: a folder does not fit into a page", source.display());
+        (open_regular(source).with_context(|| source.display().to_string())?, name_of(source)?)
+    };
+    let len = file.len()?;
+    if len > MOST {
+        bail!(
+            "{}: has {len} bytes, a page holds at most {MOST}; `b2kit copy --slice` makes a smaller file, `view --web` \
+             shows all of it",
+            source.display()
+        );
+    }
+    let data = file.read_at(0..len).with_context(|| source.display().to_string())?;
+    let text = html(page, &name, &data, &shown.link())?;
+    let mut out = Output::create(Some(output), force)?;
+    out.send(text.as_bytes())?;
+    out.finish()
+}
+
+/// The page as one file.
+fn html(page: &Page, name: &str, data: &[u8], link: &str) -> Result<String> {
+    let hash = |text: &str| format!("'sha256-{}'", BASE64.encode(&Sha256::digest(text)));
+    let script = format!("\n{}", page.script);
+    let style = format!("\n{}", page.style);
+    for part in [&script, &style, page.worker] {
+        let part = part.to_ascii_lowercase();
+        ensure!(
+            !part.contains("</script") && !part.contains("</style") && !part.contains("<!--"),
+            "the page ends too early"
+        );
+    }
+    let (script_hash, style_hash) = (hash(&script), hash(&style));
+    let policy = format!(
+        "default-src 'none'; script-src {script_hash} 'wasm-unsafe-eval'; style-src {style_hash}; img-src blob: data:; \
+         worker-src blob:; connect-src 'none'; base-uri 'none'; form-action 'none'"
+    );
+    let inside = format!(
+        "<script type=\"text/plain\" id=\"inside-engine\">{}</script>\n\
+         <script type=\"text/plain\" id=\"inside-worker\">\n{}</script>\n\
+         <script type=\"text/plain\" id=\"inside-data\" data-name=\"{}\" data-link=\"{}\">{}</script>\n\
+         <script>{script}</script>\n</body>",
+        BASE64.encode(page.engine),
+        page.worker,
+        escaped(name),
+        escaped(link),
+        BASE64.encode(data)
+    );
+    let mut text = page.index.to_owned();
+    let policy_now = between(&text, "http-equiv=\"Content-Security-Policy\" content=\"", "\"")?.to_owned();
+    for (from, to) in [
+        (policy_now.as_str(), policy.as_str()),
+        ("<link rel=\"stylesheet\" href=\"style.css\">", &format!("<style>{style}</style>")),
+        ("<script src=\"page.js\" defer></script>\n", ""),
+        ("</body>", &inside),
+    ] {
+        ensure!(text.matches(from).count() == 1, "the page is not as it should be: {from}");
+        text = text.replace(from, to);
+    }
+    Ok(text)
+}
+
+fn between<'a>(text: &'a str, start: &str, end: &str) -> Result<&'a str> {
+    let rest = text.split_once(start).map(|(_, rest)| rest);
+    let found = rest.and_then(|rest| rest.split_once(end)).map(|(found, _)| found);
+    found.context("the page is not as it should be")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INDEX: &str = "<head><meta http-equiv=\"Content-Security-Policy\" content=\"x\">\
+        <link rel=\"stylesheet\" href=\"style.css\"><script src=\"page.js\" defer></script>\n</head><body></body>";
+
+    #[test]
+    fn all_is_inside_and_names_are_text() {
+        let page = Page { index: INDEX, style: "p {}", script: "run()", worker: "work()", engine: b"\0asm" };
+        let text = html(&page, "\"><script>evil()</script>", b"data", "&slice=<1>").unwrap();
+        assert!(text.contains("data-name=\"&quot;&gt;&lt;script&gt;evil()&lt;/script&gt;\""), "{text}");
+        assert!(text.contains("data-link=\"&amp;slice=&lt;1&gt;\">ZGF0YQ==</script>"), "{text}");
+        assert!(text.contains("id=\"inside-engine\">AGFzbQ==</script>") && text.contains("work()"), "{text}");
+        assert!(
+            !text.contains("page.js") && !text.contains("style.css") && !text.contains("evil()</script>"),
+            "{text}"
+        );
+        let bad = Page { script: "'</SCRIPT>'", ..page };
+        assert!(html(&bad, "a", b"", "").is_err());
+    }
+}

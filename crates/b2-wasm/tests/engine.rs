@@ -1,0 +1,325 @@
+//! The engine without a browser: files in memory stand for those of the page.
+
+use std::collections::HashMap;
+
+use b2_chunk::{Chunk, Compression};
+use b2_frame::{FrameParams, FrameWriter, SuperChunk, Version};
+use b2_store::{Layout, StoreWriter};
+use b2_wasm::engine::{Answer, Engine};
+use b2_wasm::host::{Ask, Found};
+use b2nd::{ArrayBuilder, Dtype, NdArray};
+use bytes::Bytes;
+
+/// The page: answers requests from memory.
+#[derive(Default)]
+struct Page {
+    engine: Engine,
+    files: HashMap<u32, Bytes>,
+    next: u32,
+    /// Whether it tells how long files are.
+    tells_length: bool,
+    requests: Vec<(u64, u64)>,
+    lengths: usize,
+}
+
+impl Page {
+    fn with(bytes: impl Into<Bytes>) -> Self {
+        Self { files: HashMap::from([(1, bytes.into())]), tells_length: true, ..Self::default() }
+    }
+
+    fn serve(&mut self, ask: Ask) {
+        let (request, found) = match ask {
+            Ask::Read { request, file, range } => {
+                self.requests.push((range.start, range.end));
+                let bytes = &self.files[&file];
+                let at = |at: u64| usize::try_from(at).unwrap().min(bytes.len());
+                let len = Some(bytes.len() as u64).filter(|_| self.tells_length);
+                let bytes = bytes.slice(at(range.start)..at(range.end));
+                (request, Found { bytes, version: Version::default().len(len) })
+            }
+            Ask::Length { request, file } => {
+                self.lengths += 1;
+                let len = self.files[&file].len() as u64;
+                (request, Found { bytes: Bytes::new(), version: Version::default().len(Some(len)) })
+            }
+            Ask::Forget { .. } => return,
+        };
+        self.engine.host().answer(request, Ok(found));
+    }
+
+    /// Runs a command to its end.
+    fn call(&mut self, command: &str) -> Result<Answer, String> {
+        self.next += 1;
+        self.engine.call(self.next, command);
+        // Each answer brings a task further, so this ends.
+        for _ in 0..100_000 {
+            self.engine.poll();
+            if let Some((task, result)) = self.engine.done() {
+                assert_eq!(task, self.next);
+                return result;
+            }
+            match self.engine.ask() {
+                Some(ask) => self.serve(ask),
+                None => panic!("{command} waits for nothing"),
+            }
+        }
+        panic!("{command} does not end");
+    }
+
+    fn json(&mut self, command: &str) -> String {
+        self.call(command).unwrap().json
+    }
+
+    fn open(&mut self) -> String {
+        self.json("open\nfile=1\nname=a file")
+    }
+
+    fn values(&mut self) -> Vec<f64> {
+        let bytes = self.call("values\nhandle=1").unwrap().bytes;
+        bytes.chunks_exact(8).map(|x| f64::from_le_bytes(x.try_into().unwrap())).collect()
+    }
+}
+
+fn array() -> Vec<u8> {
+    let items: Vec<f32> = (0..4 * 30 * 40).map(|k| k as f32 / 2.0).collect();
+    ArrayBuilder::new::<f32>([4, 30, 40])
+        .chunks([2, 30, 20])
+        .blocks([1, 10, 10])
+        .to_bytes(&items[..])
+        .unwrap()
+        .to_vec()
+}
+
+const LOOK: &str = "look\nhandle=1\ndecoded=1000000000\nmost=1000,1000";
+
+#[test]
+fn planes_are_read_and_coloured() {
+    let mut page = Page::with(array());
+    let told = page.open();
+    assert!(
+        told.contains(r#""kind":"array","shape":[4,30,40],"chunks":[2,30,20],"blocks":[1,10,10]"#),
+        "{told}"
+    );
+    assert!(told.contains(r#""dtype":"<f4""#), "{told}");
+    let told = page.json("axes\nhandle=1\nslice=-1,::2,5:-5");
+    let expected = concat!(
+        r#"{"axes":[{"start":3,"step":1e0,"len":1,"dropped":true},{"start":0,"step":2e0,"len":15,"dropped":false},"#,
+        r#"{"start":5,"step":1e0,"len":30,"dropped":false}]}"#
+    );
+    assert_eq!(told, expected);
+    let told = page.json(&format!("{LOOK}\nslice=3,::2,5:35\ndims=1,2\nwindows=0,15,0,30"));
+    assert_eq!(told, r#"{"height":15,"width":30,"steps":[1,1],"every":1}"#);
+    let at = |i: usize, j: usize, k: usize| (i * 1200 + j * 40 + k) as f64 / 2.0;
+    let expected: Vec<f64> =
+        (0..30).step_by(2).flat_map(|j| (5..35).map(move |k| (j, k))).map(|(j, k)| at(3, j, k)).collect();
+    assert_eq!(page.values(), expected);
+    let cell = page.json("cell\nhandle=1\nrow=2\ncolumn=7");
+    assert_eq!(
+        cell,
+        format!(r#"{{"position":[3,4,12],"value":"{}","number":{:e}}}"#, "1886.0", at(3, 4, 12))
+    );
+    let painted = page.call("paint\nhandle=1\nmap=grey\nrange=\nlog=0").unwrap();
+    assert_eq!(painted.bytes.len(), 15 * 30 * 4);
+    assert_eq!(painted.bytes[..4], [24, 24, 24, 255]);
+    assert_eq!(painted.bytes[painted.bytes.len() - 4..], [255; 4]);
+    assert!(painted.json.contains(r#""missing":0"#), "{}", painted.json);
+    // Transposed, and a window.
+    page.json(&format!("{LOOK}\nslice=1,:,:\ndims=2,1\nwindows=10,12,3,6"));
+    assert_eq!(
+        page.values(),
+        [at(1, 3, 10), at(1, 4, 10), at(1, 5, 10), at(1, 3, 11), at(1, 4, 11), at(1, 5, 11)]
+    );
+}
+
+#[test]
+fn few_blocks_make_a_coarse_picture() {
+    let mut page = Page::with(array());
+    page.open();
+    let told =
+        page.json("look\nhandle=1\ndecoded=40000\nmost=1000,1000\nslice=0,:,:\ndims=1,2\nwindows=0,30,0,40");
+    assert!(told.contains(r#""every":3"#), "{told}");
+    assert_eq!(page.values().len(), 30 * 40);
+}
+
+#[test]
+fn super_chunks_are_lines() {
+    let compression = Compression::new().itemsize(4).build().unwrap();
+    let mut writer = FrameWriter::memory(FrameParams::from_cparams(&compression)).unwrap();
+    let items: Vec<u32> = (0..200_000).collect();
+    for part in items.chunks(50_000) {
+        let bytes: Vec<u8> = part.iter().flat_map(|item| item.to_le_bytes()).collect();
+        writer.append(Chunk::compress_bytes(&bytes, &compression).unwrap()).unwrap();
+    }
+    let mut page = Page::with(writer.finish().unwrap().into_bytes());
+    let told = page.open();
+    assert!(told.contains(r#""kind":"frame","shape":[200000],"chunks":[50000]"#), "{told}");
+    let told = page.json("look\nhandle=1\ndecoded=8388608\nmost=1,500\nslice=\ndims=0\nwindows=0,200000");
+    assert_eq!(told, r#"{"height":1,"width":200000,"steps":[1,1],"every":1}"#);
+    let expected: Vec<f64> = items.iter().map(|item| f64::from(*item)).collect();
+    assert_eq!(page.values(), expected);
+}
+
+#[test]
+fn the_length_is_that_of_the_header() {
+    let items: Vec<u64> = (0..100_000_u64).map(|k| k.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+    let bytes = ArrayBuilder::new::<u64>([100_000]).to_bytes(&items[..]).unwrap();
+    let mut page = Page { tells_length: false, ..Page::with(bytes) };
+    page.open();
+    assert_eq!(page.lengths, 0, "nobody asked");
+    assert_eq!(page.requests.len(), 2, "both ends: {:?}", page.requests);
+    page.json(&format!("{LOOK}\nslice=:\ndims=0\nwindows=99990,100000"));
+    let expected: Vec<f64> = items[99_990..].iter().map(|item| *item as f64).collect();
+    assert_eq!(page.values(), expected);
+}
+
+#[test]
+fn stores_are_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    for (layout, name) in [(Layout::Archive, "s.b2z"), (Layout::Frame, "s.b2e")] {
+        let path = folder.path().join(name);
+        let mut writer = StoreWriter::create(&path, layout, true).unwrap();
+        writer.put("/group/a", &SuperChunk::from_bytes(array()).unwrap()).unwrap();
+        let line: Vec<i16> = (0..50).collect();
+        let line = ArrayBuilder::new::<i16>([50]).to_bytes(&line[..]).unwrap();
+        writer.put("/b", &SuperChunk::from_bytes(line).unwrap()).unwrap();
+        writer.finish().unwrap();
+        let mut page = Page { tells_length: false, ..Page::with(std::fs::read(&path).unwrap()) };
+        let told = page.open();
+        assert!(told.contains(r#""kind":"store""#) && told.contains(r#""key":"/group/a""#), "{told}");
+        let told = page.json("member\nhandle=1\nmember=1");
+        assert!(told.contains(r#""shape":[4,30,40]"#), "{told}");
+        page.json("look\nhandle=2\ndecoded=1000000\nmost=100,100\nslice=0,0,:\ndims=2\nwindows=0,40");
+        assert!(page.call("member\nhandle=1\nmember=2").is_err());
+        assert!(page.call("look\nhandle=1\ndecoded=1\nmost=1,1\nslice=\ndims=0\nwindows=0,1").is_err());
+    }
+}
+
+#[test]
+fn npy_files_come_in_parts() {
+    let mut page = Page::with(array());
+    page.open();
+    let part = page.call("npy\nhandle=1\nslice=1,::-3,2:6\npart=0").unwrap();
+    assert_eq!(part.json, r#"{"more":false}"#);
+    let text = String::from_utf8_lossy(&part.bytes[..128]).into_owned();
+    assert!(text.contains("'<f4'") && text.contains("(10, 4)"), "{text}");
+    let expected =
+        NdArray::from_bytes(array()).unwrap().slice([1..2, 0..30, 2..6]).unwrap().read::<Vec<f32>>().unwrap();
+    let rows: Vec<&[f32]> = expected.chunks(4).rev().step_by(3).collect();
+    let bytes: Vec<u8> = rows.concat().iter().flat_map(|x| x.to_le_bytes()).collect();
+    assert_eq!(part.bytes[128..], bytes);
+    let items: Vec<f64> = (0..3_000_000).map(f64::from).collect();
+    let mut page = Page::with(ArrayBuilder::new::<f64>([3_000_000]).to_bytes(&items[..]).unwrap());
+    page.open();
+    let (mut all, mut part) = (Vec::new(), 0);
+    loop {
+        let answer = page.call(&format!("npy\nhandle=1\nslice=\npart={part}")).unwrap();
+        all.extend(answer.bytes);
+        part += 1;
+        if answer.json.contains("false") {
+            break;
+        }
+    }
+    assert_eq!((part, all.len()), (3, 128 + 24_000_000));
+    assert!(all.ends_with(&2_999_999_f64.to_le_bytes()));
+}
+
+#[test]
+fn fields_of_records_are_drawn() {
+    let dtype = Dtype::parse("[('name', '<U2'), ('speed', '<f8')]").unwrap();
+    let item = |k: u8| [vec![b'a', 0, 0, 0, 0, 0, 0, 0], f64::from(k).to_le_bytes().to_vec()].concat();
+    let items: Vec<u8> = (0..60).flat_map(item).collect();
+    let mut page = Page::with(ArrayBuilder::with_dtype([6, 10], dtype).to_bytes(&items[..]).unwrap());
+    let told = page.open();
+    assert!(told.contains(r#"{"name":"speed","dtype":"<f8","drawn":true}"#), "{told}");
+    let look = format!("{LOOK}\nslice=\ndims=0,1\nwindows=0,6,0,10");
+    assert!(page.call(&look).unwrap_err().contains("choose a field"));
+    assert!(page.call(&format!("{look}\nfield=0")).unwrap_err().contains("not drawn"));
+    page.json(&format!("{look}\nfield=1"));
+    assert_eq!(page.values(), (0..60).map(f64::from).collect::<Vec<_>>());
+    assert!(page.json("cell\nhandle=1\nrow=1\ncolumn=2").contains(r#""value":"('a', 12.0)""#));
+}
+
+#[test]
+fn wrong_commands_are_errors() {
+    let mut page = Page::with(array());
+    page.open();
+    for command in [
+        "",
+        "nothing",
+        "open",
+        "open\nfile=x",
+        "look\nhandle=7",
+        "paint\nhandle=1\nmap=viridis",
+        "cell\nhandle=1\nrow=0\ncolumn=0",
+        "axes\nhandle=1\nslice=9",
+        "axes\nhandle=1\nslice=a",
+        "member\nhandle=1\nmember=0",
+        "npy\nhandle=1\nslice=:,:,:,:\npart=0",
+        &format!("{LOOK}\nslice=:,:,:\ndims=1,2\nwindows=0,30,0,41"),
+        &format!("{LOOK}\nslice=:,:,:\ndims=1,1\nwindows=0,30,0,40"),
+        &format!("{LOOK}\nslice=:,:,:\ndims=5\nwindows=0,1"),
+        &format!("{LOOK}\nslice=:,:,:\ndims=\nwindows="),
+        &format!("{LOOK}\nslice=0:0\ndims=1,2\nwindows=0,30,0,40"),
+    ] {
+        let error = page.call(command).unwrap_err();
+        assert!(!error.is_empty(), "{command}");
+        assert!(!error.contains("--"), "{command}: {error}");
+    }
+}
+
+#[test]
+fn what_is_no_blosc2_file_is_told() {
+    let told = |bytes: &[u8]| Page::with(bytes.to_vec()).call("open\nfile=1\nname=x").unwrap_err();
+    assert!(told(b"").contains("empty"));
+    assert!(told(b"hello").contains("no Blosc2 file"));
+    assert!(told(b"<!doctype html>").contains("web page"));
+    assert!(told(b"\x89HDF\r\n\x1a\n").contains("HDF5"));
+    assert!(told(b"\x93NUMPY").contains("NumPy"));
+    assert!(told(b"PK\x05\x06").contains("zip"));
+}
+
+#[test]
+fn cut_and_damaged_files_are_errors_and_end() {
+    let good = array();
+    let mut state = 7_u64;
+    let mut random = move |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    let mut refused = 0;
+    for case in 0..2000 {
+        let mut bytes = good.clone();
+        match case % 3 {
+            0 => bytes.truncate(random(good.len())),
+            1 => (0..=random(4)).for_each(|_| {
+                let at = random(300);
+                bytes[at] = random(256) as u8;
+            }),
+            _ => (0..=random(40)).for_each(|_| {
+                let at = random(good.len());
+                bytes[at] ^= 1 << random(8);
+            }),
+        }
+        let mut page = Page { tells_length: case % 2 == 0, ..Page::with(bytes) };
+        let opened = page.call("open\nfile=1\nname=x");
+        let looked = opened
+            .and_then(|_| page.call(&format!("{LOOK}\nslice=2\ndims=1,2\nwindows=0,30,0,40")))
+            .and_then(|_| page.call("chunks\nhandle=1"));
+        refused += usize::from(looked.is_err());
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+#[test]
+fn cancelled_tasks_take_their_requests_back() {
+    let mut page = Page::with(array());
+    page.engine.call(1, "open\nfile=1\nname=x");
+    page.engine.poll();
+    let Some(Ask::Read { request, .. }) = page.engine.ask() else { panic!("nothing is asked") };
+    page.engine.cancel(1);
+    page.engine.poll();
+    assert_eq!(page.engine.ask(), Some(Ask::Forget { request }));
+    page.engine.host().answer(request, Ok(Found::default()));
+    page.engine.poll();
+    assert!(page.engine.done().is_none());
+}
