@@ -1,7 +1,7 @@
 //! The structures and constants of `blosc2.h` and `b2nd.h` as C lays them out. `cargo xtask c` compares sizes and offsets with
 //! those that a C compiler gives our headers and, where they are installed, those of C-Blosc2.
 
-#![allow(non_camel_case_types)]
+#![allow(non_camel_case_types, reason = "names of C; the types are in exported signatures")]
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -19,7 +19,6 @@ pub(crate) const MAX_BLOCKSIZE: i32 = 536_866_816;
 /// The error codes of `blosc2.h`.
 pub(crate) mod code {
     pub(crate) const FAILURE: i32 = -1;
-    pub(crate) const STREAM: i32 = -2;
     pub(crate) const DATA: i32 = -3;
     pub(crate) const MEMORY_ALLOC: i32 = -4;
     pub(crate) const READ_BUFFER: i32 = -5;
@@ -38,7 +37,6 @@ pub(crate) mod code {
     pub(crate) const CHUNK_INSERT: i32 = -19;
     pub(crate) const CHUNK_APPEND: i32 = -20;
     pub(crate) const CHUNK_UPDATE: i32 = -21;
-    pub(crate) const SCHUNK_COPY: i32 = -23;
     pub(crate) const FILE_TRUNCATE: i32 = -25;
     pub(crate) const POSTFILTER: i32 = -27;
     pub(crate) const FRAME_SPECIAL: i32 = -28;

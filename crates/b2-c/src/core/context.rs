@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use b2_chunk::{CParams, Chunk, ChunkHeader, ChunkRef, Compressor, DParams, Decompressor, SpecialKind};
 
-use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
+use crate::abi::{MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::Head;
 use crate::core::params;
@@ -144,8 +144,8 @@ impl Context {
             return Ok(self.compressor()?.compress_into(src, dst)?);
         }
         let mut spare = std::mem::take(&mut self.spare);
-        b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
-        let compressed = self.compressor().and_then(|compressor| Ok(compressor.compress_into(src, &mut spare)?));
+        let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
+        let compressed = self.compressor().and_then(|compressor| Ok(compressor.compress_into(src, room)?));
         let result = compressed.map(|cbytes| match (dst.get_mut(..cbytes), spare.get(..cbytes)) {
             (Some(dst), Some(chunk)) => {
                 dst.copy_from_slice(chunk);
@@ -203,7 +203,7 @@ impl Context {
         ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
         self.call.set_chunk(chunk.as_ptr());
         let chunk = ChunkRef::from_slice(chunk)?;
-        ensure(range.end <= chunk.nbytes(), code::INVALID_PARAM)?;
+        ensure(range.end <= chunk.nbytes() && !chunk.header().is_vl(), code::INVALID_PARAM)?;
         Ok(chunk.get_bytes_into(range.start, dst, self.decompression())?)
     }
 
@@ -272,11 +272,8 @@ pub(crate) fn special(cparams: &blosc2_cparams, kind: SpecialKind, value: &[u8],
 
 /// Returns the block size of chunks with these parameters, as the engine chooses it.
 fn automatic_blocksize(cparams: &blosc2_cparams, nbytes: usize) -> Result<usize> {
-    // Its header says so; the content does not matter.
-    let sample = b2_core::memory::zeroed(nbytes.min(EXTENDED_HEADER))?;
     let plain = blosc2_cparams { prefilter: None, clevel: cparams.clevel.min(9), ..*cparams };
     let params = params::compression(&plain, &Arc::default(), callbacks::plugins(&Call::new(plain, blosc2_dparams::DEFAULT)), false)?;
-    let _ = sample;
     let zeros = b2_core::memory::zeroed(nbytes)?;
     let chunk = Chunk::compress_bytes(&zeros, &params.build()?)?;
     Ok(ChunkHeader::parse(chunk.as_bytes())?.blocksize())

@@ -95,6 +95,11 @@ pub(crate) fn filters(shuffle: Option<i32>, delta: bool, cparams: &mut blosc2_cp
     }
 }
 
+/// Returns whether the number of threads is one that cannot be.
+pub(crate) fn wrong_nthreads() -> bool {
+    number("BLOSC_NTHREADS").is_some_and(|n| n > i32::from(i16::MAX))
+}
+
 pub(crate) fn nthreads() -> Option<i16> {
     number("BLOSC_NTHREADS").filter(|n| *n > 0).and_then(|n| i16::try_from(n).ok())
 }

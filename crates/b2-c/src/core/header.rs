@@ -42,10 +42,6 @@ impl Head {
         }
         Ok(this)
     }
-
-    pub(crate) fn is_extended(&self) -> bool {
-        self.flags & 5 == 5
-    }
 }
 
 /// Returns whether these bytes are a chunk without its blocks, as `blosc2_schunk_get_lazychunk` returns.

@@ -65,12 +65,15 @@ impl Shapes {
             let (len, chunk, block) = (shape[axis], chunk[axis], block[axis]);
             ensure(len >= 0 && chunk >= 0 && block >= 0, invalid)?;
             ensure(len == 0 || chunk > 0 && block > 0, invalid)?;
-            ensure(block <= chunk && (chunk == 0 || block > 0), invalid)?;
+            ensure(block <= chunk || len == 0, invalid)?;
         }
         let this = Self { shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec() };
         product(&this.ext())?.checked_mul(itemsize).ok_or(Error(invalid))?;
-        let chunk_nbytes = product(&this.ext_chunk())?.checked_mul(itemsize).ok_or(Error(invalid))?;
-        ensure(chunk_nbytes <= i64::from(crate::abi::MAX_BUFFERSIZE), code::MAX_BUFSIZE_EXCEEDED)?;
+        for lens in [this.chunk64(), this.block64()] {
+            ensure(product(&lens)? <= i64::from(i32::MAX), invalid)?;
+        }
+        // Chunks that are too large for the format are an error where they are made.
+        product(&this.ext_chunk())?.checked_mul(itemsize).ok_or(Error(invalid))?;
         Ok(this)
     }
 

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use b2_chunk::{CParams, Chunk, ChunkHeader, Plugins, SpecialKind};
+use b2_chunk::{Chunk, ChunkHeader, Plugins, SpecialKind};
 use b2_frame::{
     Compare, Durability, EditOptions, Entry, FileSystem, FrameEditor, FrameError, FrameParams, FrameWriter, ReadFiles,
     ReadOptions, Storage, SuperChunk, WriteOptions,
@@ -604,9 +604,4 @@ impl AsRef<[u8]> for Owned {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
-}
-
-/// Returns parameters for the header of a frame of chunks with these parameters.
-pub(crate) fn frame_params(cparams: &CParams, chunksize: i32) -> FrameParams {
-    crate::core::params::frame(cparams, chunksize)
 }

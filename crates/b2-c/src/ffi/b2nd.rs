@@ -200,7 +200,9 @@ impl Array<'_> {
     }
 
     fn chunk_nbytes(&self) -> Result<usize> {
-        Ok(length(self.shapes.chunk_stored())?.saturating_mul(self.itemsize))
+        let nbytes = length(self.shapes.chunk_stored())?.saturating_mul(self.itemsize);
+        ensure(nbytes <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
+        Ok(nbytes)
     }
 
     fn block_nbytes(&self) -> usize {
@@ -242,20 +244,20 @@ impl Array<'_> {
             let whole = self.shapes.blocks().iter().product::<i64>() as usize;
             // Decompressing a chunk as a whole uses all threads.
             let all = blocks.len() == whole || blocks.len() * 2 > whole && whole > 4;
+            let (size, shape) = (self.block_nbytes(), self.shapes.block64());
             if all {
                 let nbytes = self.chunk_nbytes()?;
-                b2_core::memory::sized(&mut plain, nbytes)?;
-                let got = self.full.decompress(length(nchunk)?, &mut plain)?;
+                let plain = b2_core::memory::sized(&mut plain, nbytes)?;
+                let got = self.full.decompress(length(nchunk)?, plain)?;
                 ensure(got == nbytes, code::DATA)?;
             }
-            let (size, shape) = (self.block_nbytes(), self.shapes.block64());
             for (nblock, block_start) in blocks {
                 let block = if all {
                     plain.get(nblock * size..(nblock + 1) * size).ok_or(Error(code::DATA))?
                 } else {
-                    b2_core::memory::sized(&mut plain, size)?;
-                    self.full.read(length(nchunk)?, nblock * size..(nblock + 1) * size, &mut plain)?;
-                    &plain[..]
+                    let block = b2_core::memory::sized(&mut plain, size)?;
+                    self.full.read(length(nchunk)?, nblock * size..(nblock + 1) * size, block)?;
+                    &*block
                 };
                 let n = shape.len();
                 let begin: Vec<i64> = (0..n).map(|axis| first[axis].max(block_start[axis])).collect();
@@ -515,7 +517,7 @@ enum Fill<'a> {
     /// All items, in C order.
     Items(&'a [u8]),
     /// A box of another array.
-    Of(&'a mut Array<'a>, Vec<i64>, Vec<i64>),
+    Of(&'a mut Array<'a>, Vec<i64>),
     Nothing,
 }
 
@@ -582,13 +584,13 @@ fn fill_new(c: &mut b2nd_array_t, full: &mut Full, shapes: &Shapes, fill: Fill<'
             Fill::Items(items) => {
                 array.fill(&mut plain, (&origin, &from, &to), items, Part { shape: &shapes.shape, start: &zeros })?;
             }
-            Fill::Of(source, start, _) => {
+            Fill::Of(source, start) => {
                 let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
-                b2_core::memory::sized(&mut part, lens.iter().product::<i64>() as usize * itemsize)?;
+                let part = b2_core::memory::sized(&mut part, lens.iter().product::<i64>() as usize * itemsize)?;
                 let first: Vec<i64> = from.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
                 let last: Vec<i64> = to.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
-                source.read(&first, &last, &mut part, &lens)?;
-                array.fill(&mut plain, (&origin, &from, &to), &part, Part { shape: &lens, start: &from })?;
+                source.read(&first, &last, part, &lens)?;
+                array.fill(&mut plain, (&origin, &from, &to), part, Part { shape: &lens, start: &from })?;
             }
             _ => {}
         }
@@ -949,7 +951,6 @@ pub unsafe extern "C" fn b2nd_from_cbuffer(
     guard(|| {
         // SAFETY: the caller promises so.
         let params = unsafe { params(ctx) }?;
-        ensure(!buffer.is_null(), code::NULL_POINTER)?;
         let need = params.shapes.nitems().saturating_mul(i64::from(params.cparams.typesize));
         ensure(buffersize >= need, code::INVALID_PARAM)?;
         // SAFETY: as above.
@@ -1062,7 +1063,7 @@ fn slice(params: &mut Params, source: &mut Array<'_>, start: &[i64], stop: &[i64
     let mut again = again;
     // SAFETY: `create` uses it only while it runs.
     let again: &mut Array<'_> = unsafe { &mut *std::ptr::from_mut(&mut again) };
-    create(params, &shapes, Fill::Of(again, start.to_vec(), stop.to_vec()))
+    create(params, &shapes, Fill::Of(again, start.to_vec()))
 }
 
 /// Makes a view of an array without the axes of length 1 that `index` names.

@@ -102,12 +102,13 @@ impl Global {
         context.compress(src, dst)
     }
 
-    fn decompressor(&mut self) -> &mut Context {
+    fn decompressor(&mut self) -> Result<&mut Context> {
+        ensure(!environment::wrong_nthreads(), code::INVALID_PARAM)?;
         if let Some(nthreads) = environment::nthreads() {
             self.set_nthreads(nthreads);
         }
         let dparams = blosc2_dparams { nthreads: self.nthreads, ..blosc2_dparams::DEFAULT };
-        self.decompress.get_or_insert_with(|| Context::decompressing(dparams, Hooks::default()))
+        Ok(self.decompress.get_or_insert_with(|| Context::decompressing(dparams, Hooks::default())))
     }
 }
 
@@ -204,7 +205,7 @@ pub unsafe extern "C" fn blosc2_decompress(
     guard(|| {
         // SAFETY: the caller promises so.
         let (src, dest) = unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, length(destsize)?)?) };
-        Ok(Global::lock().decompressor().decompress(src, dest)? as c_int)
+        Ok(Global::lock().decompressor()?.decompress(src, dest)? as c_int)
     })
 }
 

@@ -4,7 +4,7 @@
 //! These functions cannot create a file under another name and rename it. A new frame is therefore made in memory and then
 //! written at once; changes of a frame that is there go to the file itself, in the order that keeps the old frame readable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use b2_frame::{Disk, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
 use crate::abi::{blosc2_io, blosc2_io_cb, blosc2_stdio_params, code};
-use crate::core::environment;
 use crate::core::error::{Error, Result, ensure};
 use crate::core::store::Files;
 use crate::ffi::{at, guard, stdio};
@@ -77,13 +76,15 @@ pub extern "C" fn blosc2_get_io_cb(id: u8) -> *mut blosc2_io_cb {
     })
 }
 
-/// Returns whether files are not simply those of the system.
+/// Returns whether files may be elsewhere than in those of the system.
 pub(crate) fn is_custom(io: &blosc2_io) -> bool {
-    io.id != 0
+    io.id > 1
 }
 
 /// Returns how to reach files, and whether changes take the lock.
-pub(crate) fn files(io: &blosc2_io) -> Result<(Files, bool)> {
+///
+/// With `creating`, what the system does not have is not there, and its functions are not asked to open it.
+pub(crate) fn files(io: &blosc2_io, creating: bool) -> Result<(Files, bool)> {
     let variable = std::env::var("BLOSC_LOCKING").ok().filter(|value| !matches!(&value[..], "" | "0"));
     if io.id == 0 {
         // SAFETY: parameters of the system's files are of this type.
@@ -94,8 +95,8 @@ pub(crate) fn files(io: &blosc2_io) -> Result<(Files, bool)> {
     // SAFETY: registered functions stay valid.
     let functions = *unsafe { at(functions) }.map_err(|_| Error(code::PLUGIN_IO))?;
     let functions = Functions { io: functions, params: io.params };
-    let program = Program { functions, new: Mutex::new(HashMap::new()), streams: Mutex::new(HashMap::new()) };
-    let _ = environment::is_set;
+    let (new, streams, made) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let program = Program { functions, creating, new, streams, made };
     Ok((Files::Program(Arc::new(program)), false))
 }
 
@@ -121,10 +122,13 @@ pub(crate) unsafe fn destroy(io: *const blosc2_io) -> bool {
 /// The files that a program's functions reach.
 struct Program {
     functions: Functions,
+    creating: bool,
     /// New files, which are in memory until they get their name.
     new: Mutex<HashMap<PathBuf, Arc<New>>>,
     /// The open stream of each file.
     streams: Mutex<HashMap<PathBuf, std::sync::Weak<Stream>>>,
+    /// The files that were made.
+    made: Mutex<HashSet<PathBuf>>,
 }
 
 impl fmt::Debug for Program {
@@ -309,7 +313,12 @@ impl ReadFiles for Program {
         match Disk.kind(path, links) {
             Ok(kind) => Ok(kind),
             // Not a path of the system: whatever the functions make of it.
-            Err(error) if error.kind() == ErrorKind::NotFound => self.shared(path, c"rb").map(|_| FileKind::File),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if self.creating && !locked(&self.made).contains(path) {
+                    return Err(error);
+                }
+                self.shared(path, c"rb").map(|_| FileKind::File)
+            }
             Err(error) => Err(error),
         }
     }
@@ -349,6 +358,7 @@ impl FileSystem for Program {
         if stream.len()? > bytes.len() as u64 {
             stream.set_len(bytes.len() as u64)?;
         }
+        locked(&self.made).insert(to.to_owned());
         Ok(())
     }
 

@@ -8,10 +8,9 @@ use crate::abi::code;
 use crate::core::error::{Error, ensure};
 use crate::ffi::{guard, text};
 
-/// Leaves out `file://`, which C-Blosc2 allows before paths.
+/// Leaves out `file:///`, which C-Blosc2 allows before paths, also relative ones.
 pub(crate) fn without_scheme(path: &CStr) -> &CStr {
-    let bytes = path.to_bytes_with_nul();
-    let rest = bytes.strip_prefix(b"file:///").map(|_| &bytes[7..]).or_else(|| bytes.strip_prefix(b"file://"));
+    let rest = path.to_bytes_with_nul().strip_prefix(b"file:///");
     rest.and_then(|rest| CStr::from_bytes_with_nul(rest).ok()).unwrap_or(path)
 }
 

@@ -330,7 +330,7 @@ impl Full {
     }
 
     fn nchunk(&self, nchunk: i64) -> Result<usize> {
-        ensure((0..self.c.nchunks).contains(&nchunk), code::INVALID_INDEX)?;
+        ensure((0..self.c.nchunks).contains(&nchunk), code::INVALID_PARAM)?;
         length(nchunk)
     }
 
@@ -422,8 +422,8 @@ impl Full {
     pub(crate) fn compressed(&mut self, nchunk: usize, src: &[u8]) -> Result<Malloced> {
         self.c.current_nchunk = nchunk as i64;
         let mut spare = std::mem::take(&mut self.spare);
-        b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
-        let made = self.cctx().and_then(|context| context.compress(src, &mut spare));
+        let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
+        let made = self.cctx().and_then(|context| context.compress(src, room));
         let chunk = made.and_then(|cbytes| Malloced::copy(spare.get(..cbytes).unwrap_or_default()));
         // A program with many super-chunks should not keep a buffer for each.
         if spare.len() <= 1 << 20 {
@@ -436,16 +436,39 @@ impl Full {
     pub(crate) fn decompress(&mut self, nchunk: usize, dst: &mut [u8]) -> Result<usize> {
         self.c.current_nchunk = nchunk as i64;
         let dctx = self.dctx()?;
+        dctx.decompress(&self.held(nchunk)?, dst)
+    }
+
+    /// Returns the bytes of a chunk without holding the store: codecs of programs may use the super-chunk meanwhile.
+    fn held(&self, nchunk: usize) -> Result<Held> {
         let mut store = self.store();
-        let chunk = store.chunk(nchunk)?;
-        dctx.decompress(&chunk, dst)
+        match store.listed(nchunk) {
+            Some((data, len)) => Ok(Held::Listed(data, len)),
+            None => match store.chunk(nchunk)? {
+                Stored::Read(bytes) => Ok(Held::Read(bytes)),
+                Stored::Listed(_) => Err(Error(code::FAILURE)),
+            },
+        }
     }
 
     /// Decompresses part of a chunk. Of a frame, only the blocks are read that hold it.
     pub(crate) fn read(&mut self, nchunk: usize, range: Range<usize>, dst: &mut [u8]) -> Result<()> {
         self.c.current_nchunk = nchunk as i64;
         let dctx = self.dctx()?;
-        read(&mut self.store(), dctx, nchunk, range, dst)
+        let frame = match &mut *self.store() {
+            Store::Frame(frame) if dctx.hooks.postparams().is_null() => Some(frame.reader()?.clone()),
+            _ => None,
+        };
+        if let Some(frame) = frame {
+            let chunk = frame.chunk(nchunk);
+            let head = chunk.head()?;
+            ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
+            if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
+                let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
+                return Ok(chunk.blocks(&numbers, |nblock, plain| copy_part(&range, &head.block_range(nblock), plain, dst))?);
+            }
+        }
+        dctx.get_bytes(&self.held(nchunk)?, range, dst)
     }
 
     /// Returns the uncompressed size of a chunk.
@@ -458,30 +481,34 @@ impl Full {
     }
 }
 
-/// Reads part of a chunk with a context.
-fn read(store: &mut Store, dctx: &mut Context, nchunk: usize, range: Range<usize>, dst: &mut [u8]) -> Result<()> {
-    let hooked = dctx.hooks.postparams() != std::ptr::null_mut();
-    if let (Store::Frame(frame), false) = (&mut *store, hooked) {
-        let chunk = frame.reader()?.chunk(nchunk);
-        let head = chunk.head()?;
-        ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
-        if head.header().is_vl() || range.len() * 2 > head.header().nbytes() {
-            let chunk = store.chunk(nchunk)?;
-            return dctx.get_bytes(&chunk, range, dst);
+/// The bytes of a chunk, also after the store is released.
+enum Held {
+    Listed(*mut u8, usize),
+    Read(Bytes),
+}
+
+impl std::ops::Deref for Held {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            // SAFETY: chunks in the list stay where they are until the program changes the super-chunk, which it must not do
+            // while another call reads it.
+            Self::Listed(data, len) => unsafe { std::slice::from_raw_parts(*data, *len) },
+            Self::Read(bytes) => bytes,
         }
-        let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
-        return Ok(chunk.blocks(&numbers, |nblock, plain| {
-            let block = head.block_range(nblock);
-            let (start, end) = (range.start.max(block.start), range.end.min(block.end));
-            if let (Some(to), Some(from)) =
-                (dst.get_mut(start - range.start..end - range.start), plain.get(start - block.start..end - block.start))
-            {
-                to.copy_from_slice(from);
-            }
-        })?);
     }
-    let chunk = store.chunk(nchunk)?;
-    dctx.get_bytes(&chunk, range, dst)
+}
+
+/// Copies the part of a range of a chunk that is in a block.
+fn copy_part(range: &Range<usize>, block: &Range<usize>, plain: &[u8], dst: &mut [u8]) {
+    let (start, end) = (range.start.max(block.start), range.end.min(block.end));
+    if start < end
+        && let Some(to) = dst.get_mut(start - range.start..end - range.start)
+        && let Some(from) = plain.get(start - block.start..end - block.start)
+    {
+        to.copy_from_slice(from);
+    }
 }
 
 impl Drop for Full {
@@ -598,7 +625,7 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage) -> Result<Box<Full>> {
     let contiguous = unsafe { at(storage) }?.contiguous;
     if let Some(path) = this.path()? {
         let path = paths::trimmed(path);
-        let (files, locking) = io::files(&this.io()?)?;
+        let (files, locking) = io::files(&this.io()?, true)?;
         ensure(io::is_custom(&this.io()?) || !path.exists(), code::FILE_OPEN)?;
         let path = path.to_owned();
         let params = this.frame_params()?;
@@ -670,7 +697,7 @@ pub(crate) unsafe fn open(urlpath: *const c_char, offset: i64, udio: *const blos
     let path = paths::without_scheme(unsafe { text(urlpath) }?);
     // SAFETY: as above.
     let io = unsafe { udio.as_ref() }.copied().unwrap_or(io::DEFAULT);
-    let (files, locking) = io::files(&io)?;
+    let (files, locking) = io::files(&io, false)?;
     let offset = u64::try_from(offset).map_err(|_| Error(code::INVALID_PARAM))?;
     let frame = Frame::open(paths::trimmed(path), files, offset, locking, plugins())?;
     of_frame(frame, Some(path), &io)
@@ -723,7 +750,7 @@ pub unsafe extern "C" fn blosc2_schunk_open_offset_udio(
 /// Opens a frame in memory.
 ///
 /// # Safety
-/// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed, which frees them.
+/// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed.
 pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Result<Box<Full>> {
     let len = length(len)?;
     ensure(!cframe.is_null(), code::NULL_POINTER)?;
@@ -738,7 +765,6 @@ pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Resul
     let frame = Frame::from_bytes(shared, plugins())?;
     let mut this = of_frame(frame, None, &io::DEFAULT)?;
     if !copy {
-        frees.store(true, Ordering::Relaxed);
         this.frees = Some(frees);
     }
     Ok(this)
@@ -747,14 +773,15 @@ pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Resul
 /// Opens a frame in memory.
 ///
 /// # Safety
-/// `cframe` has `len` bytes; without `copy` they are from `malloc`, and belong to the super-chunk from now on.
+/// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_from_buffer(cframe: *mut u8, len: i64, copy: bool) -> *mut blosc2_schunk {
     // SAFETY: the caller promises so.
     guard(|| unsafe { from_buffer(cframe, len, copy) }.map(finish))
 }
 
-/// Sets whether the bytes of a frame in memory stay when the super-chunk is freed.
+/// Sets whether the bytes of a frame in memory stay when the super-chunk is freed, as they do unless this says otherwise; then
+/// they are from `malloc`.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
@@ -958,9 +985,9 @@ unsafe fn copy(from: &mut Full, storage: &blosc2_storage) -> Result<Box<Full>> {
             Malloced::copy(&from.store().chunk(nchunk)?)?
         } else {
             let nbytes = from.chunk_nbytes(nchunk)?;
-            b2_core::memory::sized(&mut plain, nbytes)?;
-            from.decompress(nchunk, &mut plain)?;
-            to.compressed(nchunk, &plain)?
+            let plain = b2_core::memory::sized(&mut plain, nbytes)?;
+            from.decompress(nchunk, plain)?;
+            to.compressed(nchunk, plain)?
         };
         to.insert(nchunk, chunk, code::CHUNK_APPEND)?;
     }
@@ -1026,7 +1053,7 @@ pub unsafe extern "C" fn blosc2_schunk_insert_chunk(
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
         full.refresh()?;
-        ensure((0..=full.c.nchunks).contains(&nchunk), code::INVALID_INDEX)?;
+        ensure((0..=full.c.nchunks).contains(&nchunk), code::INVALID_PARAM)?;
         // SAFETY: as above.
         let (owned, rest) = unsafe { given(full, chunk, copy) }?;
         let n = full.insert(length(nchunk)?, owned, code::CHUNK_INSERT)?;
@@ -1142,6 +1169,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
+        full.refresh()?;
         let nchunk = full.nchunk(nchunk)?;
         full.c.current_nchunk = nchunk as i64;
         // SAFETY: as above.
@@ -1163,6 +1191,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
+        full.refresh()?;
         let nchunk = full.nchunk(nchunk)?;
         full.c.current_nchunk = nchunk as i64;
         // SAFETY: as above.
@@ -1312,10 +1341,10 @@ pub unsafe extern "C" fn blosc2_schunk_set_slice_buffer(
             let chunk = if range.len() == nbytes {
                 full.compressed(nchunk, new)?
             } else {
-                b2_core::memory::sized(&mut plain, nbytes)?;
-                full.decompress(nchunk, &mut plain)?;
+                let plain = b2_core::memory::sized(&mut plain, nbytes)?;
+                full.decompress(nchunk, plain)?;
                 plain[range].copy_from_slice(new);
-                full.compressed(nchunk, &plain)?
+                full.compressed(nchunk, plain)?
             };
             full.update(nchunk, chunk).map(|_| ())
         })?;
@@ -1379,12 +1408,12 @@ pub(crate) fn gather(
             // Blocks may end inside of an item.
             let end = nbytes.min((start + blocksize).max(at + size));
             ensure(at + size <= end, code::DATA)?;
-            b2_core::memory::sized(&mut block, end - start)?;
-            full.read(nchunk, start..end, &mut block)?;
+            let block = b2_core::memory::sized(&mut block, end - start)?;
+            full.read(nchunk, start..end, block)?;
             held = (nchunk, start..end);
         }
         let from = at - held.1.start;
-        if from + size > block.len() {
+        if at + size > held.1.end {
             full.read(nchunk, at..at + size, &mut buffer[place * size..(place + 1) * size])?;
             continue;
         }

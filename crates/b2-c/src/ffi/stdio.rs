@@ -90,8 +90,9 @@ struct Stdio {
 /// `stream` is null or from [`blosc2_stdio_open`].
 unsafe fn file(stream: *mut c_void) -> Result<*mut libc::FILE> {
     // SAFETY: the caller promises so.
-    let file = unsafe { at(stream.cast::<blosc2_stdio_file>()) }?.file;
-    ensure(!file.is_null(), code::NULL_POINTER)?;
+    let stream = unsafe { at(stream.cast::<blosc2_stdio_file>()) }.map_err(|_| Error(code::FAILURE))?;
+    let file = stream.file;
+    ensure(!file.is_null(), code::FAILURE)?;
     Ok(file)
 }
 
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn blosc2_stdio_close(stream: *mut c_void) -> c_int {
     })
 }
 
-/// Answers the size of a file.
+/// Answers the size of a file. Its position stays.
 ///
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_open`].
@@ -120,9 +121,10 @@ pub unsafe extern "C" fn blosc2_stdio_size(stream: *mut c_void) -> i64 {
         // SAFETY: the caller promises so.
         unsafe {
             let file = file(stream)?;
-            ensure(libc::fseeko(file, 0, libc::SEEK_END) == 0, code::FILE_READ)?;
+            let before = libc::ftello(file);
+            ensure(libc::fseeko(file, 0, libc::SEEK_END) == 0, code::FAILURE)?;
             let size = libc::ftello(file);
-            ensure(size >= 0, code::FILE_READ)?;
+            ensure(size >= 0 && libc::fseeko(file, before, libc::SEEK_SET) == 0, code::FAILURE)?;
             Ok(size)
         }
     })
@@ -199,7 +201,7 @@ pub unsafe extern "C" fn blosc2_stdio_read(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_stdio_truncate(stream: *mut c_void, size: i64) -> c_int {
     guard(|| {
-        ensure(size >= 0, code::INVALID_PARAM)?;
+        ensure(size >= 0, code::FAILURE)?;
         // SAFETY: the caller promises so.
         unsafe {
             let file = file(stream)?;
@@ -411,12 +413,14 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_read(
     stream: *mut c_void,
 ) -> i64 {
     let read = || {
-        let len = extent(size, nitems, position)?;
         // SAFETY: the caller promises so.
-        let (map, place) = unsafe { (mapped(stream)?, at(ptr)?) };
+        let place = unsafe { at(ptr) }?;
+        *place = std::ptr::null_mut();
+        let len = extent(size, nitems, position)?;
+        // SAFETY: as above.
+        let map = unsafe { mapped(stream) }?;
         let end = (position as usize).checked_add(len).ok_or(Error(code::INVALID_PARAM))?;
         if end > map.file_size {
-            *place = std::ptr::null_mut();
             return Ok(0);
         }
         // SAFETY: inside the mapping.
