@@ -97,7 +97,7 @@ pub(crate) fn filters(shuffle: Option<i32>, delta: bool, cparams: &mut blosc2_cp
 
 /// Returns whether the number of threads is one that cannot be.
 pub(crate) fn wrong_nthreads() -> bool {
-    number("BLOSC_NTHREADS").is_some_and(|n| n > i32::from(i16::MAX))
+    number("BLOSC_NTHREADS").is_some_and(|n| !(1..=i32::from(i16::MAX)).contains(&n))
 }
 
 pub(crate) fn nthreads() -> Option<i16> {

@@ -62,6 +62,7 @@ impl From<FrameError> for Error {
             FrameError::Chunk { source, .. } => return source_code(source),
             FrameError::Lock { .. } => code::LOCK,
             FrameError::Exists { .. } => code::FILE_OPEN,
+            FrameError::Truncated { .. } => code::FILE_READ,
             FrameError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => code::FILE_OPEN,
                 io::ErrorKind::WriteZero | io::ErrorKind::StorageFull => code::FILE_WRITE,
@@ -78,6 +79,7 @@ fn source_code(error: &ChunkError) -> Error {
             Error(code::FILTER_PIPELINE)
         }
         ChunkError::Hook { .. } => Error(code::POSTFILTER),
+        ChunkError::Truncated { .. } => Error(code::FILE_READ),
         _ => Error(of_kind(error.kind())),
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Frame {
     locking: bool,
     /// Whether the program holds the lock.
     held: bool,
+    /// How many groups of changes have begun that become one commit at the end of the outermost.
+    together: u32,
     plugins: Plugins,
 }
 
@@ -120,13 +122,13 @@ impl Frame {
     pub(crate) fn open(path: &Path, files: Files, offset: u64, locking: bool, plugins: Plugins) -> Result<Self> {
         let reader = to_read(Some(&files), &plugins, offset).open(path)?;
         let place = Place::Path { path: path.to_owned(), files, offset };
-        Ok(Self { place, reader: Some(reader), editor: None, locking, held: false, plugins })
+        Ok(Self { place, reader: Some(reader), editor: None, locking, held: false, together: 0, plugins })
     }
 
     /// Opens a frame in memory.
     pub(crate) fn from_bytes(bytes: Bytes, plugins: Plugins) -> Result<Self> {
         let reader = to_read(None, &plugins, 0).from_bytes(bytes)?;
-        Ok(Self { place: Place::Bytes, reader: Some(reader), editor: None, locking: false, held: false, plugins })
+        Ok(Self { place: Place::Bytes, reader: Some(reader), editor: None, locking: false, held: false, together: 0, plugins })
     }
 
     /// Creates an empty frame.
@@ -158,7 +160,8 @@ impl Frame {
 
     /// Looks whether another handle or program has changed the frame. Returns whether it has.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
-        if !matches!(&self.place, Place::Path { files: Files::Disk, .. }) || self.held {
+        let here = !matches!(&self.place, Place::Path { files: Files::Disk, .. });
+        if here || self.held || self.together > 0 {
             return Ok(false);
         }
         self.reader()?;
@@ -198,8 +201,13 @@ impl Frame {
                 Some(editor) => editor,
                 None => self.opened(self.locking)?,
             };
-            let result = editor.transaction(|editor| change(editor));
             self.reader = None;
+            if self.held || self.together > 0 {
+                let result = change(&mut editor);
+                self.editor = Some(editor);
+                return Ok(result?);
+            }
+            let result = editor.transaction(|editor| change(editor));
             if self.locking && !self.held {
                 self.reader = editor.snapshot().ok();
             } else {
@@ -217,7 +225,7 @@ impl Frame {
         }
     }
 
-    /// Takes the lock, until [`unlock`](Self::unlock).
+    /// Takes the lock, until [`unlock`](Self::unlock). Changes in between become one commit.
     pub(crate) fn lock(&mut self) -> Result<()> {
         if !self.held && matches!(self.place, Place::Path { .. }) {
             self.editor = None;
@@ -231,10 +239,43 @@ impl Frame {
     pub(crate) fn unlock(&mut self) -> Result<()> {
         ensure(self.held, code::LOCK)?;
         self.held = false;
-        if let Some(mut editor) = self.editor.take() {
-            self.reader = Some(editor.snapshot()?);
+        self.finish(true)
+    }
+
+    /// Begins changes that become one commit. Returns whether it looked anew at the file.
+    pub(crate) fn begin(&mut self) -> Result<bool> {
+        let lock = self.locking && !self.held && self.together == 0;
+        if lock {
+            self.editor = None;
+            self.editor = Some(self.opened(true)?);
+            self.reader = None;
         }
-        Ok(())
+        self.together += 1;
+        Ok(lock)
+    }
+
+    /// Ends them: they are committed or, if they failed, taken back.
+    pub(crate) fn end(&mut self, done: bool) -> Result<()> {
+        self.together -= 1;
+        if self.together > 0 || self.held {
+            return Ok(());
+        }
+        self.finish(done)
+    }
+
+    fn finish(&mut self, done: bool) -> Result<()> {
+        let Some(mut editor) = self.editor.take() else { return Ok(()) };
+        self.reader = None;
+        let result = if done { editor.commit().map(|_| ()) } else { Ok(()) };
+        if !done || result.is_err() {
+            editor.rollback();
+        }
+        if self.locking {
+            self.reader = editor.snapshot().ok();
+        } else {
+            self.editor = Some(editor);
+        }
+        Ok(result?)
     }
 
     /// Writes the frame anew, with other parameters in its header.

@@ -18,8 +18,13 @@ use crate::ffi::{at, bytes, bytes_mut, guard, length, paths, put, text, values};
 const META: &[u8] = b"b2nd";
 const META_BEFORE: &[u8] = b"caterva";
 
-/// What is behind a `b2nd_context_t *`.
+/// What is behind a `b2nd_context_t *`. The first fields are where C-Blosc2 has them, since its own tests read them.
+#[repr(C)]
 pub(crate) struct Params {
+    ndim: i8,
+    shape: [i64; MAX_DIM],
+    chunkshape: [i32; MAX_DIM],
+    blockshape: [i32; MAX_DIM],
     storage: blosc2_storage,
     cparams: blosc2_cparams,
     dparams: crate::abi::blosc2_dparams,
@@ -177,6 +182,26 @@ fn finish(full: Box<Full>, array: impl FnOnce(*mut blosc2_schunk, &mut Full) -> 
         // SAFETY: nobody else knows it.
         unsafe { schunk::blosc2_schunk_free(sc) };
     }
+    result
+}
+
+/// Makes all that `work` changes one commit.
+///
+/// # Safety
+/// `array` is null or an array, and nobody else uses it.
+unsafe fn together<T>(array: *mut b2nd_array_t, work: impl FnOnce(&mut Array<'_>) -> Result<T>) -> Result<T> {
+    // SAFETY: the caller promises so.
+    let sc = unsafe { at(array) }?.sc;
+    // SAFETY: an array has its super-chunk.
+    let full = unsafe { full(sc) }?;
+    full.refresh()?;
+    let result = full.together(|_| {
+        // SAFETY: as above.
+        let mut array = unsafe { array_at(array) }?;
+        work(&mut array)
+    });
+    // SAFETY: as above; after an error this takes the old shape again.
+    drop(unsafe { array_at(array) });
     result
 }
 
@@ -381,10 +406,10 @@ impl Array<'_> {
         if old.nchunks() == 0 {
             list.iter_mut().for_each(|chunk| *chunk = None);
         }
+        self.clear_edges(shape)?;
         self.rearrange(&list)?;
         self.shapes = new;
-        self.save_shape()?;
-        self.clear_edges(&old)
+        self.save_shape()
     }
 
     /// Makes the chunks those of a list: an old one, or a new one of zeros.
@@ -407,17 +432,17 @@ impl Array<'_> {
         Ok(())
     }
 
-    /// Sets to zero what chunks at the old edges held beyond the old shape: a smaller shape leaves it there.
-    fn clear_edges(&mut self, old: &Shapes) -> Result<()> {
-        for axis in 0..old.ndim() {
-            let chunk = i64::from(old.chunk[axis]).max(1);
-            let (from, to) = (old.shape[axis], self.shapes.shape[axis].min(old.ext()[axis]));
-            if from >= to || from % chunk == 0 {
+    /// Sets to zero what a smaller shape leaves in the chunks at its edges, which would otherwise come back with a larger one.
+    fn clear_edges(&mut self, shape: &[i64]) -> Result<()> {
+        for (axis, new) in shape.iter().enumerate() {
+            let chunk = i64::from(self.shapes.chunk[axis]).max(1);
+            let (old, end) = (self.shapes.shape[axis], (new / chunk + 1) * chunk);
+            if *new >= old || new % chunk == 0 {
                 continue;
             }
-            let mut start = vec![0; old.ndim()];
-            let mut stop: Vec<i64> = (0..old.ndim()).map(|axis| self.shapes.shape[axis]).collect();
-            (start[axis], stop[axis]) = (from, to);
+            let mut start = vec![0; shape.len()];
+            let mut stop = self.shapes.shape.clone();
+            (start[axis], stop[axis]) = (*new, old.min(end));
             for nchunk in nd::chunks_of(&self.shapes, &start, &stop) {
                 let (_, from, to) = self.overlap(nchunk, &start, &stop);
                 let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
@@ -539,7 +564,7 @@ fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Result<*mut b
     finish(full, |sc, full| {
         let array = wrap(sc, full, shapes, Some(dtype))?;
         // SAFETY: it was just made, and is used by nobody else.
-        let filled = unsafe { at(array) }.and_then(|c| fill_new(c, full, shapes, fill));
+        let filled = unsafe { at(array) }.and_then(|c| full.together(|full| fill_new(c, full, shapes, fill)));
         if let Err(error) = filled {
             // SAFETY: as above.
             unsafe { free_array(array) };
@@ -557,6 +582,9 @@ fn fill_new(c: &mut b2nd_array_t, full: &mut Full, shapes: &Shapes, fill: Fill<'
     let nbytes = i32::try_from(stored * itemsize as i64).map_err(|_| Error(code::MAX_BUFSIZE_EXCEEDED))?;
     ensure(nbytes <= MAX_BUFFERSIZE, code::MAX_BUFSIZE_EXCEEDED)?;
     let nchunks = shapes.nchunks();
+    if nchunks == 0 {
+        return Ok(());
+    }
     let mut of = match fill {
         Fill::Nothing => return Ok(()),
         Fill::Special(kind) => {
@@ -662,7 +690,9 @@ pub unsafe extern "C" fn b2nd_create_ctx(
             ensure(name.to_bytes().len() <= crate::abi::METALAYER_NAME_MAXLEN, code::INVALID_PARAM)?;
             metas.push((name.to_bytes().to_vec(), value.to_vec()));
         }
-        let params = Params { storage, cparams, dparams, io, path, shapes, dtype, metas };
+        let (shape, chunkshape, blockshape) =
+            (fixed(&shapes.shape, 1), fixed(&shapes.chunk, 1), fixed(&shapes.block, 1));
+        let params = Params { ndim, shape, chunkshape, blockshape, storage, cparams, dparams, io, path, shapes, dtype, metas };
         Ok(Box::into_raw(Box::new(params)).cast::<c_void>())
     })
 }
@@ -825,6 +855,10 @@ fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&mut Full) -> Result<c_
         false => (unsafe { text(array.c.dtype) }?.to_bytes().to_vec(), array.c.dtype_format),
     };
     let mut params = Params {
+        ndim: array.shapes.ndim() as i8,
+        shape: fixed(&array.shapes.shape, 1),
+        chunkshape: fixed(&array.shapes.chunk, 1),
+        blockshape: fixed(&array.shapes.block, 1),
         storage: blosc2_storage { contiguous: true, ..blosc2_storage::DEFAULT },
         cparams,
         dparams: crate::abi::blosc2_dparams::DEFAULT,
@@ -1211,11 +1245,12 @@ pub unsafe extern "C" fn b2nd_set_slice_cbuffer(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let mut array = unsafe { array_at(array) }?;
-        // SAFETY: as above.
-        let (start, stop, shape, need) = unsafe { box_at(&array, (start, stop, buffershape), buffersize) }?;
-        // SAFETY: as above.
-        array.write(start, stop, unsafe { bytes(buffer, need) }?, shape)?;
+        unsafe {
+            together(array, |array| {
+                let (start, stop, shape, need) = box_at(array, (start, stop, buffershape), buffersize)?;
+                array.write(start, stop, bytes(buffer, need)?, shape)
+            })?;
+        }
         Ok(0)
     })
 }
@@ -1393,13 +1428,13 @@ pub unsafe extern "C" fn b2nd_print_meta(array: *const b2nd_array_t) -> c_int {
 pub unsafe extern "C" fn b2nd_resize(array: *mut b2nd_array_t, new_shape: *const i64, start: *const i64) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let mut array = unsafe { array_at(array) }?;
-        let n = array.shapes.ndim();
-        // SAFETY: as above.
-        let shape = unsafe { values(new_shape, n) }?;
-        // SAFETY: as above.
-        let start = if start.is_null() { None } else { Some(unsafe { values(start, n) }?) };
-        array.resize(shape, start)?;
+        unsafe {
+            together(array, |array| {
+                let n = array.shapes.ndim();
+                let start = if start.is_null() { None } else { Some(values(start, n)?) };
+                array.resize(values(new_shape, n)?, start)
+            })?;
+        }
         Ok(0)
     })
 }
@@ -1456,9 +1491,7 @@ pub unsafe extern "C" fn b2nd_insert(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let mut array = unsafe { array_at(array) }?;
-        // SAFETY: as above.
-        unsafe { insert(&mut array, buffer, buffersize, axis, insert_start) }?;
+        unsafe { together(array, |array| insert(array, buffer, buffersize, axis, insert_start)) }?;
         Ok(0)
     })
 }
@@ -1471,12 +1504,24 @@ pub unsafe extern "C" fn b2nd_insert(
 pub unsafe extern "C" fn b2nd_append(array: *mut b2nd_array_t, buffer: *const c_void, buffersize: i64, axis: i8) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let mut array = unsafe { array_at(array) }?;
-        let end = *array.shapes.shape.get(length(axis)?).ok_or(Error(code::INVALID_PARAM))?;
-        // SAFETY: as above.
-        unsafe { insert(&mut array, buffer, buffersize, axis, end) }?;
+        unsafe {
+            together(array, |array| {
+                let end = *array.shapes.shape.get(length(axis)?).ok_or(Error(code::INVALID_PARAM))?;
+                insert(array, buffer, buffersize, axis, end)
+            })?;
+        }
         Ok(0)
     })
+}
+
+fn delete(array: &mut Array<'_>, axis: i8, delete_start: i64, delete_len: i64) -> Result<()> {
+    let axis = length(axis)?;
+    ensure(axis < array.shapes.ndim() && delete_start >= 0 && delete_len >= 0, code::INVALID_PARAM)?;
+    let mut shape = array.shapes.shape.clone();
+    shape[axis] = shape[axis].checked_sub(delete_len).filter(|len| *len >= 0).ok_or(Error(code::INVALID_PARAM))?;
+    let mut start = vec![0; shape.len()];
+    start[axis] = delete_start;
+    array.resize(&shape, Some(&start))
 }
 
 /// Removes items along an axis.
@@ -1487,14 +1532,7 @@ pub unsafe extern "C" fn b2nd_append(array: *mut b2nd_array_t, buffer: *const c_
 pub unsafe extern "C" fn b2nd_delete(array: *mut b2nd_array_t, axis: i8, delete_start: i64, delete_len: i64) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let mut array = unsafe { array_at(array) }?;
-        let axis = length(axis)?;
-        ensure(axis < array.shapes.ndim() && delete_start >= 0 && delete_len >= 0, code::INVALID_PARAM)?;
-        let mut shape = array.shapes.shape.clone();
-        shape[axis] = shape[axis].checked_sub(delete_len).filter(|len| *len >= 0).ok_or(Error(code::INVALID_PARAM))?;
-        let mut start = vec![0; shape.len()];
-        start[axis] = delete_start;
-        array.resize(&shape, Some(&start))?;
+        unsafe { together(array, |array| delete(array, axis, delete_start, delete_len)) }?;
         Ok(0)
     })
 }
@@ -1562,12 +1600,13 @@ pub unsafe extern "C" fn b2nd_set_orthogonal_selection(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let mut array = unsafe { array_at(array) }?;
-        // SAFETY: as above.
-        let (selected, shape, need) =
-            unsafe { selection_at(&array, selection, selection_size, buffershape, buffersize) }?;
-        // SAFETY: as above.
-        array.orthogonal(&selected, shape, Selected::Set(unsafe { bytes(buffer, need) }?))?;
+        unsafe {
+            together(array, |array| {
+                let (selected, shape, need) =
+                    selection_at(array, selection, selection_size, buffershape, buffersize)?;
+                array.orthogonal(&selected, shape, Selected::Set(bytes(buffer, need)?))
+            })?;
+        }
         Ok(0)
     })
 }

@@ -323,6 +323,10 @@ impl ReadFiles for Program {
         }
     }
 
+    fn identity(&self, _: &Path, _: Links) -> IoResult<Option<b2_frame::FileId>> {
+        Ok(None)
+    }
+
     fn list(&self, dir: &Path) -> IoResult<Vec<std::ffi::OsString>> {
         Disk.list(dir)
     }

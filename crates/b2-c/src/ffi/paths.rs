@@ -58,6 +58,10 @@ pub unsafe extern "C" fn blosc2_remove_urlpath(path: *const c_char) -> c_int {
             return Ok(unsafe { blosc2_remove_dir(without_scheme(text(path)?).as_ptr()) });
         }
         std::fs::remove_file(file).map_err(|_| Error(code::FILE_REMOVE))?;
+        // Its lock file goes with it.
+        let mut lock = file.as_os_str().to_owned();
+        lock.push(".b2lock");
+        let _ = std::fs::remove_file(lock);
         Ok(0)
     })
 }

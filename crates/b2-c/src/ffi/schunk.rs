@@ -404,6 +404,30 @@ impl Full {
         self.changed()
     }
 
+    /// Makes several changes of a file one commit: all or, after an error, none.
+    pub(crate) fn together<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let anew = match &mut *self.store() {
+            Store::Frame(frame) => frame.begin()?,
+            Store::Memory(_) => false,
+        };
+        if anew {
+            self.counters()?;
+            self.mirror_metas()?;
+            self.c.change_tick += 1;
+        }
+        let result = work(self);
+        let ended = match &mut *self.store() {
+            Store::Frame(frame) => frame.end(result.is_ok()),
+            Store::Memory(_) => return result,
+        };
+        if result.is_err() || ended.is_err() {
+            self.counters()?;
+            self.mirror_metas()?;
+            self.c.change_tick += 1;
+        }
+        ended.and(result)
+    }
+
     fn changed(&mut self) -> Result<i64> {
         self.mirror();
         if matches!(&*self.store(), Store::Frame(_)) && self.has_other_handles() {
@@ -1335,7 +1359,7 @@ pub unsafe extern "C" fn blosc2_schunk_set_slice_buffer(
         // SAFETY: as above.
         let buffer = unsafe { bytes(buffer, len) }?;
         let mut plain = Vec::new();
-        for_chunks(full, start, len, |full, nchunk, range, at| {
+        full.together(|full| for_chunks(full, start, len, |full, nchunk, range, at| {
             let nbytes = full.chunk_nbytes(nchunk)?;
             let new = &buffer[at..at + range.len()];
             let chunk = if range.len() == nbytes {
@@ -1347,7 +1371,7 @@ pub unsafe extern "C" fn blosc2_schunk_set_slice_buffer(
                 full.compressed(nchunk, plain)?
             };
             full.update(nchunk, chunk).map(|_| ())
-        })?;
+        }))?;
         Ok(0)
     })
 }

@@ -462,8 +462,8 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_truncate(stream: *mut c_void, size: i
 pub unsafe extern "C" fn blosc2_stdio_mmap_destroy(params: *mut c_void) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let map = unsafe { at(params.cast::<blosc2_stdio_mmap>()) }?;
-        let mut result = 0;
+        let map = unsafe { at(params.cast::<blosc2_stdio_mmap>()) }.map_err(|_| Error(code::FAILURE))?;
+        let mut result = if map.addr.is_null() { code::FAILURE } else { 0 };
         if !map.addr.is_null() {
             // SAFETY: the mapping is this long, and ends here; the file is open.
             unsafe {
@@ -483,6 +483,6 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_destroy(params: *mut c_void) -> c_int
             // SAFETY: the program says that it is from `malloc`, and given away.
             unsafe { free(params) };
         }
-        Ok(if result == 0 { 0 } else { code::FILE_WRITE })
+        Ok(if result == 0 { 0 } else { code::FAILURE })
     })
 }
