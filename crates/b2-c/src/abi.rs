@@ -285,24 +285,10 @@ pub struct b2nd_array_t {
     pub last_tick: i64,
 }
 
-pub type encoder_cb = unsafe extern "C" fn(
-    *const u8,
-    i32,
-    *mut u8,
-    i32,
-    u8,
-    *mut blosc2_cparams,
-    *const c_void,
-) -> c_int;
-pub type decoder_cb = unsafe extern "C" fn(
-    *const u8,
-    i32,
-    *mut u8,
-    i32,
-    u8,
-    *mut blosc2_dparams,
-    *const c_void,
-) -> c_int;
+pub type encoder_cb =
+    unsafe extern "C" fn(*const u8, i32, *mut u8, i32, u8, *mut blosc2_cparams, *const c_void) -> c_int;
+pub type decoder_cb =
+    unsafe extern "C" fn(*const u8, i32, *mut u8, i32, u8, *mut blosc2_dparams, *const c_void) -> c_int;
 
 #[repr(C)]
 #[derive(Clone, Copy)]

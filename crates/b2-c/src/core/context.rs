@@ -208,7 +208,13 @@ impl Context {
     }
 
     /// Decompresses `nitems` items from the item `start` on. Returns the number of bytes.
-    pub(crate) fn get_items(&mut self, chunk: &[u8], start: i32, nitems: i32, dst: &mut [u8]) -> Result<usize> {
+    pub(crate) fn get_items(
+        &mut self,
+        chunk: &[u8],
+        start: i32,
+        nitems: i32,
+        dst: &mut [u8],
+    ) -> Result<usize> {
         if nitems == 0 {
             return Ok(0);
         }
@@ -217,7 +223,13 @@ impl Context {
     }
 
     /// Decompresses `len` bytes from `start` on, which must be whole items.
-    pub(crate) fn get_item_bytes(&mut self, chunk: &[u8], start: i32, len: i32, dst: &mut [u8]) -> Result<usize> {
+    pub(crate) fn get_item_bytes(
+        &mut self,
+        chunk: &[u8],
+        start: i32,
+        len: i32,
+        dst: &mut [u8],
+    ) -> Result<usize> {
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
         if len == 0 {
             return Ok(0);
@@ -259,7 +271,12 @@ impl Context {
 }
 
 /// Makes a chunk that repeats a value.
-pub(crate) fn special(cparams: &blosc2_cparams, kind: SpecialKind, value: &[u8], nbytes: i32) -> Result<Chunk> {
+pub(crate) fn special(
+    cparams: &blosc2_cparams,
+    kind: SpecialKind,
+    value: &[u8],
+    nbytes: i32,
+) -> Result<Chunk> {
     let itemsize = usize::try_from(cparams.typesize).map_err(|_| Error(code::DATA))?;
     let nbytes = usize::try_from(nbytes).map_err(|_| Error(code::DATA))?;
     ensure(itemsize > 0 && nbytes.is_multiple_of(itemsize), code::DATA)?;
@@ -273,7 +290,12 @@ pub(crate) fn special(cparams: &blosc2_cparams, kind: SpecialKind, value: &[u8],
 /// Returns the block size of chunks with these parameters, as the engine chooses it.
 fn automatic_blocksize(cparams: &blosc2_cparams, nbytes: usize) -> Result<usize> {
     let plain = blosc2_cparams { prefilter: None, clevel: cparams.clevel.min(9), ..*cparams };
-    let params = params::compression(&plain, &Arc::default(), callbacks::plugins(&Call::new(plain, blosc2_dparams::DEFAULT)), false)?;
+    let params = params::compression(
+        &plain,
+        &Arc::default(),
+        callbacks::plugins(&Call::new(plain, blosc2_dparams::DEFAULT)),
+        false,
+    )?;
     let zeros = b2_core::memory::zeroed(nbytes)?;
     let chunk = Chunk::compress_bytes(&zeros, &params.build()?)?;
     Ok(ChunkHeader::parse(chunk.as_bytes())?.blocksize())

@@ -95,18 +95,30 @@ impl Shapes {
 
     /// The shape of a chunk rounded up to blocks.
     pub(crate) fn ext_chunk(&self) -> Vec<i64> {
-        self.chunk.iter().zip(&self.block).map(|(len, block)| padded(i64::from(*len), i64::from(*block))).collect()
+        self.chunk
+            .iter()
+            .zip(&self.block)
+            .map(|(len, block)| padded(i64::from(*len), i64::from(*block)))
+            .collect()
     }
 
     /// The number of chunks along each dimension.
     pub(crate) fn grid(&self) -> Vec<i64> {
-        self.ext().iter().zip(&self.chunk).map(|(ext, chunk)| ext.checked_div(i64::from(*chunk)).unwrap_or(0)).collect()
+        self.ext()
+            .iter()
+            .zip(&self.chunk)
+            .map(|(ext, chunk)| ext.checked_div(i64::from(*chunk)).unwrap_or(0))
+            .collect()
     }
 
     /// The number of blocks of a chunk along each dimension.
     pub(crate) fn blocks(&self) -> Vec<i64> {
         let blocks = self.ext_chunk();
-        blocks.iter().zip(&self.block).map(|(ext, block)| ext.checked_div(i64::from(*block)).unwrap_or(0)).collect()
+        blocks
+            .iter()
+            .zip(&self.block)
+            .map(|(ext, block)| ext.checked_div(i64::from(*block)).unwrap_or(0))
+            .collect()
     }
 
     pub(crate) fn nitems(&self) -> i64 {
@@ -189,22 +201,31 @@ pub(crate) struct Part<'a> {
 ///
 /// # Errors
 /// `INVALID_PARAM` if the box is not inside both.
-pub(crate) fn copy(lens: &[i64], itemsize: usize, src: &[u8], from: Part<'_>, dst: &mut [u8], to: Part<'_>) -> Result<()> {
+pub(crate) fn copy(
+    lens: &[i64],
+    itemsize: usize,
+    src: &[u8],
+    from: Part<'_>,
+    dst: &mut [u8],
+    to: Part<'_>,
+) -> Result<()> {
     if lens.contains(&0) {
         return Ok(());
     }
     let size = itemsize as i64;
     let check = |part: Part<'_>, len: usize| {
-        let inside = part.start.iter().zip(lens).zip(part.shape).all(|((at, n), len)| {
-            *at >= 0 && *n >= 0 && at.checked_add(*n).is_some_and(|end| end <= *len)
-        });
+        let inside =
+            part.start.iter().zip(lens).zip(part.shape).all(|((at, n), len)| {
+                *at >= 0 && *n >= 0 && at.checked_add(*n).is_some_and(|end| end <= *len)
+            });
         let bytes = part.shape.iter().try_fold(size, |bytes, len| bytes.checked_mul(*len));
         ensure(inside && bytes.is_some_and(|bytes| bytes <= len as i64), code::INVALID_PARAM)
     };
     check(from, src.len())?;
     check(to, dst.len())?;
     let (src_strides, dst_strides) = (strides(from.shape), strides(to.shape));
-    let offset = |start: &[i64], strides: &[i64]| -> i64 { start.iter().zip(strides).map(|(at, n)| at * n).sum() };
+    let offset =
+        |start: &[i64], strides: &[i64]| -> i64 { start.iter().zip(strides).map(|(at, n)| at * n).sum() };
     let (mut src_at, mut dst_at) = (offset(from.start, &src_strides), offset(to.start, &dst_strides));
     // Dimensions that both buffers have whole are one run.
     let mut axis = lens.len();
@@ -319,14 +340,29 @@ mod tests {
         let mut dst = vec![0; 3 * 4 * 5];
         let (shape, room) = ([4, 5, 6], [3, 4, 5]);
         let lens = [3, 2, 2];
-        copy(&lens, 1, &src, Part { shape: &shape, start: &from }, &mut dst, Part { shape: &room, start: &to }).unwrap();
+        copy(
+            &lens,
+            1,
+            &src,
+            Part { shape: &shape, start: &from },
+            &mut dst,
+            Part { shape: &room, start: &to },
+        )
+        .unwrap();
         for_each_index(&[0..3, 0..4, 0..5], &mut |at| {
             let inside = (0..3).all(|axis| (to[axis]..to[axis] + lens[axis]).contains(&at[axis]));
             let from = (0..3).map(|axis| (at[axis] - to[axis] + from[axis]) * [30, 6, 1][axis]).sum::<i64>();
             let place = (at[0] * 20 + at[1] * 5 + at[2]) as usize;
             assert_eq!(dst[place], if inside { from as u8 } else { 0 });
         });
-        let outside = copy(&lens, 1, &src, Part { shape: &shape, start: &[2, 0, 0] }, &mut dst, Part { shape: &room, start: &to });
+        let outside = copy(
+            &lens,
+            1,
+            &src,
+            Part { shape: &shape, start: &[2, 0, 0] },
+            &mut dst,
+            Part { shape: &room, start: &to },
+        );
         assert_eq!(outside, Err(Error(code::INVALID_PARAM)));
     }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use b2_chunk::{CParams, CodecId, Compatibility, Compression, Control, DParams, FilterId, FilterSlot, Limits, Plugins, SplitMode};
+use b2_chunk::{
+    CParams, CodecId, Compatibility, Compression, Control, DParams, FilterId, FilterSlot, Limits, Plugins,
+    SplitMode,
+};
 use b2_frame::FrameParams;
 
 use crate::abi::{blosc2_cparams, code};

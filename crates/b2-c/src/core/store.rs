@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use b2_chunk::{Chunk, ChunkHeader, Plugins, SpecialKind};
 use b2_frame::{
-    Compare, Durability, EditOptions, Entry, FileSystem, FrameEditor, FrameError, FrameParams, FrameWriter, ReadFiles,
-    ReadOptions, Storage, SuperChunk, WriteOptions,
+    Compare, Durability, EditOptions, Entry, FileSystem, FrameEditor, FrameError, FrameParams, FrameWriter,
+    ReadFiles, ReadOptions, Storage, SuperChunk, WriteOptions,
 };
 use bytes::Bytes;
 
@@ -99,7 +99,11 @@ impl Files {
 }
 
 fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> ReadOptions {
-    let options = ReadOptions::default().limits(limits()).plugins(plugins.clone()).offset(offset).compare(Compare::Once);
+    let options = ReadOptions::default()
+        .limits(limits())
+        .plugins(plugins.clone())
+        .offset(offset)
+        .compare(Compare::Once);
     match files {
         Some(Files::Program(fs)) => options.file_system(fs.clone() as Arc<dyn ReadFiles>),
         _ => options,
@@ -110,16 +114,22 @@ fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> ReadOptions
 fn to_write() -> WriteOptions {
     let sums = crate::core::environment::is_set("B2KIT_CHECKSUMS");
     let sync = crate::core::environment::is_set("B2KIT_SYNC");
-    WriteOptions::default()
-        .checksums(sums)
-        .block_starts(false)
-        .many_vlmetalayers(true)
-        .durability(if sync { Durability::Sync } else { Durability::None })
+    WriteOptions::default().checksums(sums).block_starts(false).many_vlmetalayers(true).durability(if sync {
+        Durability::Sync
+    } else {
+        Durability::None
+    })
 }
 
 impl Frame {
     /// Opens a file or directory.
-    pub(crate) fn open(path: &Path, files: Files, offset: u64, locking: bool, plugins: Plugins) -> Result<Self> {
+    pub(crate) fn open(
+        path: &Path,
+        files: Files,
+        offset: u64,
+        locking: bool,
+        plugins: Plugins,
+    ) -> Result<Self> {
         let reader = to_read(Some(&files), &plugins, offset).open(path)?;
         let place = Place::Path { path: path.to_owned(), files, offset };
         Ok(Self { place, reader: Some(reader), editor: None, locking, held: false, together: 0, plugins })
@@ -128,11 +138,26 @@ impl Frame {
     /// Opens a frame in memory.
     pub(crate) fn from_bytes(bytes: Bytes, plugins: Plugins) -> Result<Self> {
         let reader = to_read(None, &plugins, 0).from_bytes(bytes)?;
-        Ok(Self { place: Place::Bytes, reader: Some(reader), editor: None, locking: false, held: false, together: 0, plugins })
+        Ok(Self {
+            place: Place::Bytes,
+            reader: Some(reader),
+            editor: None,
+            locking: false,
+            held: false,
+            together: 0,
+            plugins,
+        })
     }
 
     /// Creates an empty frame.
-    pub(crate) fn create(path: &Path, files: Files, locking: bool, sparse: bool, params: FrameParams, plugins: Plugins) -> Result<Self> {
+    pub(crate) fn create(
+        path: &Path,
+        files: Files,
+        locking: bool,
+        sparse: bool,
+        params: FrameParams,
+        plugins: Plugins,
+    ) -> Result<Self> {
         let storage = if sparse { Storage::Sparse } else { Storage::Contiguous };
         let options = files.write(to_write()).storage(storage);
         options.create(path, params.plugins(plugins.clone()))?.finish()?;
@@ -153,7 +178,9 @@ impl Frame {
 
     fn reopened(&self) -> Result<SuperChunk> {
         match &self.place {
-            Place::Path { path, files, offset } => Ok(to_read(Some(files), &self.plugins, *offset).open(path)?),
+            Place::Path { path, files, offset } => {
+                Ok(to_read(Some(files), &self.plugins, *offset).open(path)?)
+            }
             Place::Bytes => Err(Error(code::FAILURE)),
         }
     }
@@ -178,8 +205,12 @@ impl Frame {
             Place::Path { files, .. } => Some(files),
             Place::Bytes => None,
         };
-        let durability = if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
-        EditOptions::from(to_read(files, &self.plugins, 0)).durability(durability).force(true).many_vlmetalayers(true)
+        let durability =
+            if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
+        EditOptions::from(to_read(files, &self.plugins, 0))
+            .durability(durability)
+            .force(true)
+            .many_vlmetalayers(true)
     }
 
     fn opened(&mut self, lock: bool) -> Result<FrameEditor> {
@@ -239,7 +270,13 @@ impl Frame {
     pub(crate) fn unlock(&mut self) -> Result<()> {
         ensure(self.held, code::LOCK)?;
         self.held = false;
-        self.finish(true)
+        let result = self.finish(true);
+        // The editor has the lock.
+        self.editor = None;
+        if matches!(self.place, Place::Path { .. }) {
+            self.reader = None;
+        }
+        result
     }
 
     /// Begins changes that become one commit. Returns whether it looked anew at the file.
@@ -494,7 +531,8 @@ impl Store {
     pub(crate) fn update_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Self::Memory(memory) => {
-                let meta = memory.metas.iter_mut().find(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
+                let meta =
+                    memory.metas.iter_mut().find(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
                 meta.1 = value.to_vec();
                 Ok(())
             }
@@ -589,7 +627,12 @@ impl Store {
     }
 
     /// Appends everything as a frame to a file. Returns its offset.
-    pub(crate) fn append_to_file(&mut self, path: &Path, params: FrameParams, plugins: &Plugins) -> Result<u64> {
+    pub(crate) fn append_to_file(
+        &mut self,
+        path: &Path,
+        params: FrameParams,
+        plugins: &Plugins,
+    ) -> Result<u64> {
         match self {
             Self::Frame(frame) => Ok(frame.reader()?.append_to_file(path, &to_write())?),
             Self::Memory(_) => {
@@ -635,7 +678,6 @@ impl Memory {
         self.pointers.0.push(chunk.as_ptr());
         self.chunks.push(chunk);
     }
-
 }
 
 /// Bytes of `malloc` as the memory behind a chunk.

@@ -6,7 +6,8 @@ use std::ops::Range;
 use b2_chunk::SpecialKind;
 
 use crate::abi::{
-    MAX_BUFFERSIZE, MAX_DIM, blosc2_cparams, blosc2_metalayer, blosc2_schunk, blosc2_storage, b2nd_array_t, chunk_cache_s, code,
+    MAX_BUFFERSIZE, MAX_DIM, b2nd_array_t, blosc2_cparams, blosc2_metalayer, blosc2_schunk, blosc2_storage,
+    chunk_cache_s, code,
 };
 use crate::core::context::special;
 use crate::core::error::{Error, Result, ensure};
@@ -131,7 +132,12 @@ fn show(c: &mut b2nd_array_t, shapes: &Shapes) {
 }
 
 /// Makes the structure of an array over a super-chunk.
-fn wrap(sc: *mut blosc2_schunk, full: &mut Full, shapes: &Shapes, dtype: Option<&Dtype>) -> Result<*mut b2nd_array_t> {
+fn wrap(
+    sc: *mut blosc2_schunk,
+    full: &mut Full,
+    shapes: &Shapes,
+    dtype: Option<&Dtype>,
+) -> Result<*mut b2nd_array_t> {
     let text = match dtype {
         Some((text, _)) => copied_text(&CString::new(text.clone()).map_err(|_| Error(code::FAILURE))?)?,
         None => std::ptr::null_mut(),
@@ -174,7 +180,10 @@ fn of_schunk(sc: *mut blosc2_schunk, full: &mut Full) -> Result<*mut b2nd_array_
 }
 
 /// Finishes a super-chunk as an array.
-fn finish(full: Box<Full>, array: impl FnOnce(*mut blosc2_schunk, &mut Full) -> Result<*mut b2nd_array_t>) -> Result<*mut b2nd_array_t> {
+fn finish(
+    full: Box<Full>,
+    array: impl FnOnce(*mut blosc2_schunk, &mut Full) -> Result<*mut b2nd_array_t>,
+) -> Result<*mut b2nd_array_t> {
     let sc: *mut blosc2_schunk = Box::into_raw(full).cast();
     // SAFETY: it was just made.
     let result = unsafe { self::full(sc) }.and_then(|full| array(sc, full));
@@ -239,7 +248,11 @@ impl Array<'_> {
         let origin = self.shapes.chunk_start(nchunk);
         let from = origin.iter().zip(start).map(|(at, start)| *at.max(start)).collect();
         let ends = origin.iter().zip(&self.shapes.chunk).map(|(at, len)| at + i64::from(*len));
-        let to = ends.zip(stop).zip(&self.shapes.shape).map(|((end, stop), len)| end.min(*stop).min(*len)).collect();
+        let to = ends
+            .zip(stop)
+            .zip(&self.shapes.shape)
+            .map(|((end, stop), len)| end.min(*stop).min(*len))
+            .collect();
         (origin, from, to)
     }
 
@@ -263,7 +276,8 @@ impl Array<'_> {
         let mut plain = Vec::new();
         for nchunk in nd::chunks_of(&self.shapes, start, stop) {
             let (origin, from, to) = self.overlap(nchunk, start, stop);
-            let local = |at: &[i64]| -> Vec<i64> { at.iter().zip(&origin).map(|(at, origin)| at - origin).collect() };
+            let local =
+                |at: &[i64]| -> Vec<i64> { at.iter().zip(&origin).map(|(at, origin)| at - origin).collect() };
             let (first, last) = (local(&from), local(&to));
             let blocks = self.blocks(&first, &last);
             let whole = self.shapes.blocks().iter().product::<i64>() as usize;
@@ -286,10 +300,13 @@ impl Array<'_> {
                 };
                 let n = shape.len();
                 let begin: Vec<i64> = (0..n).map(|axis| first[axis].max(block_start[axis])).collect();
-                let end: Vec<i64> = (0..n).map(|axis| last[axis].min(block_start[axis] + shape[axis])).collect();
+                let end: Vec<i64> =
+                    (0..n).map(|axis| last[axis].min(block_start[axis] + shape[axis])).collect();
                 let lens: Vec<i64> = begin.iter().zip(&end).map(|(begin, end)| end - begin).collect();
-                let in_block: Vec<i64> = begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
-                let in_buffer: Vec<i64> = (0..n).map(|axis| begin[axis] + origin[axis] - start[axis]).collect();
+                let in_block: Vec<i64> =
+                    begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
+                let in_buffer: Vec<i64> =
+                    (0..n).map(|axis| begin[axis] + origin[axis] - start[axis]).collect();
                 let from = Part { shape: &shape, start: &in_block };
                 nd::copy(&lens, self.itemsize, block, from, buffer, Part { shape: room, start: &in_buffer })?;
             }
@@ -298,14 +315,22 @@ impl Array<'_> {
     }
 
     fn check(&self, start: &[i64], stop: &[i64]) -> Result<()> {
-        let inside = (0..self.shapes.ndim())
-            .all(|axis| start[axis] >= 0 && start[axis] <= stop[axis] && stop[axis] <= self.shapes.shape[axis]);
+        let inside = (0..self.shapes.ndim()).all(|axis| {
+            start[axis] >= 0 && start[axis] <= stop[axis] && stop[axis] <= self.shapes.shape[axis]
+        });
         ensure(inside, code::INVALID_PARAM)
     }
 
     /// Puts a box of a buffer into the bytes of a chunk.
-    fn fill(&self, plain: &mut [u8], (origin, from, to): (&[i64], &[i64], &[i64]), buffer: &[u8], room: Part<'_>) -> Result<()> {
-        let local = |at: &[i64]| -> Vec<i64> { at.iter().zip(origin).map(|(at, origin)| at - origin).collect() };
+    fn fill(
+        &self,
+        plain: &mut [u8],
+        (origin, from, to): (&[i64], &[i64], &[i64]),
+        buffer: &[u8],
+        room: Part<'_>,
+    ) -> Result<()> {
+        let local =
+            |at: &[i64]| -> Vec<i64> { at.iter().zip(origin).map(|(at, origin)| at - origin).collect() };
         let (first, last) = (local(from), local(to));
         let (size, shape) = (self.block_nbytes(), self.shapes.block64());
         for (nblock, block_start) in self.blocks(&first, &last) {
@@ -315,7 +340,8 @@ impl Array<'_> {
             let end: Vec<i64> = (0..n).map(|axis| last[axis].min(block_start[axis] + shape[axis])).collect();
             let lens: Vec<i64> = begin.iter().zip(&end).map(|(begin, end)| end - begin).collect();
             let in_block: Vec<i64> = begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
-            let in_buffer: Vec<i64> = (0..n).map(|axis| begin[axis] + origin[axis] - room.start[axis]).collect();
+            let in_buffer: Vec<i64> =
+                (0..n).map(|axis| begin[axis] + origin[axis] - room.start[axis]).collect();
             let from = Part { shape: room.shape, start: &in_buffer };
             nd::copy(&lens, self.itemsize, buffer, from, block, Part { shape: &shape, start: &in_block })?;
         }
@@ -357,7 +383,8 @@ impl Array<'_> {
             false => unsafe { text(self.c.dtype) }?.to_bytes().to_vec(),
         };
         let meta = nd::serialize(&self.shapes, &dtype, self.c.dtype_format);
-        let name = if self.full.store().metas()?.iter().any(|meta| meta.0 == META) { META } else { META_BEFORE };
+        let name =
+            if self.full.store().metas()?.iter().any(|meta| meta.0 == META) { META } else { META_BEFORE };
         schunk::update_meta(self.full, name, &meta)?;
         show(self.c, &self.shapes);
         self.c.last_tick = self.full.c.change_tick;
@@ -446,7 +473,8 @@ impl Array<'_> {
             for nchunk in nd::chunks_of(&self.shapes, &start, &stop) {
                 let (_, from, to) = self.overlap(nchunk, &start, &stop);
                 let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
-                let mut part = b2_core::memory::zeroed(lens.iter().product::<i64>() as usize * self.itemsize)?;
+                let mut part =
+                    b2_core::memory::zeroed(lens.iter().product::<i64>() as usize * self.itemsize)?;
                 self.read(&from, &to, &mut part, &lens)?;
                 if part.iter().any(|byte| *byte != 0) {
                     part.fill(0);
@@ -529,7 +557,9 @@ impl Selected<'_> {
             (Self::Get(buffer), Some(item)) => {
                 buffer.get_mut(place).map(|to| to.copy_from_slice(item)).is_some()
             }
-            (Self::Set(buffer), Some(item)) => buffer.get(place).map(|from| item.copy_from_slice(from)).is_some(),
+            (Self::Set(buffer), Some(item)) => {
+                buffer.get(place).map(|from| item.copy_from_slice(from)).is_some()
+            }
             (_, None) => false,
         }
     }
@@ -610,11 +640,17 @@ fn fill_new(c: &mut b2nd_array_t, full: &mut Full, shapes: &Shapes, fill: Fill<'
         plain.fill(0);
         match &mut of {
             Fill::Items(items) => {
-                array.fill(&mut plain, (&origin, &from, &to), items, Part { shape: &shapes.shape, start: &zeros })?;
+                array.fill(
+                    &mut plain,
+                    (&origin, &from, &to),
+                    items,
+                    Part { shape: &shapes.shape, start: &zeros },
+                )?;
             }
             Fill::Of(source, start) => {
                 let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
-                let part = b2_core::memory::sized(&mut part, lens.iter().product::<i64>() as usize * itemsize)?;
+                let part =
+                    b2_core::memory::sized(&mut part, lens.iter().product::<i64>() as usize * itemsize)?;
                 let first: Vec<i64> = from.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
                 let last: Vec<i64> = to.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
                 source.read(&first, &last, part, &lens)?;
@@ -661,7 +697,8 @@ pub unsafe extern "C" fn b2nd_create_ctx(
         let n = length(ndim)?;
         ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (shape, chunk, block) = unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };
+        let (shape, chunk, block) =
+            unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };
         // SAFETY: as above.
         let storage = unsafe { b2_storage.as_ref() }.copied().unwrap_or(blosc2_storage::DEFAULT);
         // SAFETY: as above.
@@ -686,13 +723,27 @@ pub unsafe extern "C" fn b2nd_create_ctx(
             // SAFETY: as above.
             let meta = unsafe { at(metalayers.cast_mut().add(n)) }?;
             // SAFETY: as above.
-            let (name, value) = unsafe { (text(meta.name)?, bytes(meta.content.cast(), length(meta.content_len)?)?) };
+            let (name, value) =
+                unsafe { (text(meta.name)?, bytes(meta.content.cast(), length(meta.content_len)?)?) };
             ensure(name.to_bytes().len() <= crate::abi::METALAYER_NAME_MAXLEN, code::INVALID_PARAM)?;
             metas.push((name.to_bytes().to_vec(), value.to_vec()));
         }
         let (shape, chunkshape, blockshape) =
             (fixed(&shapes.shape, 1), fixed(&shapes.chunk, 1), fixed(&shapes.block, 1));
-        let params = Params { ndim, shape, chunkshape, blockshape, storage, cparams, dparams, io, path, shapes, dtype, metas };
+        let params = Params {
+            ndim,
+            shape,
+            chunkshape,
+            blockshape,
+            storage,
+            cparams,
+            dparams,
+            io,
+            path,
+            shapes,
+            dtype,
+            metas,
+        };
         Ok(Box::into_raw(Box::new(params)).cast::<c_void>())
     })
 }
@@ -771,7 +822,11 @@ pub unsafe extern "C" fn b2nd_nans(ctx: *mut c_void, array: *mut *mut b2nd_array
 /// # Safety
 /// As [`b2nd_uninit`]; `fill_value` is an item.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn b2nd_full(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill_value: *const c_void) -> c_int {
+pub unsafe extern "C" fn b2nd_full(
+    ctx: *mut c_void,
+    array: *mut *mut b2nd_array_t,
+    fill_value: *const c_void,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let value = unsafe { bytes(fill_value, length(params(ctx)?.cparams.typesize)?) }?;
@@ -805,7 +860,10 @@ pub unsafe extern "C" fn b2nd_free(array: *mut b2nd_array_t) -> c_int {
 /// # Safety
 /// `schunk` is null or a super-chunk, `array` null or a place for a pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn b2nd_from_schunk(schunk: *mut blosc2_schunk, array: *mut *mut b2nd_array_t) -> c_int {
+pub unsafe extern "C" fn b2nd_from_schunk(
+    schunk: *mut blosc2_schunk,
+    array: *mut *mut b2nd_array_t,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
@@ -999,7 +1057,11 @@ pub unsafe extern "C" fn b2nd_from_cbuffer(
 /// # Safety
 /// `array` is null or an array, `buffer` has `buffersize` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn b2nd_to_cbuffer(array: *const b2nd_array_t, buffer: *mut c_void, buffersize: i64) -> c_int {
+pub unsafe extern "C" fn b2nd_to_cbuffer(
+    array: *const b2nd_array_t,
+    buffer: *mut c_void,
+    buffersize: i64,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let mut array = unsafe { array_at(array) }?;
@@ -1050,7 +1112,8 @@ pub unsafe extern "C" fn b2nd_get_sparse_cbuffer(
                 sum + at / chunk * chunks[axis] * stored + array.shapes.offset_in_chunk(axis, at % chunk)
             })
         };
-        let mut order: Vec<(i64, usize)> = coords.iter().enumerate().map(|(n, item)| (place(*item), n)).collect();
+        let mut order: Vec<(i64, usize)> =
+            coords.iter().enumerate().map(|(n, item)| (place(*item), n)).collect();
         order.sort_unstable();
         let mut items = order.iter().map(|(place, n)| (*n, *place as usize));
         schunk::gather(array.full, size, stored as usize * size, &mut items, buffer)?;
@@ -1085,7 +1148,12 @@ pub unsafe extern "C" fn b2nd_get_slice(
     })
 }
 
-fn slice(params: &mut Params, source: &mut Array<'_>, start: &[i64], stop: &[i64]) -> Result<*mut b2nd_array_t> {
+fn slice(
+    params: &mut Params,
+    source: &mut Array<'_>,
+    start: &[i64],
+    stop: &[i64],
+) -> Result<*mut b2nd_array_t> {
     source.check(start, stop)?;
     let shape: Vec<i64> = start.iter().zip(stop).map(|(start, stop)| stop - start).collect();
     ensure(params.shapes.ndim() == shape.len(), code::INVALID_PARAM)?;
@@ -1133,7 +1201,8 @@ pub unsafe extern "C" fn b2nd_squeeze(array: *mut b2nd_array_t, view: *mut *mut 
         // SAFETY: the caller promises so.
         let mut array = unsafe { array_at(array) }?;
         let n = array.shapes.ndim();
-        let axes: Vec<Option<usize>> = (0..n).filter(|axis| array.shapes.shape[*axis] != 1).map(Some).collect();
+        let axes: Vec<Option<usize>> =
+            (0..n).filter(|axis| array.shapes.shape[*axis] != 1).map(Some).collect();
         // SAFETY: as above.
         unsafe { make_view(&mut array, view, &axes) }
     })
@@ -1168,7 +1237,11 @@ pub unsafe extern "C" fn b2nd_expand_dims(
 
 /// # Safety
 /// `view` is null or a place for a pointer.
-unsafe fn make_view(array: &mut Array<'_>, view: *mut *mut b2nd_array_t, axes: &[Option<usize>]) -> Result<c_int> {
+unsafe fn make_view(
+    array: &mut Array<'_>,
+    view: *mut *mut b2nd_array_t,
+    axes: &[Option<usize>],
+) -> Result<c_int> {
     ensure(!view.is_null(), code::NULL_POINTER)?;
     let of = &array.shapes;
     let shapes = Shapes {
@@ -1260,7 +1333,11 @@ pub unsafe extern "C" fn b2nd_set_slice_cbuffer(
 /// # Safety
 /// `ctx` is null or valid, `src` null or an array, `array` null or a place for a pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn b2nd_copy(ctx: *mut c_void, src: *const b2nd_array_t, array: *mut *mut b2nd_array_t) -> c_int {
+pub unsafe extern "C" fn b2nd_copy(
+    ctx: *mut c_void,
+    src: *const b2nd_array_t,
+    array: *mut *mut b2nd_array_t,
+) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
@@ -1287,9 +1364,20 @@ fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b2nd_array_t
     let own = source.full.cctx()?.cparams;
     let wanted = params.cparams;
     let key = |c: &blosc2_cparams| {
-        (c.compcode, c.compcode_meta, c.clevel, c.typesize, c.use_dict != 0, c.splitmode, c.filters, c.filters_meta)
+        (
+            c.compcode,
+            c.compcode_meta,
+            c.clevel,
+            c.typesize,
+            c.use_dict != 0,
+            c.splitmode,
+            c.filters,
+            c.filters_meta,
+        )
     };
-    let hooked = own.prefilter.is_some() || wanted.prefilter.is_some() || source.full.dctx()?.dparams.postfilter.is_some();
+    let hooked = own.prefilter.is_some()
+        || wanted.prefilter.is_some()
+        || source.full.dctx()?.dparams.postfilter.is_some();
     let same = params.shapes.chunk == source.shapes.chunk && params.shapes.block == source.shapes.block;
     let (start, stop) = (vec![0; source.shapes.ndim()], source.shapes.shape.clone());
     let new = if same && key(&own) == key(&wanted) && !hooked {
@@ -1374,7 +1462,8 @@ pub unsafe extern "C" fn b2nd_concatenate(
                 let mut from = unsafe { array_at(src2) }?;
                 let (_, start, stop) = from.overlap(nchunk, &zeros, &second_shapes.shape);
                 let lens: Vec<i64> = start.iter().zip(&stop).map(|(start, stop)| stop - start).collect();
-                let mut part = b2_core::memory::zeroed(lens.iter().product::<i64>() as usize * from.itemsize)?;
+                let mut part =
+                    b2_core::memory::zeroed(lens.iter().product::<i64>() as usize * from.itemsize)?;
                 from.read(&start, &stop, &mut part, &lens)?;
                 let (mut start, mut stop) = (start, stop);
                 start[axis] += offset;
@@ -1425,7 +1514,11 @@ pub unsafe extern "C" fn b2nd_print_meta(array: *const b2nd_array_t) -> c_int {
 /// # Safety
 /// `array` is null or an array, `new_shape` has a value for each dimension, and so has `start`, unless it is null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn b2nd_resize(array: *mut b2nd_array_t, new_shape: *const i64, start: *const i64) -> c_int {
+pub unsafe extern "C" fn b2nd_resize(
+    array: *mut b2nd_array_t,
+    new_shape: *const i64,
+    start: *const i64,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         unsafe {
@@ -1456,7 +1549,13 @@ pub unsafe extern "C" fn b2nd_refresh(array: *mut b2nd_array_t) -> c_int {
 
 /// # Safety
 /// `buffer` has `buffersize` bytes.
-unsafe fn insert(array: &mut Array<'_>, buffer: *const c_void, buffersize: i64, axis: i8, at: i64) -> Result<()> {
+unsafe fn insert(
+    array: &mut Array<'_>,
+    buffer: *const c_void,
+    buffersize: i64,
+    axis: i8,
+    at: i64,
+) -> Result<()> {
     let axis = length(axis)?;
     let n = array.shapes.ndim();
     ensure(axis < n && (0..=array.shapes.shape[axis]).contains(&at), code::INVALID_PARAM)?;
@@ -1501,7 +1600,12 @@ pub unsafe extern "C" fn b2nd_insert(
 /// # Safety
 /// As [`b2nd_insert`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn b2nd_append(array: *mut b2nd_array_t, buffer: *const c_void, buffersize: i64, axis: i8) -> c_int {
+pub unsafe extern "C" fn b2nd_append(
+    array: *mut b2nd_array_t,
+    buffer: *const c_void,
+    buffersize: i64,
+    axis: i8,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         unsafe {
@@ -1518,7 +1622,8 @@ fn delete(array: &mut Array<'_>, axis: i8, delete_start: i64, delete_len: i64) -
     let axis = length(axis)?;
     ensure(axis < array.shapes.ndim() && delete_start >= 0 && delete_len >= 0, code::INVALID_PARAM)?;
     let mut shape = array.shapes.shape.clone();
-    shape[axis] = shape[axis].checked_sub(delete_len).filter(|len| *len >= 0).ok_or(Error(code::INVALID_PARAM))?;
+    shape[axis] =
+        shape[axis].checked_sub(delete_len).filter(|len| *len >= 0).ok_or(Error(code::INVALID_PARAM))?;
     let mut start = vec![0; shape.len()];
     start[axis] = delete_start;
     array.resize(&shape, Some(&start))
@@ -1529,7 +1634,12 @@ fn delete(array: &mut Array<'_>, axis: i8, delete_start: i64, delete_len: i64) -
 /// # Safety
 /// `array` is null or an array.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn b2nd_delete(array: *mut b2nd_array_t, axis: i8, delete_start: i64, delete_len: i64) -> c_int {
+pub unsafe extern "C" fn b2nd_delete(
+    array: *mut b2nd_array_t,
+    axis: i8,
+    delete_start: i64,
+    delete_len: i64,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         unsafe { together(array, |array| delete(array, axis, delete_start, delete_len)) }?;
@@ -1548,7 +1658,8 @@ unsafe fn selection_at<'a>(
 ) -> Result<(Vec<&'a [i64]>, &'a [i64], usize)> {
     let n = array.shapes.ndim();
     // SAFETY: the caller promises so.
-    let (lists, sizes, shape) = unsafe { (values(selection, n)?, values(selection_size, n)?, values(buffershape, n)?) };
+    let (lists, sizes, shape) =
+        unsafe { (values(selection, n)?, values(selection_size, n)?, values(buffershape, n)?) };
     let mut selected = Vec::new();
     for ((list, size), len) in lists.iter().zip(sizes).zip(shape) {
         ensure(size <= len, code::INVALID_PARAM)?;
@@ -1629,7 +1740,8 @@ pub unsafe extern "C" fn b2nd_serialize_meta(
         let n = length(ndim)?;
         ensure(n <= MAX_DIM && dtype_format >= 0, code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (shape, chunk, block) = unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };
+        let (shape, chunk, block) =
+            unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };
         // SAFETY: as above.
         let dtype = if dtype.is_null() { b"|u1" } else { unsafe { text(dtype) }?.to_bytes() };
         let shapes = Shapes { shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec() };
@@ -1657,7 +1769,11 @@ pub unsafe extern "C" fn b2nd_deserialize_meta(
     dtype_format: *mut i8,
 ) -> c_int {
     guard(|| {
-        let nulls = smeta.is_null() || ndim.is_null() || shape.is_null() || chunkshape.is_null() || blockshape.is_null();
+        let nulls = smeta.is_null()
+            || ndim.is_null()
+            || shape.is_null()
+            || chunkshape.is_null()
+            || blockshape.is_null();
         ensure(!nulls, code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
         unsafe {
@@ -1742,14 +1858,18 @@ pub unsafe extern "C" fn b2nd_copy_buffer2(
         let (n, size) = (length(ndim)?, length(itemsize)?);
         ensure(n <= MAX_DIM && size > 0, code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (from_shape, start, stop) = unsafe { (values(src_pad_shape, n)?, values(src_start, n)?, values(src_stop, n)?) };
+        let (from_shape, start, stop) =
+            unsafe { (values(src_pad_shape, n)?, values(src_start, n)?, values(src_stop, n)?) };
         // SAFETY: as above.
         let (to_shape, to_start) = unsafe { (values(dst_pad_shape, n)?, values(dst_start, n)?) };
         ensure(start.iter().zip(stop).all(|(start, stop)| start <= stop), code::INVALID_PARAM)?;
         let lens: Vec<i64> = start.iter().zip(stop).map(|(start, stop)| stop - start).collect();
-        let size_of = |shape: &[i64]| shape.iter().try_fold(size as i64, |bytes, len| bytes.checked_mul(*len));
+        let size_of =
+            |shape: &[i64]| shape.iter().try_fold(size as i64, |bytes, len| bytes.checked_mul(*len));
         let (from_len, to_len) = (size_of(from_shape), size_of(to_shape));
-        let (Some(from_len), Some(to_len)) = (from_len, to_len) else { return Err(Error(code::INVALID_PARAM)) };
+        let (Some(from_len), Some(to_len)) = (from_len, to_len) else {
+            return Err(Error(code::INVALID_PARAM));
+        };
         // SAFETY: as above.
         let (from, to) = unsafe { (bytes(src, length(from_len)?)?, bytes_mut(dst, length(to_len)?)?) };
         let from_part = Part { shape: from_shape, start };

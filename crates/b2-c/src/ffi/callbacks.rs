@@ -194,7 +194,13 @@ impl Filter for UserFilter {
     fn properties(&self, _: &FilterContext<'_>, _: u8) -> FilterProperties {
         FilterProperties::UNKNOWN.shapeless(true)
     }
-    fn forward(&self, _: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
+    fn forward(
+        &self,
+        _: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
         let refused = || FilterError::container(self.id(), "the program's function failed");
         let forward = self.filter.get().forward.ok_or_else(refused)?;
         let mut params = self.call.params.get().0;
@@ -205,7 +211,13 @@ impl Filter for UserFilter {
             _ => Err(refused()),
         }
     }
-    fn backward(&self, _: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<(), FilterError> {
+    fn backward(
+        &self,
+        _: &FilterContext<'_>,
+        meta: u8,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), FilterError> {
         let refused = || FilterError::container(self.id(), "the program's function failed");
         let backward = self.filter.get().backward.ok_or_else(refused)?;
         let mut params = self.call.params.get().1;
@@ -291,8 +303,7 @@ impl Hooks {
         Some(move |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
             let (function, params, ctx, schunk, typesize) = *shared.get();
             let typesize = typesize.max(1);
-            let output_typesize =
-                if params.output_typesize > 0 { params.output_typesize } else { typesize };
+            let output_typesize = if params.output_typesize > 0 { params.output_typesize } else { typesize };
             let output_size = (src.len() as i32 / typesize).saturating_mul(output_typesize);
             if output_size as usize > dst.len() {
                 return Err("the output of the function is larger than its block".into());

@@ -4,9 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use b2_chunk::SpecialKind;
 
-use crate::abi::{
-    MIN_HEADER, blosc2_cparams, blosc2_dparams, blosc2_schunk, code,
-};
+use crate::abi::{MIN_HEADER, blosc2_cparams, blosc2_dparams, blosc2_schunk, code};
 use crate::core::context::{Context, Kind, special};
 use crate::core::environment::{self, Environment};
 use crate::core::error::{Error, Result, ensure};
@@ -307,7 +305,11 @@ pub unsafe extern "C" fn blosc2_vldecompress_ctx(
 /// # Safety
 /// `src` has `srcsize` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_vlchunk_get_nblocks(src: *const c_void, srcsize: i32, nblocks: *mut i32) -> c_int {
+pub unsafe extern "C" fn blosc2_vlchunk_get_nblocks(
+    src: *const c_void,
+    srcsize: i32,
+    nblocks: *mut i32,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let chunk = unsafe { chunk_at(src, srcsize) }?;
@@ -558,7 +560,11 @@ pub unsafe extern "C" fn blosc1_cbuffer_sizes(
 /// # Safety
 /// `cbuffer` has `cbytes` bytes; `nbytes` is null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc1_cbuffer_validate(cbuffer: *const c_void, cbytes: usize, nbytes: *mut usize) -> c_int {
+pub unsafe extern "C" fn blosc1_cbuffer_validate(
+    cbuffer: *const c_void,
+    cbytes: usize,
+    nbytes: *mut usize,
+) -> c_int {
     guard(|| {
         let check = || {
             ensure(cbytes >= MIN_HEADER, code::WRITE_BUFFER)?;
@@ -580,7 +586,11 @@ pub unsafe extern "C" fn blosc1_cbuffer_validate(cbuffer: *const c_void, cbytes:
 /// # Safety
 /// `cbuffer` has at least 16 bytes; the other pointers are null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc1_cbuffer_metainfo(cbuffer: *const c_void, typesize: *mut usize, flags: *mut c_int) {
+pub unsafe extern "C" fn blosc1_cbuffer_metainfo(
+    cbuffer: *const c_void,
+    typesize: *mut usize,
+    flags: *mut c_int,
+) {
     guard(|| {
         // SAFETY: the caller promises so.
         let head = unsafe { head(cbuffer) }.unwrap_or_default();
@@ -598,7 +608,11 @@ pub unsafe extern "C" fn blosc1_cbuffer_metainfo(cbuffer: *const c_void, typesiz
 /// # Safety
 /// As [`blosc1_cbuffer_metainfo`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_cbuffer_versions(cbuffer: *const c_void, version: *mut c_int, versionlz: *mut c_int) {
+pub unsafe extern "C" fn blosc2_cbuffer_versions(
+    cbuffer: *const c_void,
+    version: *mut c_int,
+    versionlz: *mut c_int,
+) {
     guard(|| {
         // SAFETY: the caller promises so.
         let head = unsafe { head(cbuffer) }.unwrap_or_default();

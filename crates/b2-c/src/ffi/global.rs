@@ -113,7 +113,9 @@ impl Global {
 }
 
 fn same(one: &blosc2_cparams, other: &blosc2_cparams) -> bool {
-    let key = |c: &blosc2_cparams| (c.compcode, c.clevel, c.typesize, c.nthreads, c.blocksize, c.splitmode, c.filters);
+    let key = |c: &blosc2_cparams| {
+        (c.compcode, c.clevel, c.typesize, c.nthreads, c.blocksize, c.splitmode, c.filters)
+    };
     key(one) == key(other)
 }
 
@@ -246,13 +248,19 @@ pub unsafe extern "C" fn blosc2_getitem(
 /// # Safety
 /// `src` is a whole chunk, `dest` has room for the items.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc1_getitem(src: *const c_void, start: c_int, nitems: c_int, dest: *mut c_void) -> c_int {
+pub unsafe extern "C" fn blosc1_getitem(
+    src: *const c_void,
+    start: c_int,
+    nitems: c_int,
+    dest: *mut c_void,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let chunk = unsafe { chunk_at(src, i32::MAX) }?;
         let itemsize = usize::from(crate::core::header::Head::parse(chunk)?.typesize);
         // SAFETY: as above.
-        let dest = unsafe { bytes_mut(dest, length(nitems)?.saturating_mul(itemsize).min(i32::MAX as usize)) }?;
+        let dest =
+            unsafe { bytes_mut(dest, length(nitems)?.saturating_mul(itemsize).min(i32::MAX as usize)) }?;
         let dparams = blosc2_dparams::DEFAULT;
         Ok(Context::decompressing(dparams, Hooks::default()).get_items(chunk, start, nitems, dest)? as c_int)
     })

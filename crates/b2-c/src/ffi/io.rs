@@ -20,7 +20,8 @@ use crate::core::store::Files;
 use crate::ffi::{at, guard, stdio};
 
 /// `BLOSC2_IO_DEFAULTS`: files of the system.
-pub(crate) const DEFAULT: blosc2_io = blosc2_io { id: 0, name: c"filesystem".as_ptr(), params: std::ptr::null_mut() };
+pub(crate) const DEFAULT: blosc2_io =
+    blosc2_io { id: 0, name: c"filesystem".as_ptr(), params: std::ptr::null_mut() };
 
 /// Functions, and what the program passes to them.
 #[derive(Clone, Copy)]
@@ -52,7 +53,8 @@ pub unsafe extern "C" fn blosc2_register_io_cb(io: *const blosc2_io_cb) -> c_int
         // SAFETY: the caller promises so.
         let io = *unsafe { at(io.cast_mut()) }?;
         ensure(io.id >= 160, code::PLUGIN_IO)?;
-        let all = [io.open.is_some(), io.close.is_some(), io.size.is_some(), io.write.is_some(), io.read.is_some()];
+        let all =
+            [io.open.is_some(), io.close.is_some(), io.size.is_some(), io.write.is_some(), io.read.is_some()];
         ensure(all == [true; 5] && io.truncate.is_some() && io.destroy.is_some(), code::PLUGIN_IO)?;
         let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
         ensure(registered.iter().all(|other| other.0.id != io.id), code::PLUGIN_IO)?;
@@ -147,7 +149,8 @@ fn failed(what: &'static str) -> IoError {
 
 impl Program {
     fn stream(&self, path: &Path, mode: &CStr) -> IoResult<Stream> {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| IoError::from(ErrorKind::InvalidInput))?;
+        let name =
+            CString::new(path.as_os_str().as_bytes()).map_err(|_| IoError::from(ErrorKind::InvalidInput))?;
         let open = self.functions.io.open.ok_or_else(|| failed("no function to open"))?;
         // SAFETY: the program registered the function for this.
         let stream = unsafe { open(name.as_ptr(), mode.as_ptr(), self.functions.params) };

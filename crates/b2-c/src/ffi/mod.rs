@@ -1,8 +1,8 @@
 //! The border to C. Each exported function checks its pointers, makes slices of them, calls safe code through [`guard`], and
 //! gives memory of `malloc` back. Pointers that are neither null nor valid are the caller's fault, as in any library of C.
 
-pub(crate) mod callbacks;
 mod b2nd;
+pub(crate) mod callbacks;
 mod chunk;
 mod global;
 pub(crate) mod io;

@@ -14,8 +14,8 @@ use b2_frame::FrameParams;
 use bytes::Bytes;
 
 use crate::abi::{
-    EXTENDED_HEADER, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS, METALAYER_NAME_MAXLEN, blosc2_cparams, blosc2_dparams,
-    blosc2_io, blosc2_metalayer, blosc2_schunk, blosc2_storage, code,
+    EXTENDED_HEADER, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS, METALAYER_NAME_MAXLEN, blosc2_cparams,
+    blosc2_dparams, blosc2_io, blosc2_metalayer, blosc2_schunk, blosc2_storage, code,
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
@@ -231,7 +231,9 @@ impl Full {
 
     fn blockshape(&self) -> Result<Vec<u32>> {
         // SAFETY: `b2nd` sets it with as many sizes as dimensions.
-        let shape = unsafe { values(self.c.blockshape, if self.c.blockshape.is_null() { 0 } else { length(self.c.ndim)? }) }?;
+        let shape = unsafe {
+            values(self.c.blockshape, if self.c.blockshape.is_null() { 0 } else { length(self.c.ndim)? })
+        }?;
         Ok(shape.iter().map(|size| u32::try_from(*size).unwrap_or(u32::MAX)).collect())
     }
 
@@ -489,7 +491,9 @@ impl Full {
             ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
             if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
                 let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
-                return Ok(chunk.blocks(&numbers, |nblock, plain| copy_part(&range, &head.block_range(nblock), plain, dst))?);
+                return Ok(chunk.blocks(&numbers, |nblock, plain| {
+                    copy_part(&range, &head.block_range(nblock), plain, dst)
+                })?);
             }
         }
         dctx.get_bytes(&self.held(nchunk)?, range, dst)
@@ -742,7 +746,10 @@ pub unsafe extern "C" fn blosc2_schunk_open(urlpath: *const c_char) -> *mut blos
 /// # Safety
 /// `urlpath` is null or a C string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_open_offset(urlpath: *const c_char, offset: i64) -> *mut blosc2_schunk {
+pub unsafe extern "C" fn blosc2_schunk_open_offset(
+    urlpath: *const c_char,
+    offset: i64,
+) -> *mut blosc2_schunk {
     // SAFETY: the caller promises so.
     guard(|| unsafe { open(urlpath, offset, std::ptr::null()) }.map(finish))
 }
@@ -752,7 +759,10 @@ pub unsafe extern "C" fn blosc2_schunk_open_offset(urlpath: *const c_char, offse
 /// # Safety
 /// `urlpath` is null or a C string, `udio` is null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_open_udio(urlpath: *const c_char, udio: *const blosc2_io) -> *mut blosc2_schunk {
+pub unsafe extern "C" fn blosc2_schunk_open_udio(
+    urlpath: *const c_char,
+    udio: *const blosc2_io,
+) -> *mut blosc2_schunk {
     // SAFETY: the caller promises so.
     guard(|| unsafe { open(urlpath, 0, udio) }.map(finish))
 }
@@ -799,7 +809,11 @@ pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Resul
 /// # Safety
 /// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_from_buffer(cframe: *mut u8, len: i64, copy: bool) -> *mut blosc2_schunk {
+pub unsafe extern "C" fn blosc2_schunk_from_buffer(
+    cframe: *mut u8,
+    len: i64,
+    copy: bool,
+) -> *mut blosc2_schunk {
     // SAFETY: the caller promises so.
     guard(|| unsafe { from_buffer(cframe, len, copy) }.map(finish))
 }
@@ -810,7 +824,10 @@ pub unsafe extern "C" fn blosc2_schunk_from_buffer(cframe: *mut u8, len: i64, co
 /// # Safety
 /// `schunk` is null or a super-chunk.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_avoid_cframe_free(schunk: *mut blosc2_schunk, avoid_cframe_free: bool) {
+pub unsafe extern "C" fn blosc2_schunk_avoid_cframe_free(
+    schunk: *mut blosc2_schunk,
+    avoid_cframe_free: bool,
+) {
     guard(|| {
         // SAFETY: the caller promises so.
         if let Some(frees) = &unsafe { full(schunk) }?.frees {
@@ -949,7 +966,10 @@ pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpa
 /// # Safety
 /// As [`blosc2_schunk_to_file`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_append_file(schunk: *mut blosc2_schunk, urlpath: *const c_char) -> i64 {
+pub unsafe extern "C" fn blosc2_schunk_append_file(
+    schunk: *mut blosc2_schunk,
+    urlpath: *const c_char,
+) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
@@ -1046,7 +1066,11 @@ unsafe fn given(full: &Full, chunk: *mut u8, copy: bool) -> Result<(Malloced, bo
 /// # Safety
 /// `schunk` is null or a super-chunk, `chunk` a chunk; without `copy` it is from `malloc`, and given away.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_append_chunk(schunk: *mut blosc2_schunk, chunk: *mut u8, copy: bool) -> i64 {
+pub unsafe extern "C" fn blosc2_schunk_append_chunk(
+    schunk: *mut blosc2_schunk,
+    chunk: *mut u8,
+    copy: bool,
+) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
@@ -1136,7 +1160,11 @@ pub unsafe extern "C" fn blosc2_schunk_delete_chunk(schunk: *mut blosc2_schunk, 
 /// # Safety
 /// `schunk` is null or a super-chunk, `src` has `nbytes` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_append_buffer(schunk: *mut blosc2_schunk, src: *const c_void, nbytes: i32) -> i64 {
+pub unsafe extern "C" fn blosc2_schunk_append_buffer(
+    schunk: *mut blosc2_schunk,
+    src: *const c_void,
+    nbytes: i32,
+) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
@@ -1359,19 +1387,21 @@ pub unsafe extern "C" fn blosc2_schunk_set_slice_buffer(
         // SAFETY: as above.
         let buffer = unsafe { bytes(buffer, len) }?;
         let mut plain = Vec::new();
-        full.together(|full| for_chunks(full, start, len, |full, nchunk, range, at| {
-            let nbytes = full.chunk_nbytes(nchunk)?;
-            let new = &buffer[at..at + range.len()];
-            let chunk = if range.len() == nbytes {
-                full.compressed(nchunk, new)?
-            } else {
-                let plain = b2_core::memory::sized(&mut plain, nbytes)?;
-                full.decompress(nchunk, plain)?;
-                plain[range].copy_from_slice(new);
-                full.compressed(nchunk, plain)?
-            };
-            full.update(nchunk, chunk).map(|_| ())
-        }))?;
+        full.together(|full| {
+            for_chunks(full, start, len, |full, nchunk, range, at| {
+                let nbytes = full.chunk_nbytes(nchunk)?;
+                let new = &buffer[at..at + range.len()];
+                let chunk = if range.len() == nbytes {
+                    full.compressed(nchunk, new)?
+                } else {
+                    let plain = b2_core::memory::sized(&mut plain, nbytes)?;
+                    full.decompress(nchunk, plain)?;
+                    plain[range].copy_from_slice(new);
+                    full.compressed(nchunk, plain)?
+                };
+                full.update(nchunk, chunk).map(|_| ())
+            })
+        })?;
         Ok(0)
     })
 }
@@ -1451,7 +1481,10 @@ pub(crate) fn gather(
 /// # Safety
 /// `schunk` is null or a super-chunk, `cparams` null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_get_cparams(schunk: *mut blosc2_schunk, cparams: *mut *mut blosc2_cparams) -> c_int {
+pub unsafe extern "C" fn blosc2_schunk_get_cparams(
+    schunk: *mut blosc2_schunk,
+    cparams: *mut *mut blosc2_cparams,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
@@ -1488,7 +1521,10 @@ pub unsafe extern "C" fn blosc2_schunk_get_cparams(schunk: *mut blosc2_schunk, c
 /// # Safety
 /// As [`blosc2_schunk_get_cparams`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_get_dparams(schunk: *mut blosc2_schunk, dparams: *mut *mut blosc2_dparams) -> c_int {
+pub unsafe extern "C" fn blosc2_schunk_get_dparams(
+    schunk: *mut blosc2_schunk,
+    dparams: *mut *mut blosc2_dparams,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
@@ -1511,7 +1547,10 @@ pub unsafe extern "C" fn blosc2_schunk_get_dparams(schunk: *mut blosc2_schunk, d
 /// # Safety
 /// `schunk` is null or a super-chunk, there are as many numbers as chunks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(schunk: *mut blosc2_schunk, offsets_order: *mut i64) -> c_int {
+pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(
+    schunk: *mut blosc2_schunk,
+    offsets_order: *mut i64,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
@@ -1655,7 +1694,8 @@ pub unsafe extern "C" fn blosc2_meta_add(
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name, content) = unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        let (full, name, content) =
+            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
         add_meta(full, name, content)
     })
 }
@@ -1683,7 +1723,8 @@ pub unsafe extern "C" fn blosc2_meta_update(
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name, content) = unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        let (full, name, content) =
+            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
         update_meta(full, name, content)
     })
 }
@@ -1722,7 +1763,12 @@ pub unsafe extern "C" fn blosc2_vlmeta_exists(schunk: *mut blosc2_schunk, name: 
 
 /// # Safety
 /// `cparams` is null or valid.
-unsafe fn set_vlmeta(full: &mut Full, name: &[u8], content: &[u8], cparams: *mut blosc2_cparams) -> Result<()> {
+unsafe fn set_vlmeta(
+    full: &mut Full,
+    name: &[u8],
+    content: &[u8],
+    cparams: *mut blosc2_cparams,
+) -> Result<()> {
     // SAFETY: the caller promises so.
     let cparams = unsafe { cparams.as_ref() }.copied().unwrap_or(blosc2_cparams::DEFAULT);
     let cparams = blosc2_cparams { schunk: std::ptr::null_mut(), ..cparams };
@@ -1751,7 +1797,8 @@ pub unsafe extern "C" fn blosc2_vlmeta_add(
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name, content) = unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        let (full, name, content) =
+            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
         full.refresh()?;
         let n = full.store().vlmetas()?.len();
         ensure(vlmeta_at(full, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
@@ -1776,7 +1823,8 @@ pub unsafe extern "C" fn blosc2_vlmeta_update(
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name, content) = unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        let (full, name, content) =
+            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
         full.refresh()?;
         let (n, _) = vlmeta_at(full, name)?;
         // SAFETY: as above.
@@ -1835,7 +1883,10 @@ pub unsafe extern "C" fn blosc2_vlmeta_delete(schunk: *mut blosc2_schunk, name: 
 /// # Safety
 /// `schunk` is null or a super-chunk; there is room for as many names as it has.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_vlmeta_get_names(schunk: *mut blosc2_schunk, names: *mut *mut c_char) -> c_int {
+pub unsafe extern "C" fn blosc2_vlmeta_get_names(
+    schunk: *mut blosc2_schunk,
+    names: *mut *mut c_char,
+) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;

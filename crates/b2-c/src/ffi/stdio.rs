@@ -279,7 +279,8 @@ fn map_file(map: &mut blosc2_stdio_mmap) -> Result<()> {
     ensure(unsafe { libc::fstat(map.fd, &mut stat) } == 0, code::FILE_READ)?;
     map.file_size = length(stat.st_size)?;
     let changes = map.access_flags as c_int & libc::PROT_WRITE != 0;
-    map.mapping_size = if changes { map.file_size.max(map.initial_mapping_size) } else { map.file_size }.max(1);
+    map.mapping_size =
+        if changes { map.file_size.max(map.initial_mapping_size) } else { map.file_size }.max(1);
     if changes && !map.is_memory_only && map.file_size == 0 {
         map.mapping_size = map.initial_mapping_size.max(1);
     }
@@ -330,8 +331,9 @@ fn grow_memory(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
         return Ok(());
     }
     // SAFETY: a new mapping of memory.
-    let addr =
-        unsafe { libc::mmap(std::ptr::null_mut(), more, libc::PROT_READ | libc::PROT_WRITE, anonymous, -1, 0) };
+    let addr = unsafe {
+        libc::mmap(std::ptr::null_mut(), more, libc::PROT_READ | libc::PROT_WRITE, anonymous, -1, 0)
+    };
     ensure(addr != libc::MAP_FAILED, code::MEMORY_ALLOC)?;
     // SAFETY: the old mapping has `file_size` valid bytes, the new one has more room; the old one ends.
     unsafe {

@@ -26,7 +26,8 @@ static THREADS: RwLock<Option<Threads>> = RwLock::new(None);
 
 /// Sets or removes the function.
 pub(crate) fn set(callback: Option<Callback>, data: *mut c_void) {
-    *THREADS.write().unwrap_or_else(PoisonError::into_inner) = callback.map(|callback| Threads { callback, data });
+    *THREADS.write().unwrap_or_else(PoisonError::into_inner) =
+        callback.map(|callback| Threads { callback, data });
     callbacks::changed();
 }
 

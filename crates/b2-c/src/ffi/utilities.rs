@@ -35,7 +35,12 @@ unsafe fn filter(
 /// # Safety
 /// Both buffers have `blocksize` bytes and do not overlap.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_shuffle(typesize: i32, blocksize: i32, src: *const c_void, dest: *mut c_void) -> i32 {
+pub unsafe extern "C" fn blosc2_shuffle(
+    typesize: i32,
+    blocksize: i32,
+    src: *const c_void,
+    dest: *mut c_void,
+) -> i32 {
     // SAFETY: the caller promises so.
     guard(|| unsafe { filter(&Shuffle, typesize, (blocksize, src, dest), true) })
 }
@@ -45,7 +50,12 @@ pub unsafe extern "C" fn blosc2_shuffle(typesize: i32, blocksize: i32, src: *con
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_unshuffle(typesize: i32, blocksize: i32, src: *const c_void, dest: *mut c_void) -> i32 {
+pub unsafe extern "C" fn blosc2_unshuffle(
+    typesize: i32,
+    blocksize: i32,
+    src: *const c_void,
+    dest: *mut c_void,
+) -> i32 {
     // SAFETY: the caller promises so.
     guard(|| unsafe { filter(&Shuffle, typesize, (blocksize, src, dest), false) })
 }
@@ -55,7 +65,12 @@ pub unsafe extern "C" fn blosc2_unshuffle(typesize: i32, blocksize: i32, src: *c
 /// # Safety
 /// As [`blosc2_shuffle`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_bitshuffle(typesize: i32, blocksize: i32, src: *const c_void, dest: *mut c_void) -> i32 {
+pub unsafe extern "C" fn blosc2_bitshuffle(
+    typesize: i32,
+    blocksize: i32,
+    src: *const c_void,
+    dest: *mut c_void,
+) -> i32 {
     // SAFETY: the caller promises so.
     guard(|| unsafe { filter(&BitShuffle, typesize, (blocksize, src, dest), true) })
 }
@@ -97,13 +112,19 @@ pub unsafe extern "C" fn blosc2_unidim_to_multidim(ndim: u8, shape: *mut i64, i:
 /// # Safety
 /// `index` and `strides` have `ndim` values; `i` is null or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_multidim_to_unidim(index: *const i64, ndim: i8, strides: *const i64, i: *mut i64) {
+pub unsafe extern "C" fn blosc2_multidim_to_unidim(
+    index: *const i64,
+    ndim: i8,
+    strides: *const i64,
+    i: *mut i64,
+) {
     guard(|| {
         // SAFETY: the caller promises so.
         let (index, strides) = unsafe { (values(index, length(ndim)?)?, values(strides, length(ndim)?)?) };
-        let sum = index.iter().zip(strides).fold(0_i64, |sum, (at, stride)| {
-            sum.wrapping_add(at.wrapping_mul(*stride))
-        });
+        let sum = index
+            .iter()
+            .zip(strides)
+            .fold(0_i64, |sum, (at, stride)| sum.wrapping_add(at.wrapping_mul(*stride)));
         // SAFETY: as above.
         unsafe { put(i, sum) };
         Ok(())
@@ -130,7 +151,10 @@ pub unsafe extern "C" fn blosc2_get_slice_nchunks(
         let (start, stop) = unsafe { (values(start, n)?, values(stop, n)?) };
         let chunks = match shapes {
             Some(shapes) => {
-                ensure(start.iter().zip(stop).all(|(from, to)| *from >= 0 && from <= to), code::INVALID_PARAM)?;
+                ensure(
+                    start.iter().zip(stop).all(|(from, to)| *from >= 0 && from <= to),
+                    code::INVALID_PARAM,
+                )?;
                 nd::chunks_of(&shapes, start, stop)
             }
             None => {
@@ -178,7 +202,9 @@ pub extern "C" fn blosc_elapsed_secs(start_time: libc::timespec, end_time: libc:
 /// # Safety
 /// `callback` is null or stays valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn blosc2_set_threads_callback(callback: Option<super::threads::Callback>, data: *mut c_void) {
+pub unsafe extern "C" fn blosc2_set_threads_callback(
+    callback: Option<super::threads::Callback>,
+    data: *mut c_void,
+) {
     super::threads::set(callback, data);
 }
-
