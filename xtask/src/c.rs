@@ -135,6 +135,7 @@ pub(crate) fn check() -> Result<Outcome> {
                 "--error-exitcode=9",
                 "--leak-check=full",
                 "--errors-for-leak-kinds=definite,indirect",
+                "--show-leak-kinds=definite,indirect",
             ]);
             under.arg(&program);
             leaks.add_counts(run_program(under, &out, &prefix, few)?);

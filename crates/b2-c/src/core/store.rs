@@ -606,7 +606,7 @@ impl Store {
     }
 
     /// Returns everything as a contiguous frame. `params` are those of a list in memory.
-    pub(crate) fn to_frame(&mut self, params: FrameParams) -> Result<Bytes> {
+    pub(crate) fn as_frame(&mut self, params: FrameParams) -> Result<Bytes> {
         match self {
             Self::Frame(frame) => Ok(frame.reader()?.to_frame()?),
             Self::Memory(_) => {
@@ -617,7 +617,7 @@ impl Store {
     }
 
     /// Writes everything into a new file. Returns its length.
-    pub(crate) fn to_file(&mut self, path: &Path, params: FrameParams) -> Result<u64> {
+    pub(crate) fn save(&mut self, path: &Path, params: FrameParams) -> Result<u64> {
         let params = match self {
             Self::Frame(frame) => FrameParams::like(frame.reader()?.header()),
             Self::Memory(_) => params,
@@ -636,7 +636,7 @@ impl Store {
         match self {
             Self::Frame(frame) => Ok(frame.reader()?.append_to_file(path, &to_write())?),
             Self::Memory(_) => {
-                let bytes = self.to_frame(params)?;
+                let bytes = self.as_frame(params)?;
                 let frame = to_read(None, plugins, 0).from_bytes(bytes)?;
                 Ok(frame.append_to_file(path, &to_write())?)
             }

@@ -16,6 +16,9 @@ use crate::ffi::memory::{Malloced, copied, copied_text, free};
 use crate::ffi::schunk::{self, Full, full};
 use crate::ffi::{at, bytes, bytes_mut, guard, length, paths, put, text, values};
 
+/// The most chunks of an array, so that lists of them fit into memory.
+const MAX_NCHUNKS: i64 = 1 << 26;
+
 const META: &[u8] = b"b2nd";
 const META_BEFORE: &[u8] = b"caterva";
 
@@ -396,6 +399,10 @@ impl Array<'_> {
         ensure(!self.full.c.view, code::INVALID_PARAM)?;
         let old = self.shapes.clone();
         let new = Shapes::new(shape, &old.chunk, &old.block, self.itemsize as i64)?;
+        // Shapes of damaged files may ask for more chunks than there are, and for more memory than there is.
+        ensure(old.nchunks() == self.full.c.nchunks, code::DATA)?;
+        let most = |grid: &[i64]| grid.iter().all(|len| *len <= MAX_NCHUNKS);
+        ensure(most(&old.grid()) && most(&new.grid()) && new.nchunks() <= MAX_NCHUNKS, code::INVALID_PARAM)?;
         // Which old chunk is where along each axis.
         let mut axes: Vec<Vec<Option<i64>>> = Vec::new();
         for axis in 0..old.ndim() {
@@ -485,15 +492,46 @@ impl Array<'_> {
         Ok(())
     }
 
+    /// Copies the selected items of one chunk.
+    fn select(
+        &mut self,
+        nchunk: usize,
+        axes: &[&Group],
+        places: &[i64],
+        plain: &mut [u8],
+        buffer: &mut Selected<'_>,
+    ) -> Result<()> {
+        let size = self.itemsize;
+        self.full.decompress(nchunk, plain)?;
+        let items: Vec<Range<i64>> = axes.iter().map(|axis| 0..axis.1.len() as i64).collect();
+        let mut fits = true;
+        nd::for_each_index(&items, &mut |index| {
+            let (mut place, mut offset) = (0, 0);
+            for ((at, axis), stride) in index.iter().zip(axes).zip(places) {
+                let (in_buffer, in_chunk) = axis.1[*at as usize];
+                place += in_buffer * stride;
+                offset += in_chunk;
+            }
+            let (place, offset) = (place as usize * size, offset as usize * size);
+            fits &= buffer.item(place..place + size, plain.get_mut(offset..offset + size));
+        });
+        ensure(fits, code::INVALID_PARAM)?;
+        if matches!(buffer, Selected::Set(_)) {
+            let chunk = self.full.compressed(nchunk, plain)?;
+            self.full.update(nchunk, chunk)?;
+            self.c.last_tick = self.full.c.change_tick;
+        }
+        Ok(())
+    }
+
     /// Copies items between the array and a buffer, by lists of positions along each axis.
     fn orthogonal(&mut self, selection: &[&[i64]], room: &[i64], mut buffer: Selected<'_>) -> Result<()> {
         for (axis, list) in selection.iter().enumerate() {
             let len = self.shapes.shape[axis];
             ensure(list.iter().all(|at| (0..len).contains(at)), code::INVALID_PARAM)?;
         }
-        let size = self.itemsize;
         // Of each axis and chunk: the places in the buffer, and what they add to the offset in the chunk.
-        let groups: Vec<Vec<(i64, Vec<(i64, i64)>)>> = selection
+        let groups: Vec<Vec<Group>> = selection
             .iter()
             .enumerate()
             .map(|(axis, list)| {
@@ -514,36 +552,23 @@ impl Array<'_> {
             if result.is_err() {
                 return;
             }
-            let axes: Vec<&(i64, Vec<(i64, i64)>)> =
+            let axes: Vec<&Group> =
                 index.iter().zip(&groups).filter_map(|(at, groups)| groups.get(*at as usize)).collect();
             let nchunk = axes.iter().zip(&grid).map(|(axis, stride)| axis.0 * stride).sum::<i64>() as usize;
-            let mut work = || -> Result<()> {
-                self.full.decompress(nchunk, &mut plain)?;
-                let items: Vec<Range<i64>> = axes.iter().map(|axis| 0..axis.1.len() as i64).collect();
-                let mut fits = true;
-                nd::for_each_index(&items, &mut |index| {
-                    let (mut place, mut offset) = (0, 0);
-                    for ((at, axis), stride) in index.iter().zip(&axes).zip(&places) {
-                        let (in_buffer, in_chunk) = axis.1[*at as usize];
-                        place += in_buffer * stride;
-                        offset += in_chunk;
-                    }
-                    let (place, offset) = (place as usize * size, offset as usize * size);
-                    fits &= buffer.item(place..place + size, plain.get_mut(offset..offset + size));
-                });
-                ensure(fits, code::INVALID_PARAM)?;
-                if matches!(buffer, Selected::Set(_)) {
-                    let chunk = self.full.compressed(nchunk, &plain)?;
-                    self.full.update(nchunk, chunk)?;
-                    self.c.last_tick = self.full.c.change_tick;
-                }
-                Ok(())
-            };
-            result = work();
+            result = self.select(nchunk, &axes, &places, &mut plain, &mut buffer);
         });
         result
     }
 }
+
+/// A chunk along an axis, and the selected positions in it: their places in the buffer, and what they add to the offset.
+type Group = (i64, Vec<(i64, i64)>);
+
+/// A box of an array, the shape of its buffer, and the size of that in bytes.
+type Boxed<'a> = (&'a [i64], &'a [i64], &'a [i64], usize);
+
+/// Positions along each axis, the shape of their buffer, and its size in bytes.
+type Positions<'a> = (Vec<&'a [i64]>, &'a [i64], usize);
 
 /// A buffer to copy items to, or from.
 enum Selected<'a> {
@@ -1008,7 +1033,7 @@ pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_c
         let path = paths::trimmed(paths::without_scheme(path));
         let mut save = |full: &mut Full| {
             let params = full.frame_params()?;
-            full.store().to_file(path, params)?;
+            full.store().save(path, params)?;
             Ok(0)
         };
         if array.full.c.view { with_copy(&mut array, &mut save) } else { save(array.full) }
@@ -1267,7 +1292,7 @@ unsafe fn box_at<'a>(
     array: &Array<'_>,
     (start, stop, shape): (*const i64, *const i64, *const i64),
     buffersize: i64,
-) -> Result<(&'a [i64], &'a [i64], &'a [i64], usize)> {
+) -> Result<Boxed<'a>> {
     let n = array.shapes.ndim();
     // SAFETY: the caller promises so.
     let (start, stop, shape) = unsafe { (values(start, n)?, values(stop, n)?, values(shape, n)?) };
@@ -1432,7 +1457,9 @@ pub unsafe extern "C" fn b2nd_concatenate(
         // SAFETY: the caller promises so.
         let (params, mut first) = unsafe { (params(ctx)?, array_at(src1)?) };
         // SAFETY: as above.
-        let second_shapes = unsafe { array_at(src2) }?.shapes;
+        let second = unsafe { array_at(src2) }?;
+        ensure(second.shapes.nchunks() == second.full.c.nchunks, code::DATA)?;
+        let second_shapes = second.shapes;
         let axis = length(axis)?;
         let n = first.shapes.ndim();
         ensure(axis < n && second_shapes.ndim() == n, code::INVALID_PARAM)?;
@@ -1655,7 +1682,7 @@ unsafe fn selection_at<'a>(
     selection_size: *mut i64,
     buffershape: *mut i64,
     buffersize: i64,
-) -> Result<(Vec<&'a [i64]>, &'a [i64], usize)> {
+) -> Result<Positions<'a>> {
     let n = array.shapes.ndim();
     // SAFETY: the caller promises so.
     let (lists, sizes, shape) =

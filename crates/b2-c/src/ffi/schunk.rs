@@ -91,8 +91,8 @@ unsafe fn copy_storage(storage: *const blosc2_storage) -> Result<*mut blosc2_sto
     };
     let urlpath = match from.urlpath.is_null() {
         true => std::ptr::null_mut(),
-        // SAFETY: as above.
         false => {
+            // SAFETY: as above.
             let path = paths::without_scheme(unsafe { text(from.urlpath) }?);
             copied_text(path)?
         }
@@ -109,18 +109,16 @@ unsafe fn copy_storage(storage: *const blosc2_storage) -> Result<*mut blosc2_sto
 /// Frees a copied storage.
 ///
 /// # Safety
-/// It is from [`copy_storage`].
-unsafe fn free_storage(storage: *mut blosc2_storage) -> bool {
+/// It is null or from [`copy_storage`], and nobody uses it any more.
+unsafe fn free_storage(storage: *mut blosc2_storage) {
     // SAFETY: the caller promises so; the program may have replaced parts, which are from `malloc` as well.
     unsafe {
-        let Some(parts) = storage.as_mut() else { return true };
-        let destroyed = io::destroy(parts.io);
+        let Some(parts) = storage.as_mut() else { return };
         free(parts.urlpath);
         free(parts.cparams);
         free(parts.dparams);
         free(parts.io);
         free(storage);
-        destroyed
     }
 }
 
@@ -547,6 +545,7 @@ impl Drop for Full {
             crate::ffi::chunk::blosc2_free_ctx(self.c.cctx);
             crate::ffi::chunk::blosc2_free_ctx(self.c.dctx);
             free(self.c.blockshape);
+            free_storage(self.c.storage);
         }
     }
 }
@@ -685,10 +684,11 @@ fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box
         nthreads: crate::ffi::global::nthreads(),
         ..blosc2_cparams::DEFAULT
     };
-    if cparams.blocksize == 0 && reader.nchunks() > 0 {
-        if let Ok(Some(first)) = reader.chunk(0).header() {
-            cparams.blocksize = if first.is_vl() { 0 } else { first.blocksize() as i32 };
-        }
+    if cparams.blocksize == 0
+        && reader.nchunks() > 0
+        && let Ok(Some(first)) = reader.chunk(0).header()
+    {
+        cparams.blocksize = if first.is_vl() { 0 } else { first.blocksize() as i32 };
     }
     let is_vl = reader.nchunks() > 0 && reader.chunk(0).header()?.is_some_and(|first| first.is_vl());
     let contiguous = header.storage() == b2_frame::Storage::Contiguous;
@@ -849,10 +849,11 @@ pub unsafe extern "C" fn blosc2_schunk_free(schunk: *mut blosc2_schunk) -> c_int
     guard(|| {
         // SAFETY: it came from a box, and the caller gives it back.
         let this = unsafe { Box::from_raw(schunk.cast::<Full>()) };
-        let storage = this.c.storage;
+        let io = this.io()?;
+        // Closes the files before their functions are told that it is over.
         drop(this);
-        // SAFETY: it was made by `copy_storage`, and nobody refers to it any more.
-        let destroyed = unsafe { free_storage(storage) };
+        // SAFETY: the parameters of the program are still valid.
+        let destroyed = unsafe { io::destroy(&io) };
         Ok(c_int::from(!destroyed))
     })
 }
@@ -943,7 +944,7 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
 
 pub(crate) fn to_frame(full: &mut Full) -> Result<Bytes> {
     let params = full.frame_params()?;
-    full.store().to_frame(params)
+    full.store().as_frame(params)
 }
 
 /// Writes the super-chunk as a contiguous frame into a new file. Answers its length.
@@ -956,7 +957,7 @@ pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpa
         // SAFETY: the caller promises so.
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
         let params = full.frame_params()?;
-        let len = full.store().to_file(paths::trimmed(paths::without_scheme(path)), params)?;
+        let len = full.store().save(paths::trimmed(paths::without_scheme(path)), params)?;
         Ok(len as i64)
     })
 }

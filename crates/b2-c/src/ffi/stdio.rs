@@ -250,7 +250,10 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_open(
         map.is_memory_only = mode == c"c";
         // SAFETY: the file is open.
         map.fd = unsafe { libc::fileno(file) };
-        let opened = map_file(map).and_then(|()| Ok(map.urlpath = copied_text(path)?));
+        let opened = map_file(map).and_then(|()| {
+            map.urlpath = copied_text(path)?;
+            Ok(())
+        });
         if let Err(error) = opened {
             // SAFETY: as above.
             unsafe { libc::fclose(file) };

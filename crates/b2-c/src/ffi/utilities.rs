@@ -157,6 +157,7 @@ pub unsafe extern "C" fn blosc2_get_slice_nchunks(
                 )?;
                 nd::chunks_of(&shapes, start, stop)
             }
+            None if full.c.nchunks == 0 => Vec::new(),
             None => {
                 let (size, chunksize) = (i64::from(full.c.typesize), i64::from(full.c.chunksize));
                 ensure(chunksize > 0 && size > 0 && start[0] >= 0, code::INVALID_PARAM)?;
