@@ -6,14 +6,14 @@ use crate::bench::counts;
 use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
 use crate::{
-    api, cross, deny, faults, flips, fuzz, hdf5, hdf5plugin, hostile, platforms, pythonpkg, release, sh,
+    api, c, cross, deny, faults, flips, fuzz, hdf5, hdf5plugin, hostile, platforms, pythonpkg, release, sh,
     stores, test, toolchains, web, windows, zarrs,
 };
 
 /// Run all checks: formatting, licences and sources of dependencies, lints, documentation, the public API, what is published, a build
 /// without any C compiler, instruction counts (where valgrind is installed), a minute of fuzzing, samples of hostile files, of flipped
 /// bits and of failing system calls, then `test`, and the tests again with all features and with the pure-Rust codecs, then those of the Python package, of the
-/// object stores, of the codecs for zarrs (where Rust is new enough), of HDF5 files, of the filters of HDF5, and of the page in a browser. Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
+/// object stores, of the codecs for zarrs (where Rust is new enough), of HDF5 files, of the filters of HDF5, of libblosc2, and of the page in a browser. Last the oldest Rust that is promised builds the crates, Miri runs small cases of the unsafe code (rustup installs
 /// both toolchains where it can), the crates are compiled for other platforms, and where there are emulators a part of
 /// the tests runs on 64-bit ARM and on Windows. `cargo xtask nightly` runs more of that.
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Number of steps besides those of `test`.
-const STEPS: usize = 25;
+const STEPS: usize = 26;
 
 /// Crates whose tests depend on features.
 const WITH_FEATURES: &[&str] = &["-p", "b2-codecs", "-p", "b2-frame", "-p", "b2nd", "-p", "b2kit"];
@@ -51,6 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "crates/b2-wasm",
             "crates/zarrs-b2nd",
             "crates/b2-hdf5-plugin",
+            "crates/b2-c",
         ] {
             sh::run(sh::cargo(&["fmt", "--manifest-path", &format!("{beside}/Cargo.toml"), "--check"]))?;
         }
@@ -97,6 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let zarrs = steps.run("zarrs", zarrs::check)?;
     let hdf5 = steps.run("HDF5 files", hdf5::check)?;
     let filters = steps.run("filters of HDF5", hdf5plugin::check)?;
+    let libblosc2 = steps.run("libblosc2 for C", c::check)?;
     let page = steps.run("the page in a browser", web::check)?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     let miri = steps.run("Miri", toolchains::miri)?;
@@ -110,6 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     object_stores.print();
     zarrs.print();
     filters.print();
+    libblosc2.print();
     dependencies.print();
     println!("packages: {packages} crates can be published");
     match minimum_rust {
@@ -131,6 +134,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("HDF5 files of other programs", hdf5.matrix, hdf5::UNNOTICED),
         ("filters of HDF5", Outcome::Ran(filters.tests), ""),
         ("HDF5 with other programs", filters.exchanged, hdf5plugin::UNNOTICED),
+        ("libblosc2", Outcome::Ran(libblosc2.tests), ""),
+        ("libblosc2 under valgrind", libblosc2.leaks, c::LEAKS_UNNOTICED),
+        ("libblosc2 with C-Blosc2", libblosc2.exchanged, c::UNNOTICED),
         ("b2-wasm", Outcome::Ran(page.native), ""),
         ("view --web", Outcome::Ran(page.command), ""),
         ("page", page.browser, web::UNNOTICED),

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod api;
 mod bench;
+mod c;
 mod ci;
 mod conformance;
 mod crash;
@@ -70,6 +71,7 @@ enum Task {
     Zarrs(zarrs::Args),
     Hdf5(hdf5::Args),
     Hdf5plugin(hdf5plugin::Args),
+    C(c::Args),
     Demo(demo::Args),
     Deny(deny::Args),
     Rooms(rooms::Args),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Task::Zarrs(args) => zarrs::run(&args),
         Task::Hdf5(args) => hdf5::run(&args),
         Task::Hdf5plugin(args) => hdf5plugin::run(&args),
+        Task::C(args) => c::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),

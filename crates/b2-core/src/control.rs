@@ -27,7 +27,15 @@ use crate::{Cancelled, Pool};
 pub struct Control {
     threads: Option<usize>,
     pool: Option<Pool>,
+    executor: Option<Arc<dyn Executor>>,
     watch: Option<Watch>,
+}
+
+/// Runs jobs on threads that are not ours, for programs that bring their own.
+#[doc(hidden)]
+pub trait Executor: Send + Sync {
+    /// Calls `job` `jobs` times, at once where it can, and returns when all calls have.
+    fn run(&self, jobs: usize, job: &(dyn Fn() + Sync));
 }
 
 /// The progress of a call.
@@ -100,6 +108,17 @@ impl Control {
     /// Returns the maximum number of threads per call.
     pub fn max_threads(&self) -> usize {
         self.threads.unwrap_or(usize::MAX)
+    }
+
+    crate::internal! {
+        /// Sets who runs the work on blocks, instead of a pool.
+        pub fn executor(self, executor: Arc<dyn Executor>) -> Self {
+            Self { executor: Some(executor), ..self }
+        }
+    }
+
+    pub(crate) fn shared_executor(&self) -> Option<&dyn Executor> {
+        self.executor.as_deref()
     }
 
     /// Returns the pool, if one was set.
@@ -193,9 +212,14 @@ impl Control {
 
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { threads, pool, watch } = self;
+        let Self { threads, pool, executor, watch } = self;
         let mut debug = f.debug_struct("Control");
-        debug.field("threads", threads).field("pool", pool).field("watched", &watch.is_some()).finish()
+        debug
+            .field("threads", threads)
+            .field("pool", pool)
+            .field("executor", &executor.is_some())
+            .field("watched", &watch.is_some())
+            .finish()
     }
 }
 

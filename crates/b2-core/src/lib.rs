@@ -37,6 +37,7 @@ pub use pool::Pool;
 #[cfg(not(feature = "__internal"))]
 pub(crate) use {
     buffer::Buffer,
+    control::Executor,
     kept::Kept,
     ordered::in_order,
     process::{PerProcess, ProcessId},
@@ -46,6 +47,7 @@ pub(crate) use {
 #[doc(hidden)]
 pub use {
     buffer::Buffer,
+    control::Executor,
     kept::Kept,
     ordered::in_order,
     process::{PerProcess, ProcessId},

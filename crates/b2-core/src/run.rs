@@ -1,5 +1,7 @@
 //! Distributes work over threads: workers take items from a queue, each with a state of its own.
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::{Cancelled, Control};
 
 /// Runs `work` on all items, on the calling thread and, if there is enough to do, on idle threads of the pool.
@@ -25,6 +27,15 @@ pub fn for_each<T: Send, S, E: Send + From<Cancelled>>(
     work: impl Fn(&mut S, T) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     control.check()?;
+    if let Some(executor) = control.shared_executor()
+        && let jobs @ 2.. = most.min(control.max_threads()).min(items.size_hint().1.unwrap_or(usize::MAX))
+    {
+        let work = |state: &mut S, item| {
+            control.check()?;
+            work(state, item)
+        };
+        return share(items, state, work, |job| executor.run(jobs, job));
+    }
     #[cfg(feature = "rayon")]
     if let most @ 2.. = most.min(control.max_threads())
         && let Some(crew) = pool::Crew::of(control, nbytes)
@@ -46,6 +57,38 @@ pub fn for_each<T: Send, S, E: Send + From<Cancelled>>(
         control.check()?;
         work(&mut state, item)
     })
+}
+
+/// Works on all items in each call of the job that `start` gets and calls on any threads.
+fn share<T: Send, S, E: Send>(
+    items: impl Iterator<Item = T> + Send,
+    state: impl Fn() -> Result<S, E> + Sync,
+    work: impl Fn(&mut S, T) -> Result<(), E> + Sync,
+    start: impl FnOnce(&(dyn Fn() + Sync)),
+) -> Result<(), E> {
+    // The lock costs little compared with the work on an item. After an error the queue is `None`.
+    let queue = Mutex::new(Some(items));
+    let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = || lock().as_mut().and_then(Iterator::next);
+    let error = Mutex::new(None);
+    start(&|| {
+        let Some(mut item) = next() else { return };
+        let take_all = || {
+            let mut state = state()?;
+            loop {
+                work(&mut state, item)?;
+                match next() {
+                    Some(following) => item = following,
+                    None => return Ok(()),
+                }
+            }
+        };
+        if let Err(e) = take_all() {
+            *lock() = None;
+            error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+        }
+    });
+    error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
 /// Returns how many threads may work for `control`, including the calling one.
@@ -82,8 +125,6 @@ impl Crew {
 
 #[cfg(feature = "rayon")]
 mod pool {
-    use std::sync::{Mutex, PoisonError};
-
     use rayon::{Scope, ThreadPool};
 
     use crate::Control;
@@ -169,35 +210,14 @@ mod pool {
             state: impl Fn() -> Result<S, E> + Sync,
             work: impl Fn(&mut S, T) -> Result<(), E> + Sync,
         ) -> Result<(), E> {
-            // The lock costs little compared with the work on an item. After an error the queue is `None`.
-            let queue = Mutex::new(Some(items));
-            let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = || lock().as_mut().and_then(Iterator::next);
-            let error = Mutex::new(None);
-            let run = || {
-                let Some(mut item) = next() else { return };
-                let take_all = || {
-                    let mut state = state()?;
-                    loop {
-                        work(&mut state, item)?;
-                        match next() {
-                            Some(following) => item = following,
-                            None => return Ok(()),
-                        }
+            super::share(items, state, work, |job| {
+                self.scope(|scope| {
+                    for _ in 0..helpers {
+                        scope.spawn(|_| job());
                     }
-                };
-                if let Err(e) = take_all() {
-                    *lock() = None;
-                    error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
-                }
-            };
-            self.scope(|scope| {
-                for _ in 0..helpers {
-                    scope.spawn(|_| run());
-                }
-                run();
-            });
-            error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+                    job();
+                });
+            })
         }
     }
 }
@@ -224,6 +244,50 @@ mod tests {
 
     fn controls() -> [Control; 3] {
         [Control::new(), Control::new().threads(1), Control::new().pool(Pool::new(3))]
+    }
+
+    /// Runs jobs on threads of the test.
+    struct Own(AtomicUsize);
+
+    impl crate::Executor for Own {
+        fn run(&self, jobs: usize, job: &(dyn Fn() + Sync)) {
+            self.0.fetch_add(jobs, Ordering::Relaxed);
+            std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(job))));
+        }
+    }
+
+    #[test]
+    fn an_executor_gets_the_work_where_several_threads_may_work() {
+        for (threads, jobs) in [(1, 0), (3, 3), (100, 10)] {
+            let own = std::sync::Arc::new(Own(AtomicUsize::new(0)));
+            let control = Control::new().threads(threads).executor(own.clone());
+            let done = AtomicUsize::new(0);
+            for_each(
+                &control,
+                usize::MAX,
+                0..10,
+                1,
+                || Ok::<_, Failure>(()),
+                |(), n| {
+                    done.fetch_add(n, Ordering::Relaxed);
+                    if n == 20 { Err(Failure::Of(n)) } else { Ok(()) }
+                },
+            )
+            .unwrap();
+            assert_eq!((done.into_inner(), own.0.load(Ordering::Relaxed)), (45, jobs));
+            let failed = for_each(
+                &control,
+                usize::MAX,
+                0..10,
+                1,
+                || Ok(()),
+                |(), n| match n {
+                    7 => Err(Failure::Of(n)),
+                    _ => Ok(()),
+                },
+            );
+            assert_eq!(failed, Err(Failure::Of(7)));
+        }
     }
 
     #[test]

@@ -245,25 +245,27 @@ impl ChunkHeader {
         Ok(())
     }
 
-    /// Encodes the header. Only the first 16 bytes count if it is not extended.
-    pub(crate) fn to_bytes(&self) -> [u8; EXTENDED_HEADER_LEN] {
-        let [n0, n1, n2, n3] = self.nbytes.to_le_bytes();
-        let [b0, b1, b2, b3] = self.blocksize.to_le_bytes();
-        let [c0, c1, c2, c3] = self.cbytes.to_le_bytes();
-        let [f0, f1, f2, f3, f4, f5] = self.filters.map(|slot| slot.id.0);
-        let [m0, m1, m2, m3, m4, m5] = self.filters.map(|slot| slot.meta);
-        let dict = if self.dict { blosc2_flags::DICT } else { 0 };
-        let special = self.special.map_or(0, SpecialKind::code) << 4;
-        [
-            [self.version, 1, self.flags, self.typesize, n0, n1, n2, n3],
-            [b0, b1, b2, b3, c0, c1, c2, c3],
-            [f0, f1, f2, f3, f4, f5, self.udcodec, self.codec_meta],
-            [m0, m1, m2, m3, m4, m5, self.flags2, dict | special],
-        ]
-        .as_flattened()
-        .first_chunk()
-        .copied()
-        .unwrap_or_default()
+    b2_core::internal! {
+        /// Encodes the header. Only the first 16 bytes count if it is not extended.
+        pub fn to_bytes(&self) -> [u8; EXTENDED_HEADER_LEN] {
+            let [n0, n1, n2, n3] = self.nbytes.to_le_bytes();
+            let [b0, b1, b2, b3] = self.blocksize.to_le_bytes();
+            let [c0, c1, c2, c3] = self.cbytes.to_le_bytes();
+            let [f0, f1, f2, f3, f4, f5] = self.filters.map(|slot| slot.id.0);
+            let [m0, m1, m2, m3, m4, m5] = self.filters.map(|slot| slot.meta);
+            let dict = if self.dict { blosc2_flags::DICT } else { 0 };
+            let special = self.special.map_or(0, SpecialKind::code) << 4;
+            [
+                [self.version, 1, self.flags, self.typesize, n0, n1, n2, n3],
+                [b0, b1, b2, b3, c0, c1, c2, c3],
+                [f0, f1, f2, f3, f4, f5, self.udcodec, self.codec_meta],
+                [m0, m1, m2, m3, m4, m5, self.flags2, dict | special],
+            ]
+            .as_flattened()
+            .first_chunk()
+            .copied()
+            .unwrap_or_default()
+        }
     }
 
     /// Returns the version of the chunk format (header byte 0).

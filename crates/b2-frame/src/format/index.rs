@@ -54,15 +54,18 @@ impl Entry {
         }))
     }
 
-    pub(crate) fn to_raw(self) -> i64 {
-        let special = |kind: u8| i64::from_be_bytes([0x80 | kind, 0, 0, 0, 0, 0, 0, 0]);
-        match self {
-            // The number was parsed from an i64 or is an offset in a file, so it fits.
-            Self::Stored(offset) => i64::try_from(offset).unwrap_or(i64::MAX),
-            Self::Special(SpecialKind::Zeros) => special(Self::ZEROS),
-            Self::Special(SpecialKind::NaN) => special(Self::NAN),
-            // Repeated values are stored chunks, so `Value` does not occur here.
-            Self::Special(SpecialKind::Uninit | SpecialKind::Value) => special(Self::UNINIT),
+    b2_core::internal! {
+        /// Returns the number that the index holds.
+        pub fn to_raw(self) -> i64 {
+            let special = |kind: u8| i64::from_be_bytes([0x80 | kind, 0, 0, 0, 0, 0, 0, 0]);
+            match self {
+                // The number was parsed from an i64 or is an offset in a file, so it fits.
+                Self::Stored(offset) => i64::try_from(offset).unwrap_or(i64::MAX),
+                Self::Special(SpecialKind::Zeros) => special(Self::ZEROS),
+                Self::Special(SpecialKind::NaN) => special(Self::NAN),
+                // Repeated values are stored chunks, so `Value` does not occur here.
+                Self::Special(SpecialKind::Uninit | SpecialKind::Value) => special(Self::UNINIT),
+            }
         }
     }
 }

@@ -1,0 +1,355 @@
+//! The structures and constants of `blosc2.h` and `b2nd.h` as C lays them out. `cargo xtask c` compares sizes and offsets with
+//! those that a C compiler gives our headers and, where they are installed, those of C-Blosc2.
+
+#![allow(non_camel_case_types, reason = "names of C; the types are in exported signatures")]
+
+use std::ffi::{c_char, c_int, c_void};
+
+pub(crate) const MAX_FILTERS: usize = 6;
+pub(crate) const MAX_METALAYERS: usize = 16;
+pub(crate) const MAX_VLMETALAYERS: usize = 8 * 1024;
+pub(crate) const METALAYER_NAME_MAXLEN: usize = 31;
+pub(crate) const MAX_DIM: usize = 16;
+pub(crate) const MIN_HEADER: usize = 16;
+pub(crate) const EXTENDED_HEADER: usize = 32;
+pub(crate) const MAX_OVERHEAD: usize = 32;
+pub(crate) const MAX_BUFFERSIZE: i32 = i32::MAX - 32;
+pub(crate) const MAX_BLOCKSIZE: i32 = 536_866_816;
+
+/// The error codes of `blosc2.h`.
+pub(crate) mod code {
+    pub(crate) const FAILURE: i32 = -1;
+    pub(crate) const DATA: i32 = -3;
+    pub(crate) const MEMORY_ALLOC: i32 = -4;
+    pub(crate) const READ_BUFFER: i32 = -5;
+    pub(crate) const WRITE_BUFFER: i32 = -6;
+    pub(crate) const CODEC_SUPPORT: i32 = -7;
+    pub(crate) const CODEC_PARAM: i32 = -8;
+    pub(crate) const CODEC_DICT: i32 = -9;
+    pub(crate) const VERSION_SUPPORT: i32 = -10;
+    pub(crate) const INVALID_HEADER: i32 = -11;
+    pub(crate) const INVALID_PARAM: i32 = -12;
+    pub(crate) const FILE_READ: i32 = -13;
+    pub(crate) const FILE_WRITE: i32 = -14;
+    pub(crate) const FILE_OPEN: i32 = -15;
+    pub(crate) const NOT_FOUND: i32 = -16;
+    pub(crate) const FILTER_PIPELINE: i32 = -18;
+    pub(crate) const CHUNK_INSERT: i32 = -19;
+    pub(crate) const CHUNK_APPEND: i32 = -20;
+    pub(crate) const CHUNK_UPDATE: i32 = -21;
+    pub(crate) const FILE_TRUNCATE: i32 = -25;
+    pub(crate) const POSTFILTER: i32 = -27;
+    pub(crate) const FRAME_SPECIAL: i32 = -28;
+    pub(crate) const SCHUNK_SPECIAL: i32 = -29;
+    pub(crate) const PLUGIN_IO: i32 = -30;
+    pub(crate) const FILE_REMOVE: i32 = -31;
+    pub(crate) const NULL_POINTER: i32 = -32;
+    pub(crate) const INVALID_INDEX: i32 = -33;
+    pub(crate) const METALAYER_NOT_FOUND: i32 = -34;
+    pub(crate) const MAX_BUFSIZE_EXCEEDED: i32 = -35;
+    pub(crate) const TUNER: i32 = -36;
+    pub(crate) const LOCK: i32 = -37;
+}
+
+pub(crate) type prefilter_fn = unsafe extern "C" fn(*mut blosc2_prefilter_params) -> c_int;
+pub(crate) type postfilter_fn = unsafe extern "C" fn(*mut blosc2_postfilter_params) -> c_int;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_prefilter_params {
+    pub user_data: *mut c_void,
+    pub input: *const u8,
+    pub output: *mut u8,
+    pub output_size: i32,
+    pub output_typesize: i32,
+    pub output_offset: i32,
+    pub nchunk: i64,
+    pub nblock: i32,
+    pub tid: i32,
+    pub ttmp: *mut u8,
+    pub ttmp_nbytes: usize,
+    pub ctx: *mut c_void,
+    pub output_is_disposable: bool,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_postfilter_params {
+    pub user_data: *mut c_void,
+    pub input: *const u8,
+    pub output: *mut u8,
+    pub size: i32,
+    pub typesize: i32,
+    pub offset: i32,
+    pub nchunk: i64,
+    pub nblock: i32,
+    pub tid: i32,
+    pub ttmp: *mut u8,
+    pub ttmp_nbytes: usize,
+    pub ctx: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_cparams {
+    pub compcode: u8,
+    pub compcode_meta: u8,
+    pub clevel: u8,
+    pub use_dict: c_int,
+    pub typesize: i32,
+    pub nthreads: i16,
+    pub blocksize: i32,
+    pub splitmode: i32,
+    pub schunk: *mut c_void,
+    pub filters: [u8; MAX_FILTERS],
+    pub filters_meta: [u8; MAX_FILTERS],
+    pub prefilter: Option<prefilter_fn>,
+    pub preparams: *mut blosc2_prefilter_params,
+    pub tuner_params: *mut c_void,
+    pub tuner_id: c_int,
+    pub instr_codec: bool,
+    pub codec_params: *mut c_void,
+    pub filter_params: [*mut c_void; MAX_FILTERS],
+}
+
+impl blosc2_cparams {
+    /// `BLOSC2_CPARAMS_DEFAULTS`.
+    pub(crate) const DEFAULT: Self = Self {
+        compcode: 0,
+        compcode_meta: 0,
+        clevel: 5,
+        use_dict: 0,
+        typesize: 8,
+        nthreads: 1,
+        blocksize: 0,
+        splitmode: 4,
+        schunk: std::ptr::null_mut(),
+        filters: [0, 0, 0, 0, 0, 1],
+        filters_meta: [0; MAX_FILTERS],
+        prefilter: None,
+        preparams: std::ptr::null_mut(),
+        tuner_params: std::ptr::null_mut(),
+        tuner_id: 0,
+        instr_codec: false,
+        codec_params: std::ptr::null_mut(),
+        filter_params: [std::ptr::null_mut(); MAX_FILTERS],
+    };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_dparams {
+    pub nthreads: i16,
+    pub schunk: *mut c_void,
+    pub postfilter: Option<postfilter_fn>,
+    pub postparams: *mut blosc2_postfilter_params,
+    pub typesize: i32,
+}
+
+impl blosc2_dparams {
+    /// `BLOSC2_DPARAMS_DEFAULTS`.
+    pub(crate) const DEFAULT: Self = Self {
+        nthreads: 1,
+        schunk: std::ptr::null_mut(),
+        postfilter: None,
+        postparams: std::ptr::null_mut(),
+        typesize: 8,
+    };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_io {
+    pub id: u8,
+    pub name: *const c_char,
+    pub params: *mut c_void,
+}
+
+pub type open_cb = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void;
+pub type close_cb = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub type size_cb = unsafe extern "C" fn(*mut c_void) -> i64;
+pub type write_cb = unsafe extern "C" fn(*const c_void, i64, i64, i64, *mut c_void) -> i64;
+pub type read_cb = unsafe extern "C" fn(*mut *mut c_void, i64, i64, i64, *mut c_void) -> i64;
+pub type truncate_cb = unsafe extern "C" fn(*mut c_void, i64) -> c_int;
+pub type destroy_cb = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_io_cb {
+    pub id: u8,
+    pub name: *mut c_char,
+    pub is_allocation_necessary: bool,
+    pub open: Option<open_cb>,
+    pub close: Option<close_cb>,
+    pub size: Option<size_cb>,
+    pub write: Option<write_cb>,
+    pub read: Option<read_cb>,
+    pub truncate: Option<truncate_cb>,
+    pub destroy: Option<destroy_cb>,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_storage {
+    pub contiguous: bool,
+    pub urlpath: *mut c_char,
+    pub cparams: *mut blosc2_cparams,
+    pub dparams: *mut blosc2_dparams,
+    pub io: *mut blosc2_io,
+}
+
+impl blosc2_storage {
+    /// `BLOSC2_STORAGE_DEFAULTS`.
+    pub(crate) const DEFAULT: Self = Self {
+        contiguous: false,
+        urlpath: std::ptr::null_mut(),
+        cparams: std::ptr::null_mut(),
+        dparams: std::ptr::null_mut(),
+        io: std::ptr::null_mut(),
+    };
+}
+
+#[repr(C)]
+pub struct blosc2_metalayer {
+    pub name: *mut c_char,
+    pub content: *mut u8,
+    pub content_len: i32,
+}
+
+#[repr(C)]
+pub struct blosc2_schunk {
+    pub version: u8,
+    pub compcode: u8,
+    pub compcode_meta: u8,
+    pub clevel: u8,
+    pub splitmode: u8,
+    pub typesize: i32,
+    pub blocksize: i32,
+    pub chunksize: i32,
+    pub flags2: u8,
+    pub use_dict: u8,
+    pub filters: [u8; MAX_FILTERS],
+    pub filters_meta: [u8; MAX_FILTERS],
+    pub nchunks: i64,
+    pub current_nchunk: i64,
+    pub nbytes: i64,
+    pub cbytes: i64,
+    pub data: *mut *mut u8,
+    pub data_len: usize,
+    pub storage: *mut blosc2_storage,
+    pub frame: *mut c_void,
+    pub cctx: *mut c_void,
+    pub dctx: *mut c_void,
+    pub metalayers: [*mut blosc2_metalayer; MAX_METALAYERS],
+    pub nmetalayers: u16,
+    pub vlmetalayers: [*mut blosc2_metalayer; MAX_VLMETALAYERS],
+    pub nvlmetalayers: i16,
+    pub tuner_params: *mut c_void,
+    pub tuner_id: c_int,
+    pub ndim: i8,
+    pub blockshape: *mut i64,
+    pub view: bool,
+    pub change_tick: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct chunk_cache_s {
+    pub data: *mut u8,
+    pub nchunk: i64,
+}
+
+#[repr(C)]
+pub struct b2nd_array_t {
+    pub sc: *mut blosc2_schunk,
+    pub shape: [i64; MAX_DIM],
+    pub chunkshape: [i32; MAX_DIM],
+    pub extshape: [i64; MAX_DIM],
+    pub blockshape: [i32; MAX_DIM],
+    pub extchunkshape: [i64; MAX_DIM],
+    pub nitems: i64,
+    pub chunknitems: i32,
+    pub extnitems: i64,
+    pub blocknitems: i32,
+    pub extchunknitems: i64,
+    pub ndim: i8,
+    pub chunk_cache: chunk_cache_s,
+    pub item_array_strides: [i64; MAX_DIM],
+    pub item_chunk_strides: [i64; MAX_DIM],
+    pub item_extchunk_strides: [i64; MAX_DIM],
+    pub item_block_strides: [i64; MAX_DIM],
+    pub block_chunk_strides: [i64; MAX_DIM],
+    pub chunk_array_strides: [i64; MAX_DIM],
+    pub dtype: *mut c_char,
+    pub dtype_format: i8,
+    pub last_tick: i64,
+}
+
+pub type encoder_cb =
+    unsafe extern "C" fn(*const u8, i32, *mut u8, i32, u8, *mut blosc2_cparams, *const c_void) -> c_int;
+pub type decoder_cb =
+    unsafe extern "C" fn(*const u8, i32, *mut u8, i32, u8, *mut blosc2_dparams, *const c_void) -> c_int;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_codec {
+    pub compcode: u8,
+    pub compname: *mut c_char,
+    pub complib: u8,
+    pub version: u8,
+    pub encoder: Option<encoder_cb>,
+    pub decoder: Option<decoder_cb>,
+}
+
+pub type forward_cb = unsafe extern "C" fn(*const u8, *mut u8, i32, u8, *mut blosc2_cparams, u8) -> c_int;
+pub type backward_cb = unsafe extern "C" fn(*const u8, *mut u8, i32, u8, *mut blosc2_dparams, u8) -> c_int;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_filter {
+    pub id: u8,
+    pub name: *mut c_char,
+    pub version: u8,
+    pub forward: Option<forward_cb>,
+    pub backward: Option<backward_cb>,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_tuner {
+    pub init: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c_int>,
+    pub next_blocksize: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    pub next_cparams: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    pub update: Option<unsafe extern "C" fn(*mut c_void, f64) -> c_int>,
+    pub free: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    pub id: c_int,
+    pub name: *mut c_char,
+}
+
+#[repr(C)]
+pub struct blosc2_stdio_file {
+    pub file: *mut libc::FILE,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_stdio_params {
+    pub locking: bool,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct blosc2_stdio_mmap {
+    pub mode: *const c_char,
+    pub initial_mapping_size: usize,
+    pub needs_free: bool,
+    pub addr: *mut c_char,
+    pub urlpath: *mut c_char,
+    pub file_size: usize,
+    pub mapping_size: usize,
+    pub is_memory_only: bool,
+    pub file: *mut libc::FILE,
+    pub fd: c_int,
+    pub access_flags: i64,
+    pub map_flags: i64,
+}

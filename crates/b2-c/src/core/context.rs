@@ -1,0 +1,302 @@
+//! Contexts: parameters with the buffers, encoders and decoders that belong to them.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::Arc;
+
+use b2_chunk::{CParams, Chunk, ChunkHeader, ChunkRef, Compressor, DParams, Decompressor, SpecialKind};
+
+use crate::abi::{MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
+use crate::core::error::{Error, Result, ensure};
+use crate::core::header::Head;
+use crate::core::params;
+use crate::ffi::callbacks::{self, Call, Hooks};
+
+/// What a context was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Compress,
+    Decompress,
+}
+
+/// A context of `blosc2_create_cctx` or `blosc2_create_dctx`.
+pub(crate) struct Context {
+    pub(crate) kind: Kind,
+    pub(crate) cparams: blosc2_cparams,
+    pub(crate) dparams: blosc2_dparams,
+    pub(crate) hooks: Hooks,
+    /// Which blocks the next call leaves out.
+    pub(crate) maskout: Vec<bool>,
+    /// Whether chunks get the header of Blosc 1.
+    pub(crate) blosc1: bool,
+    blockshape: Arc<[u32]>,
+    /// The number of registered codecs and filters that the engine's parameters know.
+    generation: u64,
+    call: Arc<Call>,
+    compressor: Option<Compressor>,
+    decompressor: Option<Decompressor>,
+    /// Room for chunks that may not fit where they go.
+    spare: Vec<u8>,
+}
+
+impl Context {
+    pub(crate) fn compressing(cparams: blosc2_cparams, hooks: Hooks) -> Self {
+        let dparams = blosc2_dparams { nthreads: cparams.nthreads, ..blosc2_dparams::DEFAULT };
+        Self::new(Kind::Compress, cparams, dparams, hooks)
+    }
+
+    pub(crate) fn decompressing(dparams: blosc2_dparams, hooks: Hooks) -> Self {
+        Self::new(Kind::Decompress, blosc2_cparams::DEFAULT, dparams, hooks)
+    }
+
+    fn new(kind: Kind, cparams: blosc2_cparams, dparams: blosc2_dparams, hooks: Hooks) -> Self {
+        Self {
+            kind,
+            cparams,
+            dparams,
+            hooks,
+            maskout: Vec::new(),
+            blosc1: false,
+            blockshape: Arc::default(),
+            generation: callbacks::generation(),
+            call: Call::new(cparams, dparams),
+            compressor: None,
+            decompressor: None,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Forgets what was made from the parameters.
+    pub(crate) fn changed(&mut self) {
+        self.call = Call::new(self.cparams, self.dparams);
+        self.generation = callbacks::generation();
+        (self.compressor, self.decompressor) = (None, None);
+    }
+
+    /// Sets the shape of a block for codecs and filters that need it.
+    pub(crate) fn set_blockshape(&mut self, blockshape: &[u32]) {
+        if self.blockshape[..] != *blockshape {
+            self.blockshape = blockshape.into();
+            self.changed();
+        }
+    }
+
+    fn fresh(&mut self) {
+        if self.generation != callbacks::generation() {
+            self.changed();
+        }
+    }
+
+    /// The address that callbacks get as `ctx`.
+    fn address(&self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Returns the parameters for compressing.
+    pub(crate) fn compression(&mut self) -> Result<&CParams> {
+        Ok(self.compressor()?.cparams())
+    }
+
+    fn compressor(&mut self) -> Result<&mut Compressor> {
+        self.fresh();
+        let compressor = match self.compressor.take() {
+            Some(compressor) => compressor,
+            None => {
+                let plugins = callbacks::plugins(&self.call);
+                let mut builder = params::compression(&self.cparams, &self.blockshape, plugins, self.blosc1)?;
+                if let Some(hook) = self.hooks.prefilter(&self.cparams, self.address()) {
+                    builder = builder.prefilter(hook);
+                }
+                Compressor::new(builder.build()?)
+            }
+        };
+        Ok(self.compressor.insert(compressor))
+    }
+
+    pub(crate) fn decompression(&mut self) -> &DParams {
+        self.decompressor().dparams()
+    }
+
+    fn decompressor(&mut self) -> &mut Decompressor {
+        self.fresh();
+        let decompressor = match self.decompressor.take() {
+            Some(decompressor) => decompressor,
+            None => {
+                let plugins = callbacks::plugins(&self.call);
+                let typesize = self.dparams.typesize;
+                let mut dparams = params::dparams(self.dparams.nthreads, typesize, &self.blockshape, plugins);
+                if let Some(hook) = self.hooks.postfilter(&self.dparams, self.address()) {
+                    dparams = dparams.postfilter(hook);
+                }
+                Decompressor::new(dparams)
+            }
+        };
+        self.decompressor.insert(decompressor)
+    }
+
+    /// Compresses `src` into `dst` and returns the size of the chunk, or 0 if it does not fit.
+    pub(crate) fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize> {
+        ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
+        ensure(src.len() <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
+        let least = if self.blosc1 { crate::abi::MIN_HEADER } else { MAX_OVERHEAD };
+        ensure(dst.len() >= least, code::MAX_BUFSIZE_EXCEEDED)?;
+        if dst.len() >= src.len() + MAX_OVERHEAD {
+            return Ok(self.compressor()?.compress_into(src, dst)?);
+        }
+        let mut spare = std::mem::take(&mut self.spare);
+        let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
+        let compressed = self.compressor().and_then(|compressor| Ok(compressor.compress_into(src, room)?));
+        let result = compressed.map(|cbytes| match (dst.get_mut(..cbytes), spare.get(..cbytes)) {
+            (Some(dst), Some(chunk)) => {
+                dst.copy_from_slice(chunk);
+                cbytes
+            }
+            _ => 0,
+        });
+        self.spare = spare;
+        result
+    }
+
+    /// Compresses blocks of any lengths into a chunk.
+    pub(crate) fn compress_blocks(&mut self, blocks: &[&[u8]]) -> Result<Chunk> {
+        ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
+        let params = self.compression()?;
+        Ok(Chunk::compress_vl(blocks, params)?)
+    }
+
+    /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks that the mask leaves
+    /// out are not written.
+    pub(crate) fn decompress(&mut self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
+        ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
+        self.call.set_chunk(chunk.as_ptr());
+        if !self.maskout.is_empty() {
+            return self.decompress_masked(chunk, dst);
+        }
+        let error = match self.decompressor().decompress_into(chunk, dst) {
+            Ok(nbytes) => return Ok(nbytes),
+            Err(error) => error,
+        };
+        // What C answers where the sizes are wrong.
+        let head = Head::parse(chunk)?;
+        ensure(chunk.len() >= head.cbytes as usize, code::READ_BUFFER)?;
+        ensure(dst.len() >= head.nbytes as usize, code::WRITE_BUFFER)?;
+        Err(error.into())
+    }
+
+    fn decompress_masked(&mut self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
+        let mask = std::mem::take(&mut self.maskout);
+        let dparams = self.decompression().clone();
+        let chunk = ChunkRef::from_slice(chunk)?;
+        let nbytes = chunk.nbytes();
+        ensure(dst.len() >= nbytes, code::WRITE_BUFFER)?;
+        let blocksize = chunk.header().blocksize().max(1);
+        ensure(mask.len() == nbytes.div_ceil(blocksize), code::DATA)?;
+        for (nblock, _) in mask.iter().enumerate().filter(|(_, out)| !**out) {
+            let range = nblock * blocksize..nbytes.min((nblock + 1) * blocksize);
+            chunk.get_bytes_into(range.start, &mut dst[range], &dparams)?;
+        }
+        Ok(nbytes)
+    }
+
+    /// Decompresses the bytes `range` of a chunk into `dst`, which has its length.
+    pub(crate) fn get_bytes(&mut self, chunk: &[u8], range: Range<usize>, dst: &mut [u8]) -> Result<()> {
+        ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
+        self.call.set_chunk(chunk.as_ptr());
+        let chunk = ChunkRef::from_slice(chunk)?;
+        ensure(range.end <= chunk.nbytes() && !chunk.header().is_vl(), code::INVALID_PARAM)?;
+        Ok(chunk.get_bytes_into(range.start, dst, self.decompression())?)
+    }
+
+    /// Decompresses `nitems` items from the item `start` on. Returns the number of bytes.
+    pub(crate) fn get_items(
+        &mut self,
+        chunk: &[u8],
+        start: i32,
+        nitems: i32,
+        dst: &mut [u8],
+    ) -> Result<usize> {
+        if nitems == 0 {
+            return Ok(0);
+        }
+        let itemsize = i64::from(Head::parse(chunk)?.typesize);
+        self.get_range(chunk, i64::from(start) * itemsize, i64::from(nitems) * itemsize, dst)
+    }
+
+    /// Decompresses `len` bytes from `start` on, which must be whole items.
+    pub(crate) fn get_item_bytes(
+        &mut self,
+        chunk: &[u8],
+        start: i32,
+        len: i32,
+        dst: &mut [u8],
+    ) -> Result<usize> {
+        ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
+        if len == 0 {
+            return Ok(0);
+        }
+        let itemsize = i32::from(Head::parse(chunk)?.typesize);
+        ensure(start % itemsize == 0 && len % itemsize == 0, code::INVALID_PARAM)?;
+        self.get_range(chunk, i64::from(start), i64::from(len), dst)
+    }
+
+    fn get_range(&mut self, chunk: &[u8], start: i64, len: i64, dst: &mut [u8]) -> Result<usize> {
+        let head = Head::parse(chunk)?;
+        ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
+        ensure(start + len <= i64::from(head.nbytes), code::INVALID_PARAM)?;
+        let (start, len) = (start as usize, len as usize);
+        let dst = dst.get_mut(..len).ok_or(Error(code::WRITE_BUFFER))?;
+        self.get_bytes(chunk, start..start + len, dst)?;
+        Ok(len)
+    }
+
+    /// Decompresses the blocks of a chunk whose blocks have any lengths.
+    pub(crate) fn blocks(&mut self, chunk: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let chunk = ChunkRef::from_slice(chunk)?;
+        ensure(chunk.header().is_vl(), code::INVALID_PARAM)?;
+        Ok(chunk.blocks(self.decompression())?)
+    }
+
+    /// Decompresses one such block.
+    pub(crate) fn block(&mut self, chunk: &[u8], nblock: usize) -> Result<Vec<u8>> {
+        let chunk = ChunkRef::from_slice(chunk)?;
+        ensure(chunk.header().is_vl(), code::INVALID_PARAM)?;
+        let dparams = self.decompression();
+        let lazy = chunk.lazy(dparams)?;
+        ensure(nblock < lazy.nblocks(), code::INVALID_PARAM)?;
+        let mut block = b2_core::memory::zeroed(lazy.block_range(nblock).len())?;
+        let stored = chunk.as_bytes().get(lazy.block_extent(nblock)).unwrap_or_default();
+        lazy.decoder(dparams)?.decode(nblock, stored, None, &mut block)?;
+        Ok(block)
+    }
+}
+
+/// Makes a chunk that repeats a value.
+pub(crate) fn special(
+    cparams: &blosc2_cparams,
+    kind: SpecialKind,
+    value: &[u8],
+    nbytes: i32,
+) -> Result<Chunk> {
+    let itemsize = usize::try_from(cparams.typesize).map_err(|_| Error(code::DATA))?;
+    let nbytes = usize::try_from(nbytes).map_err(|_| Error(code::DATA))?;
+    ensure(itemsize > 0 && nbytes.is_multiple_of(itemsize), code::DATA)?;
+    let blocksize = match usize::try_from(cparams.blocksize) {
+        Ok(blocksize) if blocksize > 0 => blocksize,
+        _ => automatic_blocksize(cparams, nbytes)?,
+    };
+    Chunk::special(kind, value, nbytes, itemsize, blocksize).map_err(|_| Error(code::DATA))
+}
+
+/// Returns the block size of chunks with these parameters, as the engine chooses it.
+fn automatic_blocksize(cparams: &blosc2_cparams, nbytes: usize) -> Result<usize> {
+    let plain = blosc2_cparams { prefilter: None, clevel: cparams.clevel.min(9), ..*cparams };
+    let params = params::compression(
+        &plain,
+        &Arc::default(),
+        callbacks::plugins(&Call::new(plain, blosc2_dparams::DEFAULT)),
+        false,
+    )?;
+    let zeros = b2_core::memory::zeroed(nbytes)?;
+    let chunk = Chunk::compress_bytes(&zeros, &params.build()?)?;
+    Ok(ChunkHeader::parse(chunk.as_bytes())?.blocksize())
+}

@@ -1,0 +1,36 @@
+//! Names and versions of codecs.
+
+use std::ffi::CStr;
+
+/// The codecs that C knows by name: id, name, id of the format, name of its library, version of the format's library.
+pub(crate) const CODECS: [(i32, &CStr, i32, &CStr, &CStr); 5] = [
+    (0, c"blosclz", 0, c"BloscLZ", c"2.5.3"),
+    (1, c"lz4", 1, c"LZ4", c"1.10.0"),
+    (2, c"lz4hc", 1, c"LZ4", c"1.10.0"),
+    (4, c"zlib", 3, c"Zlib", c"1.3.1"),
+    (5, c"zstd", 4, c"Zstd", c"1.5.7"),
+];
+
+/// Codecs beyond those, which every build has.
+pub(crate) const EXTRA: [(i32, &CStr); 4] =
+    [(32, c"ndlz"), (33, c"zfp_acc"), (34, c"zfp_prec"), (35, c"zfp_rate")];
+
+pub(crate) const LIST: &CStr = c"blosclz,lz4,lz4hc,zlib,zstd";
+
+/// The version that this library claims: that of the C-Blosc2 whose interface it has.
+pub(crate) const VERSION: &CStr = c"3.3.5";
+
+/// Returns the name of the library of a format.
+pub(crate) fn library(format: i32) -> Option<&'static CStr> {
+    CODECS.iter().find(|codec| codec.2 == format).map(|codec| codec.3)
+}
+
+pub(crate) fn name_of(code: i32) -> Option<&'static CStr> {
+    let known = CODECS.iter().find(|codec| codec.0 == code).map(|codec| codec.1);
+    known.or_else(|| EXTRA.iter().find(|codec| codec.0 == code).map(|codec| codec.1))
+}
+
+pub(crate) fn code_of(name: &CStr) -> Option<i32> {
+    let known = CODECS.iter().find(|codec| codec.1 == name).map(|codec| codec.0);
+    known.or_else(|| EXTRA.iter().find(|codec| codec.1 == name).map(|codec| codec.0))
+}

@@ -1,0 +1,690 @@
+//! Where the chunks of a super-chunk are: a list in memory, whose addresses C programs see, or a frame.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use b2_chunk::{Chunk, ChunkHeader, Plugins, SpecialKind};
+use b2_frame::{
+    Compare, Durability, EditOptions, Entry, FileSystem, FrameEditor, FrameError, FrameParams, FrameWriter,
+    ReadFiles, ReadOptions, Storage, SuperChunk, WriteOptions,
+};
+use bytes::Bytes;
+
+use crate::abi::code;
+use crate::core::error::{Error, Result, ensure};
+use crate::core::params::limits;
+use crate::ffi::memory::Malloced;
+
+/// The bytes of a chunk.
+pub(crate) enum Stored<'a> {
+    /// In the list, where they stay.
+    Listed(&'a [u8]),
+    /// Read from a frame.
+    Read(Bytes),
+}
+
+impl Deref for Stored<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Listed(bytes) => bytes,
+            Self::Read(bytes) => bytes,
+        }
+    }
+}
+
+/// A name and its content.
+pub(crate) type Meta = (Vec<u8>, Vec<u8>);
+
+/// A name and the chunk that holds its content.
+pub(crate) type VlMeta = (Vec<u8>, Bytes);
+
+/// The chunks and metalayers of a super-chunk.
+pub(crate) enum Store {
+    Memory(Memory),
+    Frame(Box<Frame>),
+}
+
+/// Chunks in memory.
+#[derive(Default)]
+pub(crate) struct Memory {
+    chunks: Vec<Malloced>,
+    /// Their addresses, as C sees them.
+    pointers: Pointers,
+    metas: Vec<Meta>,
+    vlmetas: Vec<VlMeta>,
+}
+
+#[derive(Default)]
+struct Pointers(Vec<*mut u8>);
+
+/// A frame: a file, a directory, or bytes in memory.
+pub(crate) struct Frame {
+    place: Place,
+    /// What was read or written last, unless `editor` is ahead of it.
+    reader: Option<SuperChunk>,
+    editor: Option<FrameEditor>,
+    /// Whether each change takes the lock.
+    locking: bool,
+    /// Whether the program holds the lock.
+    held: bool,
+    /// How many groups of changes have begun that become one commit at the end of the outermost.
+    together: u32,
+    plugins: Plugins,
+}
+
+enum Place {
+    Path { path: PathBuf, files: Files, offset: u64 },
+    Bytes,
+}
+
+/// How files are reached.
+#[derive(Clone)]
+pub(crate) enum Files {
+    /// Those of the system.
+    Disk,
+    /// Through functions of the program, or mapped into memory.
+    Program(Arc<dyn FileSystem>),
+}
+
+impl Files {
+    fn write(&self, options: WriteOptions) -> WriteOptions {
+        match self {
+            Self::Disk => options,
+            Self::Program(fs) => options.file_system(fs.clone()),
+        }
+    }
+}
+
+fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> ReadOptions {
+    let options = ReadOptions::default()
+        .limits(limits())
+        .plugins(plugins.clone())
+        .offset(offset)
+        .compare(Compare::Once);
+    match files {
+        Some(Files::Program(fs)) => options.file_system(fs.clone() as Arc<dyn ReadFiles>),
+        _ => options,
+    }
+}
+
+/// Frames of C programs: nothing beyond what C-Blosc2 writes, and no waiting for the disk.
+fn to_write() -> WriteOptions {
+    let sums = crate::core::environment::is_set("B2KIT_CHECKSUMS");
+    let sync = crate::core::environment::is_set("B2KIT_SYNC");
+    WriteOptions::default().checksums(sums).block_starts(false).many_vlmetalayers(true).durability(if sync {
+        Durability::Sync
+    } else {
+        Durability::None
+    })
+}
+
+impl Frame {
+    /// Opens a file or directory.
+    pub(crate) fn open(
+        path: &Path,
+        files: Files,
+        offset: u64,
+        locking: bool,
+        plugins: Plugins,
+    ) -> Result<Self> {
+        let reader = to_read(Some(&files), &plugins, offset).open(path)?;
+        let place = Place::Path { path: path.to_owned(), files, offset };
+        Ok(Self { place, reader: Some(reader), editor: None, locking, held: false, together: 0, plugins })
+    }
+
+    /// Opens a frame in memory.
+    pub(crate) fn from_bytes(bytes: Bytes, plugins: Plugins) -> Result<Self> {
+        let reader = to_read(None, &plugins, 0).from_bytes(bytes)?;
+        Ok(Self {
+            place: Place::Bytes,
+            reader: Some(reader),
+            editor: None,
+            locking: false,
+            held: false,
+            together: 0,
+            plugins,
+        })
+    }
+
+    /// Creates an empty frame.
+    pub(crate) fn create(
+        path: &Path,
+        files: Files,
+        locking: bool,
+        sparse: bool,
+        params: FrameParams,
+        plugins: Plugins,
+    ) -> Result<Self> {
+        let storage = if sparse { Storage::Sparse } else { Storage::Contiguous };
+        let options = files.write(to_write()).storage(storage);
+        options.create(path, params.plugins(plugins.clone()))?.finish()?;
+        Self::open(path, files, 0, locking, plugins)
+    }
+
+    /// Returns the newest state that this handle knows, for reading.
+    pub(crate) fn reader(&mut self) -> Result<&SuperChunk> {
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => match &mut self.editor {
+                Some(editor) => editor.snapshot()?,
+                None => self.reopened()?,
+            },
+        };
+        Ok(self.reader.insert(reader))
+    }
+
+    fn reopened(&self) -> Result<SuperChunk> {
+        match &self.place {
+            Place::Path { path, files, offset } => {
+                Ok(to_read(Some(files), &self.plugins, *offset).open(path)?)
+            }
+            Place::Bytes => Err(Error(code::FAILURE)),
+        }
+    }
+
+    /// Looks whether another handle or program has changed the frame. Returns whether it has.
+    pub(crate) fn refresh(&mut self) -> Result<bool> {
+        let here = !matches!(&self.place, Place::Path { files: Files::Disk, .. });
+        if here || self.held || self.together > 0 {
+            return Ok(false);
+        }
+        self.reader()?;
+        let Some(reader) = &mut self.reader else { return Ok(false) };
+        let newer = reader.refresh()?;
+        if newer {
+            self.editor = None;
+        }
+        Ok(newer)
+    }
+
+    fn options(&self) -> EditOptions {
+        let files = match &self.place {
+            Place::Path { files, .. } => Some(files),
+            Place::Bytes => None,
+        };
+        let durability =
+            if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
+        EditOptions::from(to_read(files, &self.plugins, 0))
+            .durability(durability)
+            .force(true)
+            .many_vlmetalayers(true)
+    }
+
+    fn opened(&mut self, lock: bool) -> Result<FrameEditor> {
+        match &self.place {
+            Place::Path { offset: 1.., .. } => Err(Error(code::FILE_WRITE)),
+            Place::Path { path, .. } => Ok(self.options().lock(lock).edit(path)?),
+            Place::Bytes => {
+                let bytes = self.reader()?.to_frame()?;
+                Ok(self.options().lock(false).edit_bytes(bytes)?)
+            }
+        }
+    }
+
+    /// Changes the frame: all of `change` or, after an error, nothing.
+    fn change<T>(&mut self, change: &mut dyn FnMut(&mut FrameEditor) -> Result<T, FrameError>) -> Result<T> {
+        let mut again = true;
+        loop {
+            let mut editor = match self.editor.take() {
+                Some(editor) => editor,
+                None => self.opened(self.locking)?,
+            };
+            self.reader = None;
+            if self.held || self.together > 0 {
+                let result = change(&mut editor);
+                self.editor = Some(editor);
+                return Ok(result?);
+            }
+            let result = editor.transaction(|editor| change(editor));
+            if self.locking && !self.held {
+                self.reader = editor.snapshot().ok();
+            } else {
+                self.editor = Some(editor);
+            }
+            match result {
+                Ok(value) => return Ok(value),
+                // Another handle has changed the file since: look again, once.
+                Err(error) if again && matches!(error.detail(), FrameError::Changed { .. }) => {
+                    again = false;
+                    (self.editor, self.reader) = (None, None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes the lock, until [`unlock`](Self::unlock). Changes in between become one commit.
+    pub(crate) fn lock(&mut self) -> Result<()> {
+        if !self.held && matches!(self.place, Place::Path { .. }) {
+            self.editor = None;
+            self.editor = Some(self.opened(true)?);
+            self.reader = None;
+        }
+        self.held = true;
+        Ok(())
+    }
+
+    pub(crate) fn unlock(&mut self) -> Result<()> {
+        ensure(self.held, code::LOCK)?;
+        self.held = false;
+        let result = self.finish(true);
+        // The editor has the lock.
+        self.editor = None;
+        if matches!(self.place, Place::Path { .. }) {
+            self.reader = None;
+        }
+        result
+    }
+
+    /// Begins changes that become one commit. Returns whether it looked anew at the file.
+    pub(crate) fn begin(&mut self) -> Result<bool> {
+        let lock = self.locking && !self.held && self.together == 0;
+        if lock {
+            self.editor = None;
+            self.editor = Some(self.opened(true)?);
+            self.reader = None;
+        }
+        self.together += 1;
+        Ok(lock)
+    }
+
+    /// Ends them: they are committed or, if they failed, taken back.
+    pub(crate) fn end(&mut self, done: bool) -> Result<()> {
+        self.together -= 1;
+        if self.together > 0 || self.held {
+            return Ok(());
+        }
+        self.finish(done)
+    }
+
+    fn finish(&mut self, done: bool) -> Result<()> {
+        let Some(mut editor) = self.editor.take() else { return Ok(()) };
+        self.reader = None;
+        let result = if done { editor.commit().map(|_| ()) } else { Ok(()) };
+        if !done || result.is_err() {
+            editor.rollback();
+        }
+        if self.locking {
+            self.reader = editor.snapshot().ok();
+        } else {
+            self.editor = Some(editor);
+        }
+        Ok(result?)
+    }
+
+    /// Writes the frame anew, with other parameters in its header.
+    fn rewrite(&mut self, params: FrameParams, metas: &[Meta], vlmetas: &[VlMeta]) -> Result<()> {
+        let params = metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value));
+        let params = params.plugins(self.plugins.clone());
+        let source = self.reader()?.clone();
+        let fill = |mut writer: FrameWriter| {
+            source.copy_into(&mut writer, None, None)?;
+            for (name, chunk) in vlmetas {
+                writer.set_vlmetalayer_chunk(name, Chunk::from_bytes(chunk.clone())?)?;
+            }
+            Ok::<_, Error>(writer.finish()?)
+        };
+        (self.reader, self.editor) = (None, None);
+        match &self.place {
+            Place::Path { path, files, offset: 0 } => {
+                let options = files.write(to_write()).storage(source.storage()).overwrite(true);
+                fill(options.create(path, params)?)?;
+                self.reader = Some(self.reopened()?);
+            }
+            Place::Path { .. } => return Err(Error(code::FILE_WRITE)),
+            Place::Bytes => {
+                let bytes = fill(to_write().memory(params)?)?.into_bytes();
+                self.reader = Some(to_read(None, &self.plugins, 0).from_bytes(bytes)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Returns the number of chunks.
+    pub(crate) fn len(&mut self) -> Result<usize> {
+        match self {
+            Self::Memory(memory) => Ok(memory.chunks.len()),
+            Self::Frame(frame) => match &frame.editor {
+                Some(editor) => Ok(editor.nchunks()),
+                None => Ok(frame.reader()?.nchunks()),
+            },
+        }
+    }
+
+    fn check(&mut self, nchunk: usize) -> Result<()> {
+        ensure(nchunk < self.len()?, code::INVALID_PARAM)
+    }
+
+    /// Returns the bytes of a chunk.
+    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<Stored<'_>> {
+        self.check(nchunk)?;
+        match self {
+            Self::Memory(memory) => Ok(Stored::Listed(&memory.chunks[nchunk])),
+            Self::Frame(frame) => Ok(Stored::Read(frame.reader()?.chunk(nchunk).read()?.into_bytes())),
+        }
+    }
+
+    /// Returns the address of a chunk in the list.
+    pub(crate) fn listed(&self, nchunk: usize) -> Option<(*mut u8, usize)> {
+        match self {
+            Self::Memory(memory) => memory.chunks.get(nchunk).map(|chunk| (chunk.as_ptr(), chunk.len())),
+            Self::Frame(_) => None,
+        }
+    }
+
+    /// Returns the header of a chunk, and the bytes it takes in the store: none where the index of a frame says it all.
+    pub(crate) fn header(&mut self, nchunk: usize) -> Result<(ChunkHeader, usize)> {
+        self.check(nchunk)?;
+        match self {
+            Self::Memory(memory) => {
+                let header = ChunkHeader::parse(&memory.chunks[nchunk])?;
+                let cbytes = header.cbytes();
+                Ok((header, cbytes))
+            }
+            Self::Frame(frame) => {
+                let chunk = frame.reader()?.chunk(nchunk);
+                match (chunk.entry()?, chunk.header()?) {
+                    (Entry::Stored(_), Some(header)) => {
+                        let cbytes = header.cbytes();
+                        Ok((header, cbytes))
+                    }
+                    _ => Ok((ChunkHeader::parse(&chunk.read()?.into_bytes())?, 0)),
+                }
+            }
+        }
+    }
+
+    /// Inserts a chunk; at the end, it is appended.
+    pub(crate) fn insert(&mut self, nchunk: usize, chunk: Malloced) -> Result<()> {
+        match self {
+            Self::Memory(memory) => {
+                ensure(nchunk <= memory.chunks.len(), code::INVALID_PARAM)?;
+                memory.pointers.0.insert(nchunk, chunk.as_ptr());
+                memory.chunks.insert(nchunk, chunk);
+                Ok(())
+            }
+            Self::Frame(frame) => {
+                let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
+                frame.change(&mut |editor| editor.insert(nchunk, chunk.clone()))
+            }
+        }
+    }
+
+    /// Replaces a chunk.
+    pub(crate) fn update(&mut self, nchunk: usize, chunk: Malloced) -> Result<()> {
+        self.check(nchunk)?;
+        match self {
+            Self::Memory(memory) => {
+                memory.pointers.0[nchunk] = chunk.as_ptr();
+                memory.chunks[nchunk] = chunk;
+                Ok(())
+            }
+            Self::Frame(frame) => {
+                let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
+                frame.change(&mut |editor| editor.update(nchunk, chunk.clone()))
+            }
+        }
+    }
+
+    /// Removes a chunk.
+    pub(crate) fn delete(&mut self, nchunk: usize) -> Result<()> {
+        self.check(nchunk)?;
+        match self {
+            Self::Memory(memory) => {
+                memory.pointers.0.remove(nchunk);
+                memory.chunks.remove(nchunk);
+                Ok(())
+            }
+            Self::Frame(frame) => frame.change(&mut |editor| editor.delete(nchunk)),
+        }
+    }
+
+    /// Puts the chunks into another order.
+    pub(crate) fn reorder(&mut self, order: &[usize]) -> Result<()> {
+        let len = self.len()?;
+        let mut seen = vec![false; len];
+        let once = |nchunk: &usize| seen.get_mut(*nchunk).is_some_and(|seen| !std::mem::replace(seen, true));
+        ensure(order.len() == len && order.iter().all(once), code::DATA)?;
+        match self {
+            Self::Memory(memory) => {
+                let mut old: Vec<_> = memory.chunks.drain(..).map(Some).collect();
+                memory.chunks.extend(order.iter().filter_map(|nchunk| old[*nchunk].take()));
+                memory.pointers.0 = memory.chunks.iter().map(Malloced::as_ptr).collect();
+                Ok(())
+            }
+            Self::Frame(frame) => frame.change(&mut |editor| editor.reorder(order)),
+        }
+    }
+
+    /// Fills an empty super-chunk with chunks of `chunksize` bytes that repeat a value, `nbytes` in all. `make` makes such a
+    /// chunk of a size, for the list in memory.
+    pub(crate) fn fill_special(
+        &mut self,
+        kind: SpecialKind,
+        nbytes: u64,
+        chunksize: usize,
+        make: &dyn Fn(usize) -> Result<Chunk>,
+    ) -> Result<()> {
+        match self {
+            Self::Memory(memory) => {
+                let (full, rest) = (nbytes / chunksize as u64, (nbytes % chunksize as u64) as usize);
+                let chunk = make(chunksize)?;
+                for _ in 0..full {
+                    memory.push(Malloced::copy(chunk.as_bytes())?);
+                }
+                if rest > 0 {
+                    memory.push(Malloced::copy(make(rest)?.as_bytes())?);
+                }
+                Ok(())
+            }
+            Self::Frame(frame) => {
+                let (metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
+                if frame.reader()?.chunksize() != chunksize {
+                    let params = FrameParams::like(frame.reader()?.header()).chunksize(chunksize);
+                    frame.rewrite(params, &metas, &vlmetas)?;
+                }
+                frame.change(&mut |editor| editor.append_special(kind, nbytes))
+            }
+        }
+    }
+
+    pub(crate) fn metas(&mut self) -> Result<Vec<Meta>> {
+        match self {
+            Self::Memory(memory) => Ok(memory.metas.clone()),
+            Self::Frame(frame) => frame.metas(),
+        }
+    }
+
+    pub(crate) fn vlmetas(&mut self) -> Result<Vec<VlMeta>> {
+        match self {
+            Self::Memory(memory) => Ok(memory.vlmetas.clone()),
+            Self::Frame(frame) => frame.vlmetas(),
+        }
+    }
+
+    /// Adds a metalayer. The header of a frame is followed by its chunks, so the whole frame is written anew.
+    pub(crate) fn add_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Self::Memory(memory) => {
+                memory.metas.push((name.to_vec(), value.to_vec()));
+                Ok(())
+            }
+            Self::Frame(frame) => {
+                let (mut metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
+                metas.push((name.to_vec(), value.to_vec()));
+                let reader = frame.reader()?;
+                let mut params = FrameParams::like(reader.header());
+                if reader.nchunks() == 0 && reader.header().stored_chunksize() == 0 {
+                    params = from_header(reader);
+                }
+                frame.rewrite(params, &metas, &vlmetas)
+            }
+        }
+    }
+
+    /// Replaces the content of a metalayer by one of the same length.
+    pub(crate) fn update_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Self::Memory(memory) => {
+                let meta =
+                    memory.metas.iter_mut().find(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
+                meta.1 = value.to_vec();
+                Ok(())
+            }
+            Self::Frame(frame) => frame.change(&mut |editor| editor.set_metalayer(name, value)),
+        }
+    }
+
+    /// Sets a metalayer of any length, given as a chunk and as its content.
+    pub(crate) fn set_vlmeta(&mut self, name: &[u8], chunk: Bytes, value: &[u8]) -> Result<()> {
+        match self {
+            Self::Memory(memory) => {
+                match memory.vlmetas.iter_mut().find(|meta| meta.0 == name) {
+                    Some(meta) => meta.1 = chunk,
+                    None => memory.vlmetas.push((name.to_vec(), chunk)),
+                }
+                Ok(())
+            }
+            Self::Frame(frame) => frame.change(&mut |editor| editor.vlmeta().set(name, value)),
+        }
+    }
+
+    pub(crate) fn delete_vlmeta(&mut self, name: &[u8]) -> Result<()> {
+        match self {
+            Self::Memory(memory) => {
+                memory.vlmetas.retain(|meta| meta.0 != name);
+                Ok(())
+            }
+            Self::Frame(frame) => frame.change(&mut |editor| {
+                editor.vlmeta().remove(name);
+                Ok(())
+            }),
+        }
+    }
+
+    /// Returns the addresses of the chunks of the list, and how many bytes these addresses take.
+    pub(crate) fn pointers(&mut self) -> (*mut *mut u8, usize) {
+        match self {
+            Self::Memory(memory) if !memory.chunks.is_empty() => {
+                let pointers = &mut memory.pointers.0;
+                (pointers.as_mut_ptr(), pointers.len() * size_of::<*mut u8>())
+            }
+            _ => (std::ptr::null_mut(), 0),
+        }
+    }
+
+    /// Writes all chunks and metalayers with a writer.
+    fn write(&mut self, mut writer: FrameWriter) -> Result<b2_frame::Written> {
+        match self {
+            Self::Memory(memory) => {
+                for chunk in &memory.chunks {
+                    writer.append(Chunk::from_bytes(b2_core::memory::copied(chunk)?)?)?;
+                }
+                for (name, chunk) in &memory.vlmetas {
+                    writer.set_vlmetalayer_chunk(name, Chunk::from_bytes(chunk.clone())?)?;
+                }
+            }
+            Self::Frame(frame) => {
+                let vlmetas = frame.vlmetas()?;
+                frame.reader()?.copy_into(&mut writer, None, None)?;
+                for (name, chunk) in vlmetas {
+                    writer.set_vlmetalayer_chunk(name, Chunk::from_bytes(chunk)?)?;
+                }
+            }
+        }
+        Ok(writer.finish()?)
+    }
+
+    fn frame_params(&mut self, params: FrameParams) -> Result<FrameParams> {
+        let metas = self.metas()?;
+        Ok(metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value)))
+    }
+
+    /// Returns everything as a contiguous frame. `params` are those of a list in memory.
+    pub(crate) fn as_frame(&mut self, params: FrameParams) -> Result<Bytes> {
+        match self {
+            Self::Frame(frame) => Ok(frame.reader()?.to_frame()?),
+            Self::Memory(_) => {
+                let params = self.frame_params(params)?;
+                Ok(self.write(to_write().memory(params)?)?.into_bytes())
+            }
+        }
+    }
+
+    /// Writes everything into a new file. Returns its length.
+    pub(crate) fn save(&mut self, path: &Path, params: FrameParams) -> Result<u64> {
+        let params = match self {
+            Self::Frame(frame) => FrameParams::like(frame.reader()?.header()),
+            Self::Memory(_) => params,
+        };
+        let params = self.frame_params(params)?;
+        Ok(self.write(to_write().overwrite(true).create(path, params)?)?.frame_len)
+    }
+
+    /// Appends everything as a frame to a file. Returns its offset.
+    pub(crate) fn append_to_file(
+        &mut self,
+        path: &Path,
+        params: FrameParams,
+        plugins: &Plugins,
+    ) -> Result<u64> {
+        match self {
+            Self::Frame(frame) => Ok(frame.reader()?.append_to_file(path, &to_write())?),
+            Self::Memory(_) => {
+                let bytes = self.as_frame(params)?;
+                let frame = to_read(None, plugins, 0).from_bytes(bytes)?;
+                Ok(frame.append_to_file(path, &to_write())?)
+            }
+        }
+    }
+}
+
+/// The parameters in the header of a frame without chunks, whose first chunk still decides the chunk size.
+fn from_header(reader: &SuperChunk) -> FrameParams {
+    let header = reader.header();
+    let compression = b2_chunk::Compression::new()
+        .itemsize(header.itemsize())
+        .codec(header.codec())
+        .codec_meta(header.codec_meta())
+        .level(header.level().min(9))
+        .filters(header.filters())
+        .splitmode(header.splitmode())
+        .use_dict(header.use_dict())
+        .plugins(reader.dparams().plugins.clone())
+        .build();
+    match compression {
+        Ok(params) => FrameParams::from_cparams(&params).blocksize(header.blocksize()),
+        Err(_) => FrameParams::like(header),
+    }
+}
+
+impl Frame {
+    fn metas(&mut self) -> Result<Vec<Meta>> {
+        Ok(self.reader()?.metalayers().iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+    }
+
+    fn vlmetas(&mut self) -> Result<Vec<VlMeta>> {
+        Ok(self.reader()?.vlmetalayers().iter().map(|(name, chunk)| (name.to_vec(), chunk.clone())).collect())
+    }
+}
+
+impl Memory {
+    pub(crate) fn push(&mut self, chunk: Malloced) {
+        self.pointers.0.push(chunk.as_ptr());
+        self.chunks.push(chunk);
+    }
+}
+
+/// Bytes of `malloc` as the memory behind a chunk.
+struct Owned(Malloced);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,648 @@
+//! Contexts, and chunks through contexts.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use b2_chunk::SpecialKind;
+
+use crate::abi::{MIN_HEADER, blosc2_cparams, blosc2_dparams, blosc2_schunk, code};
+use crate::core::context::{Context, Kind, special};
+use crate::core::environment::{self, Environment};
+use crate::core::error::{Error, Result, ensure};
+use crate::core::header::{self, Head};
+use crate::core::names;
+use crate::ffi::callbacks::{self, Hooks};
+use crate::ffi::{at, bytes, bytes_mut, guard, length, memory, put, schunk, values};
+
+/// Returns the id of a codec that is built in or registered.
+pub(crate) fn code_of(name: &CStr) -> Option<i32> {
+    names::code_of(name).or_else(|| callbacks::codec_of(name))
+}
+
+fn code_of_text(name: &str) -> Option<u8> {
+    let name = std::ffi::CString::new(name).ok()?;
+    names::code_of(&name).filter(|code| *code < 6).and_then(|code| u8::try_from(code).ok())
+}
+
+/// Returns the bytes of a chunk: at most `len`, and not more than its header says, since callers may not know the size.
+///
+/// # Safety
+/// `chunk` is null or points to a chunk of at most `len` bytes, or to `len` bytes of anything.
+pub(crate) unsafe fn chunk_at<'a>(chunk: *const c_void, len: i32) -> Result<&'a [u8]> {
+    let len = length(len)?;
+    ensure(!chunk.is_null(), code::NULL_POINTER)?;
+    ensure(len >= MIN_HEADER, code::READ_BUFFER)?;
+    // SAFETY: the caller promises these bytes.
+    let head = unsafe { bytes(chunk, MIN_HEADER) }?;
+    let cbytes = Head::parse(head)?.cbytes as usize;
+    // SAFETY: a chunk has the bytes that its header says; of anything else, `len` are there.
+    let chunk_bytes = unsafe { bytes(chunk, len.min(cbytes)) }?;
+    if len < i32::MAX as usize && header::is_lazy(chunk_bytes) {
+        // Its header has the size of the chunk with its blocks, which are not here: all is here that the caller says.
+        // SAFETY: the caller promises `len` bytes where it knows them.
+        return unsafe { bytes(chunk, len) };
+    }
+    Ok(chunk_bytes)
+}
+
+/// Makes a context for compressing.
+///
+/// # Safety
+/// What `cparams` refers to is valid.
+pub(crate) unsafe fn create_cctx(cparams: &blosc2_cparams) -> Result<Box<Context>> {
+    let mut cparams = *cparams;
+    let undefined = |id: u8| (5..=31).contains(&id) || (37..=159).contains(&id);
+    ensure(!cparams.filters.iter().any(|id| undefined(*id)), code::FILTER_PIPELINE)?;
+    let shuffled = cparams.filters.iter().any(|id| matches!(id, 1 | 2));
+    ensure(!((33..=35).contains(&cparams.compcode) && shuffled), code::CODEC_PARAM)?;
+    Environment::read().apply(&mut cparams, code_of_text);
+    // SAFETY: the caller promises so.
+    let hooks = unsafe { Hooks::of_cparams(&cparams) }?;
+    let tuner = callbacks::tuner(cparams.tuner_id)?;
+    let mut context = Box::new(Context::compressing(cparams, hooks));
+    if let Some(init) = tuner.and_then(|tuner| tuner.init) {
+        let address = std::ptr::from_mut(&mut *context).cast();
+        // SAFETY: the program registered the function for this.
+        let result = unsafe { init(cparams.tuner_params, address, std::ptr::null_mut()) };
+        ensure(result >= 0, code::TUNER)?;
+    }
+    Ok(context)
+}
+
+/// Makes a context for decompressing.
+///
+/// # Safety
+/// What `dparams` refers to is valid.
+pub(crate) unsafe fn create_dctx(dparams: &blosc2_dparams) -> Result<Box<Context>> {
+    let mut dparams = *dparams;
+    if let Some(nthreads) = environment::nthreads() {
+        dparams.nthreads = nthreads;
+    }
+    // SAFETY: the caller promises so.
+    let hooks = unsafe { Hooks::of_dparams(&dparams) }?;
+    Ok(Box::new(Context::decompressing(dparams, hooks)))
+}
+
+/// Returns the context at a pointer.
+///
+/// # Safety
+/// `context` is null or from this library, and nobody else uses it for `'a`.
+pub(crate) unsafe fn context<'a>(context: *mut c_void) -> Result<&'a mut Context> {
+    // SAFETY: the caller promises so.
+    unsafe { at(context.cast()) }
+}
+
+/// Makes a context for compressing, or null for parameters that no chunk can have.
+///
+/// # Safety
+/// Pointers in `cparams` are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_create_cctx(cparams: blosc2_cparams) -> *mut c_void {
+    // SAFETY: the caller promises so.
+    guard(|| Ok(Box::into_raw(unsafe { create_cctx(&cparams) }?).cast::<c_void>()))
+}
+
+/// Makes a context for decompressing.
+///
+/// # Safety
+/// Pointers in `dparams` are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_create_dctx(dparams: blosc2_dparams) -> *mut c_void {
+    // SAFETY: the caller promises so.
+    guard(|| Ok(Box::into_raw(unsafe { create_dctx(&dparams) }?).cast::<c_void>()))
+}
+
+/// Frees a context.
+///
+/// # Safety
+/// `context` is null or from this library, and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_free_ctx(context: *mut c_void) {
+    if context.is_null() {
+        return;
+    }
+    guard(|| {
+        // SAFETY: it came from a box, and the caller gives it back.
+        let mut context = unsafe { Box::from_raw(context.cast::<Context>()) };
+        let tuner = callbacks::tuner(context.cparams.tuner_id).ok().flatten();
+        if let Some(free) = tuner.and_then(|tuner| tuner.free) {
+            // SAFETY: the program registered the function for this.
+            unsafe { free(std::ptr::from_mut(&mut *context).cast()) };
+        }
+        Ok(())
+    });
+}
+
+/// Answers the parameters of a context.
+///
+/// # Safety
+/// Both pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_ctx_get_cparams(ctx: *mut c_void, cparams: *mut blosc2_cparams) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, cparams) = unsafe { (self::context(ctx)?, at(cparams)?) };
+        *cparams = context.cparams;
+        cparams.preparams = context.hooks.preparams();
+        Ok(0)
+    })
+}
+
+/// Answers the parameters of a context.
+///
+/// # Safety
+/// Both pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_ctx_get_dparams(ctx: *mut c_void, dparams: *mut blosc2_dparams) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, dparams) = unsafe { (self::context(ctx)?, at(dparams)?) };
+        *dparams = context.dparams;
+        dparams.postparams = context.hooks.postparams();
+        Ok(0)
+    })
+}
+
+/// Sets which blocks the next call leaves out.
+///
+/// # Safety
+/// `ctx` is a context, `maskout` has `nblocks` values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_set_maskout(ctx: *mut c_void, maskout: *mut bool, nblocks: c_int) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, mask) = unsafe { (self::context(ctx)?, values(maskout, length(nblocks)?)?) };
+        context.maskout = mask.to_vec();
+        Ok(0)
+    })
+}
+
+/// Compresses a buffer.
+///
+/// # Safety
+/// `context` is a context; the buffers have the sizes given, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_compress_ctx(
+    context: *mut c_void,
+    src: *const c_void,
+    srcsize: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let context = unsafe { self::context(context) }?;
+        let srclen = length(srcsize)?;
+        // A prefilter needs no source.
+        let blank;
+        let src = if src.is_null() && context.cparams.prefilter.is_some() {
+            blank = b2_core::memory::zeroed(srclen)?;
+            &blank[..]
+        } else {
+            // SAFETY: as above.
+            unsafe { bytes(src, srclen) }?
+        };
+        // SAFETY: as above.
+        Ok(context.compress(src, unsafe { bytes_mut(dest, length(destsize)?) }?)? as c_int)
+    })
+}
+
+/// Decompresses a chunk.
+///
+/// # Safety
+/// `context` is a context; the buffers have the sizes given, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_decompress_ctx(
+    context: *mut c_void,
+    src: *const c_void,
+    srcsize: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let context = unsafe { self::context(context) }?;
+        // SAFETY: as above.
+        let chunk = unsafe { chunk_at(src, srcsize) }?;
+        // SAFETY: as above.
+        let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+        if header::is_lazy(chunk) {
+            // SAFETY: a context's super-chunk is valid.
+            let whole = unsafe { schunk::behind(context, chunk) }?;
+            return Ok(context.decompress(&whole, dest)? as c_int);
+        }
+        Ok(context.decompress(chunk, dest)? as c_int)
+    })
+}
+
+/// Compresses blocks of any lengths into a chunk.
+///
+/// # Safety
+/// `context` is a context; there are `nblocks` buffers with the sizes given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vlcompress_ctx(
+    context: *mut c_void,
+    srcs: *const *const c_void,
+    srcsizes: *const i32,
+    nblocks: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let context = unsafe { self::context(context) }?;
+        let n = length(nblocks)?;
+        ensure(n > 0, code::INVALID_PARAM)?;
+        // SAFETY: as above.
+        let (sources, sizes) = unsafe { (values(srcs, n)?, values(srcsizes, n)?) };
+        let mut blocks = Vec::with_capacity(n);
+        for (source, size) in sources.iter().zip(sizes) {
+            ensure(*size > 0, code::INVALID_PARAM)?;
+            // SAFETY: as above.
+            blocks.push(unsafe { bytes(*source, length(*size)?) }?);
+        }
+        let chunk = context.compress_blocks(&blocks)?;
+        // SAFETY: as above.
+        let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+        let Some(dest) = dest.get_mut(..chunk.cbytes()) else { return Ok(0) };
+        dest.copy_from_slice(chunk.as_bytes());
+        Ok(chunk.cbytes() as c_int)
+    })
+}
+
+/// Decompresses a chunk of blocks of any lengths, each into memory of its own, which the caller frees.
+///
+/// # Safety
+/// `context` is a context, `src` has `srcsize` bytes, and there is room for `maxblocks` results.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vldecompress_ctx(
+    context: *mut c_void,
+    src: *const c_void,
+    srcsize: i32,
+    dests: *mut *mut c_void,
+    destsizes: *mut i32,
+    maxblocks: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
+        let blocks = context.blocks(chunk)?;
+        ensure(!dests.is_null() && !destsizes.is_null(), code::NULL_POINTER)?;
+        ensure(blocks.len() <= length(maxblocks)?, code::INVALID_PARAM)?;
+        let copies: Result<Vec<_>> = blocks.iter().map(|block| memory::Malloced::copy(block)).collect();
+        for (n, copy) in copies?.into_iter().enumerate() {
+            // SAFETY: there is room for this many.
+            unsafe {
+                destsizes.add(n).write(copy.len() as i32);
+                dests.add(n).write(copy.release().cast());
+            }
+        }
+        Ok(blocks.len() as c_int)
+    })
+}
+
+/// Answers how many blocks of any lengths a chunk has.
+///
+/// # Safety
+/// `src` has `srcsize` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vlchunk_get_nblocks(
+    src: *const c_void,
+    srcsize: i32,
+    nblocks: *mut i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let chunk = unsafe { chunk_at(src, srcsize) }?;
+        let header = b2_chunk::ChunkHeader::parse(chunk)?;
+        ensure(header.is_vl(), code::INVALID_PARAM)?;
+        ensure(!nblocks.is_null(), code::NULL_POINTER)?;
+        // SAFETY: as above.
+        unsafe { put(nblocks, header.nblocks() as i32) };
+        Ok(0)
+    })
+}
+
+/// Decompresses one block of any length into memory that the caller frees.
+///
+/// # Safety
+/// `context` is a context, `src` has `srcsize` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vldecompress_block_ctx(
+    context: *mut c_void,
+    src: *const c_void,
+    srcsize: i32,
+    nblock: i32,
+    dest: *mut *mut u8,
+    destsize: *mut i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
+        ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
+        let whole;
+        let chunk = if header::is_lazy(chunk) {
+            // SAFETY: a context's super-chunk is valid.
+            whole = unsafe { schunk::behind(context, chunk) }?;
+            &whole[..]
+        } else {
+            chunk
+        };
+        let block = context.block(chunk, length(nblock)?)?;
+        // SAFETY: as above.
+        unsafe {
+            put(dest, memory::copied(&block)?);
+            put(destsize, block.len() as i32);
+        }
+        Ok(block.len() as c_int)
+    })
+}
+
+/// Decompresses `nitems` items from the item `start` on.
+///
+/// # Safety
+/// `context` is a context; the buffers have the sizes given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_getitem_ctx(
+    context: *mut c_void,
+    src: *const c_void,
+    srcsize: i32,
+    start: c_int,
+    nitems: c_int,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
+        // SAFETY: as above.
+        let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+        if header::is_lazy(chunk) {
+            // SAFETY: a context's super-chunk is valid.
+            let whole = unsafe { schunk::behind(context, chunk) }?;
+            return Ok(context.get_items(&whole, start, nitems, dest)? as c_int);
+        }
+        Ok(context.get_items(chunk, start, nitems, dest)? as c_int)
+    })
+}
+
+/// Decompresses `nbytes` bytes from the byte `start` on, whole items.
+///
+/// # Safety
+/// `context` is a context; the buffers have the sizes given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_getitem_bytes_ctx(
+    context: *mut c_void,
+    src: *const c_void,
+    srcsize: i32,
+    start: i32,
+    nbytes: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
+        // SAFETY: as above.
+        let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+        if header::is_lazy(chunk) {
+            // SAFETY: a context's super-chunk is valid.
+            let whole = unsafe { schunk::behind(context, chunk) }?;
+            return Ok(context.get_item_bytes(&whole, start, nbytes, dest)? as c_int);
+        }
+        Ok(context.get_item_bytes(chunk, start, nbytes, dest)? as c_int)
+    })
+}
+
+/// Writes a special chunk.
+///
+/// # Safety
+/// `dest` has `destsize` bytes.
+unsafe fn put_special(
+    cparams: &blosc2_cparams,
+    kind: SpecialKind,
+    value: &[u8],
+    nbytes: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> Result<c_int> {
+    // SAFETY: the caller promises so.
+    let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+    let chunk = special(cparams, kind, value, nbytes)?;
+    dest.get_mut(..chunk.cbytes()).ok_or(Error(code::DATA))?.copy_from_slice(chunk.as_bytes());
+    Ok(chunk.cbytes() as c_int)
+}
+
+/// Writes a chunk of zeros.
+///
+/// # Safety
+/// `dest` has `destsize` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_chunk_zeros(
+    cparams: blosc2_cparams,
+    nbytes: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { put_special(&cparams, SpecialKind::Zeros, &[], nbytes, dest, destsize) })
+}
+
+/// Writes a chunk of NaNs, of items of 4 or 8 bytes.
+///
+/// # Safety
+/// `dest` has `destsize` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_chunk_nans(
+    cparams: blosc2_cparams,
+    nbytes: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { put_special(&cparams, SpecialKind::NaN, &[], nbytes, dest, destsize) })
+}
+
+/// Writes a chunk of one repeated item.
+///
+/// # Safety
+/// `dest` has `destsize` bytes, `repeatval` an item.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_chunk_repeatval(
+    cparams: blosc2_cparams,
+    nbytes: i32,
+    dest: *mut c_void,
+    destsize: i32,
+    repeatval: *const c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let value = unsafe { bytes(repeatval, length(cparams.typesize)?) }?;
+        // SAFETY: as above.
+        unsafe { put_special(&cparams, SpecialKind::Value, value, nbytes, dest, destsize) }
+    })
+}
+
+/// Writes a chunk whose content does not matter.
+///
+/// # Safety
+/// `dest` has `destsize` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_chunk_uninit(
+    cparams: blosc2_cparams,
+    nbytes: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { put_special(&cparams, SpecialKind::Uninit, &[], nbytes, dest, destsize) })
+}
+
+/// Returns the first 16 bytes of a chunk.
+///
+/// # Safety
+/// `cbuffer` is null or has them.
+unsafe fn head(cbuffer: *const c_void) -> Result<Head> {
+    // SAFETY: the caller promises so.
+    Head::parse(unsafe { bytes(cbuffer, MIN_HEADER) }?)
+}
+
+/// Answers the sizes in the header of a chunk, zeros for one that is wrong.
+///
+/// # Safety
+/// `cbuffer` has at least 16 bytes; the other pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_cbuffer_sizes(
+    cbuffer: *const c_void,
+    nbytes: *mut i32,
+    cbytes: *mut i32,
+    blocksize: *mut i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let result = unsafe { head(cbuffer) };
+        let head = result.unwrap_or_default();
+        // SAFETY: as above.
+        unsafe {
+            put(nbytes, head.nbytes);
+            put(cbytes, head.cbytes);
+            put(blocksize, head.blocksize);
+        }
+        result.map(|_| 0)
+    })
+}
+
+/// As [`blosc2_cbuffer_sizes`], with the types of Blosc 1.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc1_cbuffer_sizes(
+    cbuffer: *const c_void,
+    nbytes: *mut usize,
+    cbytes: *mut usize,
+    blocksize: *mut usize,
+) {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let head = unsafe { head(cbuffer) }.unwrap_or_default();
+        // SAFETY: as above.
+        unsafe {
+            put(nbytes, head.nbytes as usize);
+            put(cbytes, head.cbytes as usize);
+            put(blocksize, head.blocksize as usize);
+        }
+        Ok(())
+    });
+}
+
+/// Checks that a buffer of `cbytes` bytes has the header of a chunk of this size.
+///
+/// # Safety
+/// `cbuffer` has `cbytes` bytes; `nbytes` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc1_cbuffer_validate(
+    cbuffer: *const c_void,
+    cbytes: usize,
+    nbytes: *mut usize,
+) -> c_int {
+    guard(|| {
+        let check = || {
+            ensure(cbytes >= MIN_HEADER, code::WRITE_BUFFER)?;
+            // SAFETY: the caller promises so.
+            let head = unsafe { head(cbuffer) }?;
+            ensure(head.cbytes as usize == cbytes, code::INVALID_HEADER)?;
+            ensure(head.nbytes <= crate::abi::MAX_BUFFERSIZE, code::MEMORY_ALLOC)?;
+            Ok(head.nbytes)
+        };
+        let result: Result<i32> = check();
+        // SAFETY: as above.
+        unsafe { put(nbytes, result.unwrap_or(0) as usize) };
+        result.map(|_| 0)
+    })
+}
+
+/// Answers the item size and the flags of a chunk.
+///
+/// # Safety
+/// `cbuffer` has at least 16 bytes; the other pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc1_cbuffer_metainfo(
+    cbuffer: *const c_void,
+    typesize: *mut usize,
+    flags: *mut c_int,
+) {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let head = unsafe { head(cbuffer) }.unwrap_or_default();
+        // SAFETY: as above.
+        unsafe {
+            put(typesize, usize::from(head.typesize));
+            put(flags, c_int::from(head.flags));
+        }
+        Ok(())
+    });
+}
+
+/// Answers the versions of the format of a chunk and of its codec.
+///
+/// # Safety
+/// As [`blosc1_cbuffer_metainfo`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_cbuffer_versions(
+    cbuffer: *const c_void,
+    version: *mut c_int,
+    versionlz: *mut c_int,
+) {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let head = unsafe { head(cbuffer) }.unwrap_or_default();
+        // SAFETY: as above.
+        unsafe {
+            put(version, c_int::from(head.version));
+            put(versionlz, c_int::from(head.versionlz));
+        }
+        Ok(())
+    });
+}
+
+/// Answers the name of the library that has the codec of a chunk, or null.
+///
+/// # Safety
+/// `cbuffer` has at least 16 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_cbuffer_complib(cbuffer: *const c_void) -> *const c_char {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let head = unsafe { head(cbuffer) }?;
+        let name = names::library(i32::from(head.flags >> 5)).ok_or(Error(code::CODEC_SUPPORT))?;
+        Ok(name.as_ptr().cast_mut())
+    })
+}
+
+/// Returns the super-chunk of a context.
+pub(crate) fn schunk_of(context: &Context) -> *mut blosc2_schunk {
+    match context.kind {
+        Kind::Compress => context.cparams.schunk.cast(),
+        Kind::Decompress => context.dparams.schunk.cast(),
+    }
+}

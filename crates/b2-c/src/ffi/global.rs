@@ -1,0 +1,431 @@
+//! The interface of Blosc 1 and the state of the process: one set of parameters and one pair of contexts, behind a lock.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::abi::{blosc2_cparams, blosc2_dparams, blosc2_io, blosc2_stdio_mmap, blosc2_storage, code};
+use crate::core::context::Context;
+use crate::core::environment::{self, Environment};
+use crate::core::error::{Error, Result, describe, ensure};
+use crate::core::names;
+use crate::ffi::callbacks::{self, Hooks};
+use crate::ffi::chunk::{chunk_at, code_of};
+use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, text};
+
+struct Global {
+    compressor: u8,
+    blocksize: i32,
+    splitmode: i32,
+    delta: bool,
+    nthreads: i16,
+    compress: Option<Context>,
+    decompress: Option<Context>,
+}
+
+// SAFETY: its contexts have no pointers of programs: no hooks, no super-chunks.
+unsafe impl Send for Global {}
+
+static GLOBAL: Mutex<Global> = Mutex::new(Global::NEW);
+
+impl Global {
+    const NEW: Self = Self {
+        compressor: 0,
+        blocksize: 0,
+        splitmode: 4,
+        delta: false,
+        nthreads: 1,
+        compress: None,
+        decompress: None,
+    };
+
+    fn lock() -> MutexGuard<'static, Self> {
+        GLOBAL.lock().unwrap_or_else(|poisoned| {
+            let mut global = poisoned.into_inner();
+            (global.compress, global.decompress) = (None, None);
+            global
+        })
+    }
+
+    fn set_nthreads(&mut self, nthreads: i16) -> i16 {
+        let before = std::mem::replace(&mut self.nthreads, nthreads);
+        if before != nthreads {
+            (self.compress, self.decompress) = (None, None);
+        }
+        before
+    }
+
+    fn compress(
+        &mut self,
+        (clevel, shuffle, typesize): (c_int, c_int, i32),
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize> {
+        let environment = Environment::read();
+        if let Some(delta) = environment.delta {
+            self.delta = delta;
+        }
+        if let Some(nthreads) = environment.nthreads {
+            self.set_nthreads(nthreads);
+        }
+        if let Some(blocksize) = environment.blocksize {
+            self.blocksize = blocksize;
+        }
+        if let Some(splitmode) = environment.splitmode {
+            self.splitmode = splitmode;
+        }
+        let named = environment.compressor.as_deref().and_then(|name| std::ffi::CString::new(name).ok());
+        if let Some(code) = named.and_then(|name| names::code_of(&name)).filter(|code| *code < 6) {
+            self.compressor = code as u8;
+        }
+        let clevel = environment.clevel.map_or(clevel, c_int::from);
+        ensure((0..=9).contains(&clevel), code::CODEC_PARAM)?;
+        let shuffle = environment.shuffle.map_or(shuffle, c_int::from);
+        ensure((0..=2).contains(&shuffle), code::CODEC_PARAM)?;
+        let typesize = environment.typesize.unwrap_or(typesize);
+        let mut cparams = blosc2_cparams {
+            compcode: self.compressor,
+            clevel: clevel as u8,
+            typesize: typesize.max(1),
+            nthreads: self.nthreads,
+            blocksize: self.blocksize,
+            splitmode: self.splitmode,
+            filters: [0; 6],
+            ..blosc2_cparams::DEFAULT
+        };
+        environment::filters(Some(shuffle), self.delta, &mut cparams);
+        let blosc1 = environment::is_set("BLOSC_BLOSC1_COMPAT");
+        let context = self.compress.get_or_insert_with(|| Context::compressing(cparams, Hooks::default()));
+        if !same(&context.cparams, &cparams) || context.blosc1 != blosc1 {
+            (context.cparams, context.blosc1) = (cparams, blosc1);
+            context.changed();
+        }
+        context.compress(src, dst)
+    }
+
+    fn decompressor(&mut self) -> Result<&mut Context> {
+        ensure(!environment::wrong_nthreads(), code::INVALID_PARAM)?;
+        if let Some(nthreads) = environment::nthreads() {
+            self.set_nthreads(nthreads);
+        }
+        let dparams = blosc2_dparams { nthreads: self.nthreads, ..blosc2_dparams::DEFAULT };
+        Ok(self.decompress.get_or_insert_with(|| Context::decompressing(dparams, Hooks::default())))
+    }
+}
+
+fn same(one: &blosc2_cparams, other: &blosc2_cparams) -> bool {
+    let key = |c: &blosc2_cparams| {
+        (c.compcode, c.clevel, c.typesize, c.nthreads, c.blocksize, c.splitmode, c.filters)
+    };
+    key(one) == key(other)
+}
+
+/// Prepares the library. It needs no preparation: this sets the number of threads that `BLOSC_NTHREADS` asks for.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_init() {
+    guard(|| {
+        if let Some(nthreads) = environment::nthreads() {
+            Global::lock().set_nthreads(nthreads);
+        }
+        Ok(())
+    });
+}
+
+/// Forgets the settings and frees the buffers of the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_destroy() {
+    guard(|| {
+        *Global::lock() = Global::NEW;
+        Ok(())
+    });
+}
+
+/// Frees the buffers of the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_free_resources() -> c_int {
+    guard(|| {
+        let mut global = Global::lock();
+        (global.compress, global.decompress) = (None, None);
+        Ok(0)
+    })
+}
+
+/// Compresses a buffer with the settings of the process.
+///
+/// # Safety
+/// The buffers have the sizes given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_compress(
+    clevel: c_int,
+    doshuffle: c_int,
+    typesize: i32,
+    src: *const c_void,
+    srcsize: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (src, dest) = unsafe { (bytes(src, length(srcsize)?)?, bytes_mut(dest, length(destsize)?)?) };
+        Ok(Global::lock().compress((clevel, doshuffle, typesize), src, dest)? as c_int)
+    })
+}
+
+/// As [`blosc2_compress`], with the types of Blosc 1.
+///
+/// # Safety
+/// The buffers have the sizes given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc1_compress(
+    clevel: c_int,
+    doshuffle: c_int,
+    typesize: usize,
+    nbytes: usize,
+    src: *const c_void,
+    dest: *mut c_void,
+    destsize: usize,
+) -> c_int {
+    guard(|| {
+        ensure(nbytes <= crate::abi::MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
+        // SAFETY: the caller promises so. More than the format holds is never written.
+        let (src, dest) = unsafe { (bytes(src, nbytes)?, bytes_mut(dest, destsize.min(i32::MAX as usize))?) };
+        let typesize = i32::try_from(typesize).map_err(|_| Error(code::INVALID_PARAM))?;
+        Ok(Global::lock().compress((clevel, doshuffle, typesize), src, dest)? as c_int)
+    })
+}
+
+/// Decompresses a chunk.
+///
+/// # Safety
+/// The buffers have the sizes given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_decompress(
+    src: *const c_void,
+    srcsize: i32,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (src, dest) = unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, length(destsize)?)?) };
+        Ok(Global::lock().decompressor()?.decompress(src, dest)? as c_int)
+    })
+}
+
+/// As [`blosc2_decompress`]. The header of the chunk says how long it is, so it must be trusted.
+///
+/// # Safety
+/// `src` is a whole chunk, `dest` has `destsize` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc1_decompress(src: *const c_void, dest: *mut c_void, destsize: usize) -> c_int {
+    // SAFETY: the caller promises so.
+    unsafe { blosc2_decompress(src, i32::MAX, dest, destsize.min(i32::MAX as usize) as i32) }
+}
+
+/// Decompresses `nitems` items from the item `start` on.
+///
+/// # Safety
+/// The buffers have the sizes given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_getitem(
+    src: *const c_void,
+    srcsize: i32,
+    start: c_int,
+    nitems: c_int,
+    dest: *mut c_void,
+    destsize: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (src, dest) = unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, length(destsize)?)?) };
+        // Unlike the other calls this one takes no lock, as in C.
+        let dparams = blosc2_dparams::DEFAULT;
+        Ok(Context::decompressing(dparams, Hooks::default()).get_items(src, start, nitems, dest)? as c_int)
+    })
+}
+
+/// As [`blosc2_getitem`], for a chunk whose header says how long it is, into a buffer for these items.
+///
+/// # Safety
+/// `src` is a whole chunk, `dest` has room for the items.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc1_getitem(
+    src: *const c_void,
+    start: c_int,
+    nitems: c_int,
+    dest: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let chunk = unsafe { chunk_at(src, i32::MAX) }?;
+        let itemsize = usize::from(crate::core::header::Head::parse(chunk)?.typesize);
+        // SAFETY: as above.
+        let dest =
+            unsafe { bytes_mut(dest, length(nitems)?.saturating_mul(itemsize).min(i32::MAX as usize)) }?;
+        let dparams = blosc2_dparams::DEFAULT;
+        Ok(Context::decompressing(dparams, Hooks::default()).get_items(chunk, start, nitems, dest)? as c_int)
+    })
+}
+
+/// The number of threads of the process's settings.
+pub(crate) fn nthreads() -> i16 {
+    Global::lock().nthreads
+}
+
+/// Answers the number of threads of the process's settings.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_get_nthreads() -> i16 {
+    Global::lock().nthreads
+}
+
+/// Sets it, and answers what it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_set_nthreads(nthreads: i16) -> i16 {
+    if nthreads <= 0 {
+        return code::INVALID_PARAM as i16;
+    }
+    Global::lock().set_nthreads(nthreads)
+}
+
+/// Answers the name of the process's codec.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc1_get_compressor() -> *const c_char {
+    let code = c_int::from(Global::lock().compressor);
+    names::name_of(code).or_else(|| callbacks::codec_name(code)).map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// Sets the process's codec, and answers its number.
+///
+/// # Safety
+/// `compname` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc1_set_compressor(compname: *const c_char) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let code = code_of(unsafe { text(compname) }?).filter(|code| *code < 6).ok_or(Error(-1))?;
+        Global::lock().compressor = code as u8;
+        Ok(code)
+    })
+}
+
+/// Sets whether the process's filters include delta.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_set_delta(dodelta: c_int) {
+    Global::lock().delta = dodelta != 0;
+}
+
+/// Answers the process's block size, 0 for automatic.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc1_get_blocksize() -> c_int {
+    Global::lock().blocksize
+}
+
+/// Sets it.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc1_set_blocksize(blocksize: usize) {
+    Global::lock().blocksize = i32::try_from(blocksize).unwrap_or(0);
+}
+
+/// Sets the process's way to split blocks.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc1_set_splitmode(splitmode: c_int) {
+    Global::lock().splitmode = splitmode;
+}
+
+/// Answers the name of a codec. The result is its number, or -1 if there is none.
+///
+/// # Safety
+/// `compname` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_compcode_to_compname(compcode: c_int, compname: *mut *const c_char) -> c_int {
+    guard(|| {
+        let name = names::name_of(compcode).or_else(|| callbacks::codec_name(compcode));
+        // SAFETY: the caller promises so.
+        unsafe { put(compname, name.map_or(std::ptr::null(), CStr::as_ptr)) };
+        if name.is_some() { Ok(compcode) } else { Err(Error(-1)) }
+    })
+}
+
+/// Answers the number of a codec, or -1.
+///
+/// # Safety
+/// `compname` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_compname_to_compcode(compname: *const c_char) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| code_of(unsafe { text(compname) }?).ok_or(Error(-1)))
+}
+
+/// Answers the names of the codecs, with commas.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_list_compressors() -> *const c_char {
+    names::LIST.as_ptr()
+}
+
+/// Answers the version of C-Blosc2 whose interface this is.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_get_version_string() -> *const c_char {
+    names::VERSION.as_ptr()
+}
+
+/// Answers the library of a codec and its version, as texts that the caller frees.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_get_complib_info(
+    compname: *const c_char,
+    complib: *mut *mut c_char,
+    version: *mut *mut c_char,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let name = unsafe { text(compname) }?;
+        let found = names::CODECS.iter().find(|codec| codec.1 == name).ok_or(Error(-1))?;
+        // SAFETY: as above.
+        unsafe {
+            if !complib.is_null() {
+                put(complib, memory::copied_text(found.3)?);
+            }
+            if !version.is_null() {
+                put(version, memory::copied_text(found.4)?);
+            }
+        }
+        Ok(found.2)
+    })
+}
+
+/// Answers what an error code means.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_error_string(error_code: c_int) -> *const c_char {
+    describe(error_code).as_ptr()
+}
+
+/// Answers the default parameters.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_get_blosc2_cparams_defaults() -> blosc2_cparams {
+    blosc2_cparams::DEFAULT
+}
+
+/// Answers the default parameters.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_get_blosc2_dparams_defaults() -> blosc2_dparams {
+    blosc2_dparams::DEFAULT
+}
+
+/// Answers the default storage: memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_get_blosc2_storage_defaults() -> blosc2_storage {
+    blosc2_storage::DEFAULT
+}
+
+/// Answers the default way to files.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_get_blosc2_io_defaults() -> blosc2_io {
+    crate::ffi::io::DEFAULT
+}
+
+/// Answers the default way to map files.
+#[unsafe(no_mangle)]
+pub extern "C" fn blosc2_get_blosc2_stdio_mmap_defaults() -> blosc2_stdio_mmap {
+    crate::ffi::stdio::MMAP_DEFAULT
+}

@@ -1,0 +1,102 @@
+//! Memory that changes hands: all of it comes from `malloc`.
+
+use std::ffi::{CStr, c_char};
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use crate::abi::code;
+use crate::core::error::{Error, Result};
+
+/// Bytes from `malloc`, which are freed with `free`.
+pub(crate) struct Malloced {
+    data: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it owns its bytes, and nothing refers to them from another thread.
+unsafe impl Send for Malloced {}
+// SAFETY: as above; through a shared reference they are only read.
+unsafe impl Sync for Malloced {}
+
+impl Malloced {
+    /// Copies bytes.
+    pub(crate) fn copy(bytes: &[u8]) -> Result<Self> {
+        // SAFETY: `malloc` may be called with any size.
+        let data = unsafe { libc::malloc(bytes.len().max(1)) };
+        let data = NonNull::new(data.cast::<u8>()).ok_or(Error(code::MEMORY_ALLOC))?;
+        // SAFETY: both have `bytes.len()` bytes, and the new ones are nobody's yet.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.as_ptr(), bytes.len()) };
+        Ok(Self { data, len: bytes.len() })
+    }
+
+    /// Takes bytes that the caller gives away.
+    ///
+    /// # Safety
+    /// `data` points to at least `len` bytes from `malloc` that nobody else frees or uses.
+    pub(crate) unsafe fn adopt(data: *mut u8, len: usize) -> Result<Self> {
+        let data = NonNull::new(data).ok_or(Error(code::NULL_POINTER))?;
+        Ok(Self { data, len })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.data.as_ptr()
+    }
+
+    /// Gives the bytes to the caller, who frees them.
+    pub(crate) fn release(self) -> *mut u8 {
+        std::mem::ManuallyDrop::new(self).data.as_ptr()
+    }
+}
+
+impl Deref for Malloced {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: it owns these bytes; they were written or adopted as such.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Malloced {
+    fn drop(&mut self) {
+        // SAFETY: the bytes are from `malloc`, and this is their only owner.
+        unsafe { libc::free(self.data.as_ptr().cast()) };
+    }
+}
+
+/// Copies bytes for the caller, who frees them.
+pub(crate) fn copied(bytes: &[u8]) -> Result<*mut u8> {
+    Malloced::copy(bytes).map(Malloced::release)
+}
+
+/// Copies values for the caller, who frees them.
+pub(crate) fn copied_values(values: &[i64]) -> Result<*mut i64> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    Ok(copied(&bytes)?.cast())
+}
+
+/// Copies a text for the caller, who frees it.
+pub(crate) fn copied_text(text: &CStr) -> Result<*mut c_char> {
+    Ok(copied(text.to_bytes_with_nul())?.cast())
+}
+
+/// Copies a value for the caller, who frees it.
+pub(crate) fn copied_value<T: Copy>(value: T) -> Result<*mut T> {
+    // SAFETY: `malloc` may be called with any size, and aligns for any type of C.
+    let place = unsafe { libc::malloc(size_of::<T>()) }.cast::<T>();
+    if place.is_null() {
+        return Err(Error(code::MEMORY_ALLOC));
+    }
+    // SAFETY: there is room for it, and nobody else knows the place.
+    unsafe { place.write(value) };
+    Ok(place)
+}
+
+/// Frees memory of `malloc`.
+///
+/// # Safety
+/// `memory` is null or from `malloc`, and nobody uses it any more.
+pub(crate) unsafe fn free<T>(memory: *mut T) {
+    // SAFETY: the caller promises so.
+    unsafe { libc::free(memory.cast()) };
+}

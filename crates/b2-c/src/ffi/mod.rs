@@ -1,0 +1,134 @@
+//! The border to C. Each exported function checks its pointers, makes slices of them, calls safe code through [`guard`], and
+//! gives memory of `malloc` back. Pointers that are neither null nor valid are the caller's fault, as in any library of C.
+
+mod b2nd;
+pub(crate) mod callbacks;
+mod chunk;
+mod global;
+pub(crate) mod io;
+pub(crate) mod memory;
+mod paths;
+mod schunk;
+mod stdio;
+pub(crate) mod threads;
+mod utilities;
+
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::abi::code;
+use crate::core::error::{Error, Result};
+
+/// What a function of C answers instead of an error code.
+pub(crate) trait Failed {
+    fn failed(error: Error) -> Self;
+}
+
+impl Failed for i32 {
+    fn failed(error: Error) -> Self {
+        error.0
+    }
+}
+
+impl Failed for i64 {
+    fn failed(error: Error) -> Self {
+        i64::from(error.0)
+    }
+}
+
+impl<T> Failed for *mut T {
+    fn failed(_: Error) -> Self {
+        std::ptr::null_mut()
+    }
+}
+
+impl Failed for () {
+    fn failed(_: Error) -> Self {}
+}
+
+/// Runs the body of an exported function: an error becomes its code, and a panic, which would be a mistake of ours, becomes
+/// `BLOSC2_ERROR_FAILURE` instead of unwinding into C.
+#[inline]
+pub(crate) fn guard<T: Failed>(body: impl FnOnce() -> Result<T>) -> T {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => value,
+        Ok(Err(error)) => T::failed(error),
+        Err(_) => T::failed(Error(code::FAILURE)),
+    }
+}
+
+/// Returns a length from C.
+pub(crate) fn length(len: impl TryInto<usize>) -> Result<usize> {
+    len.try_into().map_err(|_| Error(code::INVALID_PARAM))
+}
+
+/// Returns the bytes at a pointer.
+///
+/// # Safety
+/// `data` is null or points to `len` bytes that nobody changes for `'a`.
+pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u8]> {
+    match len {
+        0 => Ok(&[]),
+        _ if data.is_null() => Err(Error(code::NULL_POINTER)),
+        // SAFETY: the caller promises so.
+        _ => Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) }),
+    }
+}
+
+/// Returns the bytes to write at a pointer.
+///
+/// # Safety
+/// `data` is null or points to `len` bytes that nobody else uses for `'a`.
+pub(crate) unsafe fn bytes_mut<'a>(data: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
+    match len {
+        0 => Ok(&mut []),
+        _ if data.is_null() => Err(Error(code::NULL_POINTER)),
+        // SAFETY: the caller promises so. Bytes of any value, also never written ones, are only written here.
+        _ => Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), len) }),
+    }
+}
+
+/// Returns a slice of values at a pointer.
+///
+/// # Safety
+/// `data` is null or points to `len` values that nobody changes for `'a`.
+pub(crate) unsafe fn values<'a, T: Copy>(data: *const T, len: usize) -> Result<&'a [T]> {
+    match len {
+        0 => Ok(&[]),
+        _ if data.is_null() => Err(Error(code::NULL_POINTER)),
+        // SAFETY: the caller promises so.
+        _ => Ok(unsafe { std::slice::from_raw_parts(data, len) }),
+    }
+}
+
+/// Returns the value at a pointer.
+///
+/// # Safety
+/// `pointer` is null, or valid and used by nobody else for `'a`.
+pub(crate) unsafe fn at<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
+    // SAFETY: the caller promises so.
+    unsafe { pointer.as_mut() }.ok_or(Error(code::NULL_POINTER))
+}
+
+/// Writes a result where the caller wants it.
+///
+/// # Safety
+/// `place` is null or valid for writing.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller promises so.
+        unsafe { place.write(value) };
+    }
+}
+
+/// Returns a text of C.
+///
+/// # Safety
+/// `text` is null or a C string that nobody changes for `'a`.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a CStr> {
+    if text.is_null() {
+        return Err(Error(code::NULL_POINTER));
+    }
+    // SAFETY: the caller promises so.
+    Ok(unsafe { CStr::from_ptr(text) })
+}

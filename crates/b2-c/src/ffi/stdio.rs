@@ -1,0 +1,493 @@
+//! The functions of `blosc2-stdio.h`: files through `FILE *`, and mapped into memory. Programs call them to build their own.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use crate::abi::{blosc2_io_cb, blosc2_stdio_file, blosc2_stdio_mmap, code};
+use crate::core::error::{Error, Result, ensure};
+use crate::ffi::memory::{copied_text, copied_value, free};
+use crate::ffi::{at, bytes, guard, length, text};
+
+/// `BLOSC2_STDIO_MMAP_DEFAULTS`.
+pub(crate) const MMAP_DEFAULT: blosc2_stdio_mmap = blosc2_stdio_mmap {
+    mode: c"r".as_ptr(),
+    initial_mapping_size: 1 << 30,
+    needs_free: false,
+    addr: std::ptr::null_mut(),
+    urlpath: std::ptr::null_mut(),
+    file_size: 0,
+    mapping_size: 0,
+    is_memory_only: false,
+    file: std::ptr::null_mut(),
+    fd: -1,
+    access_flags: -1,
+    map_flags: -1,
+};
+
+/// A table of functions that C may read.
+pub(crate) struct Table(blosc2_io_cb);
+// SAFETY: it is only read.
+unsafe impl Sync for Table {}
+
+impl Table {
+    pub(crate) fn get(&'static self) -> *mut blosc2_io_cb {
+        std::ptr::from_ref(&self.0).cast_mut()
+    }
+}
+
+pub(crate) static FUNCTIONS: Table = Table(blosc2_io_cb {
+    id: 0,
+    name: c"filesystem".as_ptr().cast_mut(),
+    is_allocation_necessary: true,
+    open: Some(blosc2_stdio_open),
+    close: Some(blosc2_stdio_close),
+    size: Some(blosc2_stdio_size),
+    write: Some(blosc2_stdio_write),
+    read: Some(blosc2_stdio_read),
+    truncate: Some(blosc2_stdio_truncate),
+    destroy: Some(blosc2_stdio_destroy),
+});
+
+pub(crate) static MMAP_FUNCTIONS: Table = Table(blosc2_io_cb {
+    id: 1,
+    name: c"filesystem_mmap".as_ptr().cast_mut(),
+    is_allocation_necessary: false,
+    open: Some(blosc2_stdio_mmap_open),
+    close: Some(blosc2_stdio_mmap_close),
+    size: Some(blosc2_stdio_mmap_size),
+    write: Some(blosc2_stdio_mmap_write),
+    read: Some(blosc2_stdio_mmap_read),
+    truncate: Some(blosc2_stdio_mmap_truncate),
+    destroy: Some(blosc2_stdio_mmap_destroy),
+});
+
+/// Opens a file.
+///
+/// # Safety
+/// `urlpath` and `mode` are null or C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_open(
+    urlpath: *const c_char,
+    mode: *const c_char,
+    _params: *mut c_void,
+) -> *mut c_void {
+    guard(|| {
+        ensure(!urlpath.is_null() && !mode.is_null(), code::NULL_POINTER)?;
+        // SAFETY: the caller promises so.
+        let file = unsafe { libc::fopen(urlpath, mode) };
+        ensure(!file.is_null(), code::FILE_OPEN)?;
+        Ok(copied_value(Stdio { file })?.cast())
+    })
+}
+
+/// [`blosc2_stdio_file`], as a value to copy.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Stdio {
+    file: *mut libc::FILE,
+}
+
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_open`].
+unsafe fn file(stream: *mut c_void) -> Result<*mut libc::FILE> {
+    // SAFETY: the caller promises so.
+    let stream = unsafe { at(stream.cast::<blosc2_stdio_file>()) }.map_err(|_| Error(code::FAILURE))?;
+    let file = stream.file;
+    ensure(!file.is_null(), code::FAILURE)?;
+    Ok(file)
+}
+
+/// Closes a file.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_open`], and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_close(stream: *mut c_void) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let result = unsafe { libc::fclose(file(stream)?) };
+        // SAFETY: as above.
+        unsafe { free(stream) };
+        Ok(result)
+    })
+}
+
+/// Answers the size of a file. Its position stays.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_size(stream: *mut c_void) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        unsafe {
+            let file = file(stream)?;
+            let before = libc::ftello(file);
+            ensure(libc::fseeko(file, 0, libc::SEEK_END) == 0, code::FAILURE)?;
+            let size = libc::ftello(file);
+            ensure(size >= 0 && libc::fseeko(file, before, libc::SEEK_SET) == 0, code::FAILURE)?;
+            Ok(size)
+        }
+    })
+}
+
+/// Checks sizes, and returns how many bytes there are.
+fn extent(size: i64, nitems: i64, position: i64) -> Result<usize> {
+    ensure(size >= 0 && nitems >= 0 && position >= 0, code::INVALID_PARAM)?;
+    let len = size.checked_mul(nitems).ok_or(Error(code::INVALID_PARAM))?;
+    position.checked_add(len).ok_or(Error(code::INVALID_PARAM))?;
+    length(len)
+}
+
+/// What a program counts: items, not error codes.
+fn items(result: Result<i64>) -> Result<i64> {
+    Ok(result.unwrap_or(0))
+}
+
+/// Writes items at a position. Answers how many it wrote.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_open`], `ptr` has that many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_write(
+    ptr: *const c_void,
+    size: i64,
+    nitems: i64,
+    position: i64,
+    stream: *mut c_void,
+) -> i64 {
+    let write = || {
+        extent(size, nitems, position)?;
+        ensure(!ptr.is_null(), code::NULL_POINTER)?;
+        // SAFETY: the caller promises so.
+        unsafe {
+            let file = file(stream)?;
+            ensure(libc::fseeko(file, position, libc::SEEK_SET) == 0, code::FILE_WRITE)?;
+            Ok(libc::fwrite(ptr, size as usize, nitems as usize, file) as i64)
+        }
+    };
+    guard(|| items(write()))
+}
+
+/// Reads items at a position into the memory at `*ptr`. Answers how many it read.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_open`], `*ptr` has room for them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_read(
+    ptr: *mut *mut c_void,
+    size: i64,
+    nitems: i64,
+    position: i64,
+    stream: *mut c_void,
+) -> i64 {
+    let read = || {
+        extent(size, nitems, position)?;
+        // SAFETY: the caller promises so.
+        unsafe {
+            let to = *at(ptr)?;
+            ensure(!to.is_null(), code::NULL_POINTER)?;
+            let file = file(stream)?;
+            ensure(libc::fseeko(file, position, libc::SEEK_SET) == 0, code::FILE_READ)?;
+            Ok(libc::fread(to, size as usize, nitems as usize, file) as i64)
+        }
+    };
+    guard(|| items(read()))
+}
+
+/// Sets the size of a file.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_truncate(stream: *mut c_void, size: i64) -> c_int {
+    guard(|| {
+        ensure(size >= 0, code::FAILURE)?;
+        // SAFETY: the caller promises so.
+        unsafe {
+            let file = file(stream)?;
+            libc::fflush(file);
+            Ok(libc::ftruncate(libc::fileno(file), size))
+        }
+    })
+}
+
+/// Ends the use of parameters: there is nothing to do.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_destroy(_params: *mut c_void) -> c_int {
+    0
+}
+
+/// Maps a file. `params` says how: `r` to read, `r+` to change, `w+` to make anew, `c` to change only what this process sees.
+/// It is the stream as well, and stays mapped until [`blosc2_stdio_mmap_destroy`].
+///
+/// # Safety
+/// `urlpath` is null or a C string, `params` null or a `blosc2_stdio_mmap` that stays where it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_mmap_open(
+    urlpath: *const c_char,
+    _mode: *const c_char,
+    params: *mut c_void,
+) -> *mut c_void {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (map, path) = unsafe { (at(params.cast::<blosc2_stdio_mmap>())?, text(urlpath)?) };
+        if !map.addr.is_null() {
+            // SAFETY: it was set below.
+            let same = unsafe { text(map.urlpath) }.is_ok_and(|mapped| mapped == path);
+            ensure(same, code::FILE_OPEN)?;
+            return Ok(params);
+        }
+        // SAFETY: the mode is null or a C string.
+        let mode = unsafe { text(map.mode) }?;
+        let (how, access, flags) = mapping(mode).ok_or(Error(code::INVALID_PARAM))?;
+        // SAFETY: both are C strings.
+        let file = unsafe { libc::fopen(path.as_ptr(), how.as_ptr()) };
+        ensure(!file.is_null(), code::FILE_OPEN)?;
+        (map.file, map.access_flags, map.map_flags) = (file, i64::from(access), i64::from(flags));
+        map.is_memory_only = mode == c"c";
+        // SAFETY: the file is open.
+        map.fd = unsafe { libc::fileno(file) };
+        let opened = map_file(map).and_then(|()| {
+            map.urlpath = copied_text(path)?;
+            Ok(())
+        });
+        if let Err(error) = opened {
+            // SAFETY: as above.
+            unsafe { libc::fclose(file) };
+            (map.file, map.fd, map.addr) = (std::ptr::null_mut(), -1, std::ptr::null_mut());
+            return Err(error);
+        }
+        Ok(params)
+    })
+}
+
+fn mapping(mode: &CStr) -> Option<(&'static CStr, c_int, c_int)> {
+    let change = libc::PROT_READ | libc::PROT_WRITE;
+    match mode.to_bytes() {
+        b"r" => Some((c"rb", libc::PROT_READ, libc::MAP_SHARED)),
+        b"r+" => Some((c"rb+", change, libc::MAP_SHARED)),
+        b"w+" => Some((c"wb+", change, libc::MAP_SHARED)),
+        b"c" => Some((c"rb", change, libc::MAP_PRIVATE)),
+        _ => None,
+    }
+}
+
+fn map_file(map: &mut blosc2_stdio_mmap) -> Result<()> {
+    // SAFETY: a structure of the system, for which zeros are valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the file is open.
+    ensure(unsafe { libc::fstat(map.fd, &mut stat) } == 0, code::FILE_READ)?;
+    map.file_size = length(stat.st_size)?;
+    let changes = map.access_flags as c_int & libc::PROT_WRITE != 0;
+    map.mapping_size =
+        if changes { map.file_size.max(map.initial_mapping_size) } else { map.file_size }.max(1);
+    if changes && !map.is_memory_only && map.file_size == 0 {
+        map.mapping_size = map.initial_mapping_size.max(1);
+    }
+    // SAFETY: a new mapping, at a place that the system chooses. Pages beyond the end of the file are not touched before the
+    // file has grown (see `grow`).
+    let addr = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            map.mapping_size,
+            map.access_flags as c_int,
+            map.map_flags as c_int,
+            map.fd,
+            0,
+        )
+    };
+    ensure(addr != libc::MAP_FAILED, code::MEMORY_ALLOC)?;
+    map.addr = addr.cast();
+    Ok(())
+}
+
+/// Makes room for `size` bytes.
+fn grow(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
+    if size <= map.file_size {
+        return Ok(());
+    }
+    if map.is_memory_only {
+        return grow_memory(map, size);
+    }
+    // SAFETY: the file is open.
+    ensure(unsafe { libc::ftruncate(map.fd, size as libc::off_t) } == 0, code::FILE_WRITE)?;
+    if size > map.mapping_size {
+        let more = size.max(map.mapping_size.saturating_mul(2));
+        // SAFETY: the old mapping ends, a new and larger one begins.
+        let addr = unsafe { libc::mremap(map.addr.cast(), map.mapping_size, more, libc::MREMAP_MAYMOVE) };
+        ensure(addr != libc::MAP_FAILED, code::MEMORY_ALLOC)?;
+        (map.addr, map.mapping_size) = (addr.cast(), more);
+    }
+    map.file_size = size;
+    Ok(())
+}
+
+/// As [`grow`], for what only this process sees: memory of its own, since there is no file behind pages after its end.
+fn grow_memory(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
+    let more = size.max(map.file_size.saturating_mul(2)).max(map.initial_mapping_size.min(1 << 20));
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    if map.fd < 0 && size <= map.mapping_size {
+        map.file_size = size;
+        return Ok(());
+    }
+    // SAFETY: a new mapping of memory.
+    let addr = unsafe {
+        libc::mmap(std::ptr::null_mut(), more, libc::PROT_READ | libc::PROT_WRITE, anonymous, -1, 0)
+    };
+    ensure(addr != libc::MAP_FAILED, code::MEMORY_ALLOC)?;
+    // SAFETY: the old mapping has `file_size` valid bytes, the new one has more room; the old one ends.
+    unsafe {
+        std::ptr::copy_nonoverlapping(map.addr.cast::<u8>(), addr.cast::<u8>(), map.file_size);
+        libc::munmap(map.addr.cast(), map.mapping_size);
+    }
+    // From now on `fd` says that all is in memory; `file` is closed at the end.
+    (map.addr, map.mapping_size, map.file_size, map.fd) = (addr.cast(), more, size, -1);
+    Ok(())
+}
+
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_mmap_open`].
+unsafe fn mapped<'a>(stream: *mut c_void) -> Result<&'a mut blosc2_stdio_mmap> {
+    // SAFETY: the caller promises so.
+    let map = unsafe { at(stream.cast::<blosc2_stdio_mmap>()) }?;
+    ensure(!map.addr.is_null(), code::NULL_POINTER)?;
+    Ok(map)
+}
+
+/// Does nothing: the mapping stays.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_mmap_close(_stream: *mut c_void) -> c_int {
+    0
+}
+
+/// Answers the size of a mapped file.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_mmap_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_mmap_size(stream: *mut c_void) -> i64 {
+    // SAFETY: the caller promises so.
+    guard(|| Ok(unsafe { mapped(stream) }?.file_size as i64))
+}
+
+/// Writes items at a position. Answers how many it wrote.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_mmap_open`], `ptr` has that many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_mmap_write(
+    ptr: *const c_void,
+    size: i64,
+    nitems: i64,
+    position: i64,
+    stream: *mut c_void,
+) -> i64 {
+    let write = || {
+        let len = extent(size, nitems, position)?;
+        // SAFETY: the caller promises so.
+        let (map, from) = unsafe { (mapped(stream)?, bytes(ptr, len)?) };
+        ensure(map.access_flags as c_int & libc::PROT_WRITE != 0, code::FILE_WRITE)?;
+        let end = (position as usize).checked_add(len).ok_or(Error(code::INVALID_PARAM))?;
+        grow(map, end)?;
+        // SAFETY: the mapping has `file_size` bytes, which is not less than `end`.
+        unsafe {
+            let to = map.addr.cast::<u8>().add(position as usize);
+            std::ptr::copy(from.as_ptr(), to, len);
+        }
+        Ok(nitems)
+    };
+    guard(|| items(write()))
+}
+
+/// Answers where the items at a position are, in `*ptr`, and how many there are.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_mmap_open`], `ptr` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_mmap_read(
+    ptr: *mut *mut c_void,
+    size: i64,
+    nitems: i64,
+    position: i64,
+    stream: *mut c_void,
+) -> i64 {
+    let read = || {
+        // SAFETY: the caller promises so.
+        let place = unsafe { at(ptr) }?;
+        *place = std::ptr::null_mut();
+        let len = extent(size, nitems, position)?;
+        // SAFETY: as above.
+        let map = unsafe { mapped(stream) }?;
+        let end = (position as usize).checked_add(len).ok_or(Error(code::INVALID_PARAM))?;
+        if end > map.file_size {
+            return Ok(0);
+        }
+        // SAFETY: inside the mapping.
+        *place = unsafe { map.addr.add(position as usize) }.cast();
+        Ok(nitems)
+    };
+    guard(|| items(read()))
+}
+
+/// Sets the size of a mapped file.
+///
+/// # Safety
+/// `stream` is null or from [`blosc2_stdio_mmap_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_mmap_truncate(stream: *mut c_void, size: i64) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let map = unsafe { mapped(stream) }?;
+        let size = length(size)?;
+        ensure(map.access_flags as c_int & libc::PROT_WRITE != 0, code::FILE_TRUNCATE)?;
+        if size > map.file_size {
+            grow(map, size)?;
+        } else if !map.is_memory_only {
+            // SAFETY: the file is open.
+            ensure(unsafe { libc::ftruncate(map.fd, size as libc::off_t) } == 0, code::FILE_TRUNCATE)?;
+            map.file_size = size;
+        } else {
+            map.file_size = size;
+        }
+        Ok(0)
+    })
+}
+
+/// Ends a mapping.
+///
+/// # Safety
+/// `params` is null or a `blosc2_stdio_mmap` whose bytes nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_stdio_mmap_destroy(params: *mut c_void) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let map = unsafe { at(params.cast::<blosc2_stdio_mmap>()) }.map_err(|_| Error(code::FAILURE))?;
+        let mut result = if map.addr.is_null() { code::FAILURE } else { 0 };
+        if !map.addr.is_null() {
+            // SAFETY: the mapping is this long, and ends here; the file is open.
+            unsafe {
+                if map.access_flags as c_int & libc::PROT_WRITE != 0 && !map.is_memory_only {
+                    result |= libc::msync(map.addr.cast(), map.file_size, libc::MS_ASYNC);
+                }
+                result |= libc::munmap(map.addr.cast(), map.mapping_size);
+                if !map.file.is_null() {
+                    result |= libc::fclose(map.file);
+                }
+                free(map.urlpath);
+            }
+            let (mode, initial, needs_free) = (map.mode, map.initial_mapping_size, map.needs_free);
+            *map = blosc2_stdio_mmap { mode, initial_mapping_size: initial, needs_free, ..MMAP_DEFAULT };
+        }
+        if map.needs_free {
+            // SAFETY: the program says that it is from `malloc`, and given away.
+            unsafe { free(params) };
+        }
+        Ok(if result == 0 { 0 } else { code::FAILURE })
+    })
+}

@@ -1,0 +1,62 @@
+//! Threads that the program brings: `blosc2_set_threads_callback`.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use b2_core::{Control, Executor};
+
+use crate::ffi::{callbacks, guard};
+
+/// `blosc_threads_callback`: calls a function for each of so many jobs, which are so many bytes apart.
+pub type Callback =
+    unsafe extern "C" fn(*mut c_void, unsafe extern "C" fn(*mut c_void), c_int, usize, *mut c_void);
+
+#[derive(Clone, Copy)]
+struct Threads {
+    callback: Callback,
+    data: *mut c_void,
+}
+
+// SAFETY: the program promises that its function may be called from any thread that calls the library.
+unsafe impl Send for Threads {}
+// SAFETY: as above.
+unsafe impl Sync for Threads {}
+
+static THREADS: RwLock<Option<Threads>> = RwLock::new(None);
+
+/// Sets or removes the function.
+pub(crate) fn set(callback: Option<Callback>, data: *mut c_void) {
+    *THREADS.write().unwrap_or_else(PoisonError::into_inner) =
+        callback.map(|callback| Threads { callback, data });
+    callbacks::changed();
+}
+
+/// Lets the program's threads work for calls with this control.
+pub(crate) fn with(control: Control) -> Control {
+    match *THREADS.read().unwrap_or_else(PoisonError::into_inner) {
+        Some(threads) => control.executor(Arc::new(threads)),
+        None => control,
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Job<'a>(&'a (dyn Fn() + Sync));
+
+unsafe extern "C" fn run(job: *mut c_void) {
+    guard(|| {
+        // SAFETY: the program passes on one of the jobs that `Threads::run` gave it, during that call.
+        (unsafe { &*job.cast::<Job<'_>>() }.0)();
+        Ok(())
+    });
+}
+
+impl Executor for Threads {
+    fn run(&self, jobs: usize, job: &(dyn Fn() + Sync)) {
+        let mut list = vec![Job(job); jobs];
+        let n = c_int::try_from(jobs).unwrap_or(c_int::MAX);
+        // SAFETY: the program gave this function for this; the jobs live until it returns.
+        unsafe { (self.callback)(self.data, run, n, size_of::<Job<'_>>(), list.as_mut_ptr().cast()) };
+        // Work that the program left undone is done here.
+        job();
+    }
+}

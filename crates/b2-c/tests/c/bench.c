@@ -1,0 +1,113 @@
+/* Speed of two libraries in one process: rounds by turns, the median of the ratios. Arguments: both libraries. */
+#define _GNU_SOURCE
+#include "two.h"
+
+#include <time.h>
+
+#define ROUNDS 9
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static int order(const void *one, const void *other) {
+  double a = *(const double *)one, b = *(const double *)other;
+  return (a > b) - (a < b);
+}
+
+static double median(double *values) {
+  qsort(values, ROUNDS, sizeof(double), order);
+  return values[ROUNDS / 2];
+}
+
+static float *data;
+static uint8_t *chunks[2], *back;
+
+/* Prints how much faster the first library is. Sizes in bytes. */
+static void cell(const library *libs, int codec, int level, int filter, int32_t size) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.compcode = (uint8_t)codec;
+  cparams.clevel = (uint8_t)level;
+  cparams.typesize = 4;
+  cparams.filters[5] = (uint8_t)filter;
+  double compress[ROUNDS], decompress[ROUNDS];
+  int cbytes[2] = {0, 0};
+  blosc2_context *cctx[2], *dctx[2];
+  for (int lib = 0; lib < 2; lib++) {
+    cctx[lib] = libs[lib].create_cctx(cparams);
+    dctx[lib] = libs[lib].create_dctx(BLOSC2_DPARAMS_DEFAULTS);
+    cbytes[lib] = libs[lib].compress_ctx(cctx[lib], data, size, chunks[lib], size + 32);
+  }
+  double started = now();
+  libs[1].compress_ctx(cctx[1], data, size, chunks[1], size + 32);
+  double once = now() - started + 1e-7;
+  int times = (int)(0.004 / once) + 1;
+  started = now();
+  libs[1].decompress_ctx(dctx[1], chunks[1], cbytes[1], back, size);
+  once = now() - started + 1e-7;
+  int more = (int)(0.004 / once) + 1;
+  for (int round = 0; round < ROUNDS; round++) {
+    double spent[2], read[2];
+    for (int turn = 0; turn < 2; turn++) {
+      int lib = (turn + round) % 2;
+      started = now();
+      for (int n = 0; n < times; n++) {
+        libs[lib].compress_ctx(cctx[lib], data, size, chunks[lib], size + 32);
+      }
+      spent[lib] = now() - started;
+    }
+    /* Both read the chunk of the second one. */
+    for (int turn = 0; turn < 2; turn++) {
+      int lib = (turn + round) % 2;
+      started = now();
+      for (int n = 0; n < more; n++) {
+        libs[lib].decompress_ctx(dctx[lib], chunks[1], cbytes[1], back, size);
+      }
+      read[lib] = now() - started;
+    }
+    compress[round] = spent[1] / spent[0];
+    decompress[round] = read[1] / read[0];
+  }
+  const char *codecs[] = {"blosclz", "lz4", "lz4hc", "", "zlib", "zstd"}, *filters[] = {"none", "shuffle", "bitshuffle"};
+  printf("%-8s level %d %-10s %8d bytes: compress %.2f, decompress %.2f, size %.3f\n", codecs[codec], level,
+         filters[filter], size, median(compress), median(decompress), (double)cbytes[0] / cbytes[1]);
+  for (int lib = 0; lib < 2; lib++) {
+    libs[lib].free_ctx(cctx[lib]);
+    libs[lib].free_ctx(dctx[lib]);
+  }
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    return 2;
+  }
+  library libs[2] = {load(argv[1]), load(argv[2])};
+  const int32_t large = 2 << 20;
+  data = malloc((size_t)large);
+  back = malloc((size_t)large);
+  for (int lib = 0; lib < 2; lib++) {
+    chunks[lib] = malloc((size_t)large + 32);
+  }
+  uint32_t state = 1;
+  float value = 0;
+  for (int n = 0; n < large / 4; n++) {
+    state = state * 1664525 + 1013904223;
+    value += (float)((int)(state >> 24) - 128) / 1000;
+    data[n] = (float)(int)(value * 100) / 100;
+  }
+  printf("times of C-Blosc2 divided by ours, median of %d rounds: above 1 ours is faster\n", ROUNDS);
+  const int codecs[] = {0, 1, 5};
+  for (int n = 0; n < 3; n++) {
+    for (int filter = 0; filter < 3; filter++) {
+      cell(libs, codecs[n], 5, filter, large);
+    }
+  }
+  for (int32_t size = 1024; size <= 16384; size *= 2) {
+    for (int n = 0; n < 3; n++) {
+      cell(libs, codecs[n], 5, 1, size);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,150 @@
+/* Chunks and arrays with random parameters from one library to the other, and back. Arguments: both libraries, how many. */
+#define _GNU_SOURCE
+#include "two.h"
+
+#include <unistd.h>
+
+#include "check.h"
+
+static uint64_t state = 88172645463325252u;
+
+static uint32_t below(uint32_t n) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return (uint32_t)((state >> 20) % n);
+}
+
+static void fill(uint8_t *bytes, size_t len, uint32_t kind) {
+  for (size_t n = 0; n < len; n++) {
+    bytes[n] = kind == 0 ? 0 : kind == 1 ? (uint8_t)(n / 13) : kind == 2 ? (uint8_t)below(256) : (uint8_t)(n % 7 * below(2));
+  }
+}
+
+static blosc2_cparams parameters(void) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.compcode = (uint8_t[]){0, 1, 2, 4, 5}[below(5)];
+  cparams.clevel = (uint8_t)below(10);
+  cparams.typesize = (int32_t[]){1, 2, 4, 8, 3, 16, 7}[below(7)];
+  cparams.nthreads = (int16_t)(1 + below(3));
+  cparams.splitmode = 1 + (int32_t)below(4);
+  cparams.filters[5] = (uint8_t)below(3);
+  cparams.filters[4] = (uint8_t)(below(5) == 0 ? BLOSC_DELTA : 0);
+  return cparams;
+}
+
+static void chunk(const library *from, const library *to) {
+  uint32_t most = below(3) ? 5000 : 300000;
+  blosc2_cparams cparams = parameters();
+  int32_t size = (int32_t)(1 + below(most)) * cparams.typesize;
+  cparams.blocksize = below(2) ? 0 : (int32_t)(64 + below(4000)) * cparams.typesize;
+  uint8_t *data = malloc((size_t)size), *back = malloc((size_t)size), *bytes = malloc((size_t)size + 32);
+  fill(data, (size_t)size, below(4));
+  blosc2_context *cctx = from->create_cctx(cparams), *dctx = to->create_dctx(BLOSC2_DPARAMS_DEFAULTS);
+  int cbytes = from->compress_ctx(cctx, data, size, bytes, size + 32);
+  CHECK(cbytes > 0);
+  memset(back, 0x5a, (size_t)size);
+  CHECK(to->decompress_ctx(dctx, bytes, cbytes, back, size) == size && memcmp(data, back, (size_t)size) == 0);
+  /* C-Blosc2 reads parts of chunks with delta wrongly. */
+  if (cparams.filters[4] == 0) {
+    int items = size / cparams.typesize, start = (int)below((uint32_t)items), n = 1 + (int)below((uint32_t)(items - start));
+    CHECK(to->getitem_ctx(dctx, bytes, cbytes, start, n, back, size) == n * cparams.typesize);
+    CHECK(memcmp(data + start * cparams.typesize, back, (size_t)(n * cparams.typesize)) == 0);
+  }
+  from->free_ctx(cctx);
+  to->free_ctx(dctx);
+  free(data);
+  free(back);
+  free(bytes);
+}
+
+static void array(const library *from, const library *to) {
+  blosc2_cparams cparams = parameters();
+  cparams.filters[4] = 0;
+  int8_t ndim = (int8_t)(1 + below(3));
+  int64_t shape[3], start[3], stop[3], room[3], nitems = 1, part = 1;
+  int32_t chunks[3], blocks[3];
+  for (int axis = 0; axis < ndim; axis++) {
+    shape[axis] = 1 + below(ndim == 1 ? 5000 : 40);
+    chunks[axis] = (int32_t)(1 + below((uint32_t)shape[axis]));
+    blocks[axis] = (int32_t)(1 + below((uint32_t)chunks[axis]));
+    start[axis] = below((uint32_t)shape[axis]);
+    stop[axis] = start[axis] + 1 + below((uint32_t)(shape[axis] - start[axis]));
+    room[axis] = stop[axis] - start[axis];
+    nitems *= shape[axis];
+    part *= room[axis];
+  }
+  int64_t size = nitems * cparams.typesize;
+  uint8_t *data = malloc((size_t)size), *back = malloc((size_t)size), *other = malloc((size_t)size), *cframe;
+  fill(data, (size_t)size, below(4));
+  char path[64];
+  snprintf(path, sizeof(path), "exchange.%d.b2nd", (int)getpid());
+  bool file = below(3) == 0;
+  blosc2_storage storage = {.contiguous = true, .urlpath = file ? path : NULL, .cparams = &cparams};
+  b2nd_context_t *ctx = from->create_array_ctx(&storage, ndim, shape, chunks, blocks, "|V1", 0, NULL, 0);
+  b2nd_array_t *made, *got;
+  CHECK(from->from_cbuffer(ctx, &made, data, size) == 0);
+  CHECK(from->vlmeta_add(made->sc, "about", (uint8_t *)"exchange", 8, NULL) == 0);
+  int64_t len = 0;
+  bool needs_free = false;
+  if (file) {
+    from->free(made);
+    CHECK(to->open(path, &got) == 0);
+  } else {
+    CHECK(from->to_cframe(made, &cframe, &len, &needs_free) == 0);
+    CHECK(to->from_cframe(cframe, len, true, &got) == 0);
+    if (needs_free) {
+      free(cframe);
+    }
+    from->free(made);
+  }
+  CHECK(got->ndim == ndim && got->nitems == nitems && strcmp(got->dtype, "|V1") == 0);
+  CHECK(to->to_cbuffer(got, back, size) == 0 && memcmp(data, back, (size_t)size) == 0);
+  CHECK(to->get_slice(got, start, stop, back, room, size) == 0);
+  uint8_t *content;
+  int32_t content_len;
+  CHECK(to->vlmeta_get(got->sc, "about", &content, &content_len) >= 0 && content_len == 8);
+  free(content);
+  if (file) {
+    /* The other one changes the file, and the first one reads it again. */
+    int64_t row = size / shape[0];
+    CHECK(to->append(got, data, row, 0) == 0);
+    to->free(got);
+    CHECK(from->open(path, &got) == 0 && got->shape[0] == shape[0] + 1);
+    CHECK(from->get_slice(got, start, stop, other, room, size) == 0);
+    CHECK(memcmp(back, other, (size_t)(part * cparams.typesize)) == 0);
+    for (int axis = 0; axis < ndim; axis++) {
+      start[axis] = 0;
+      stop[axis] = got->shape[axis];
+    }
+    start[0] = shape[0];
+    room[0] = 1;
+    for (int axis = 1; axis < ndim; axis++) {
+      room[axis] = shape[axis];
+    }
+    CHECK(from->get_slice(got, start, stop, other, room, size) == 0 && memcmp(data, other, (size_t)row) == 0);
+    from->free(got);
+    remove(path);
+  } else {
+    to->free(got);
+  }
+  from->free_array_ctx(ctx);
+  free(data);
+  free(back);
+  free(other);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    return 2;
+  }
+  library ours = load(argv[1]), theirs = load(argv[2]);
+  int times = argc > 3 ? atoi(argv[3]) : 200;
+  for (int n = 0; n < times; n++) {
+    chunk(&ours, &theirs);
+    chunk(&theirs, &ours);
+    array(&ours, &theirs);
+    array(&theirs, &ours);
+  }
+  return finish("exchange");
+}

@@ -1,0 +1,112 @@
+/* Prints the size of each structure that programs share with the library, and where its fields are. */
+#include "b2nd.h"
+
+#include <stddef.h>
+
+#define SIZE(type) printf(#type " %zu\n", sizeof(type))
+#define AT(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))
+
+int main(void) {
+  SIZE(blosc2_cparams);
+  AT(blosc2_cparams, use_dict);
+  AT(blosc2_cparams, typesize);
+  AT(blosc2_cparams, nthreads);
+  AT(blosc2_cparams, blocksize);
+  AT(blosc2_cparams, splitmode);
+  AT(blosc2_cparams, schunk);
+  AT(blosc2_cparams, filters);
+  AT(blosc2_cparams, filters_meta);
+  AT(blosc2_cparams, prefilter);
+  AT(blosc2_cparams, preparams);
+  AT(blosc2_cparams, tuner_id);
+  AT(blosc2_cparams, instr_codec);
+  AT(blosc2_cparams, codec_params);
+  AT(blosc2_cparams, filter_params);
+  SIZE(blosc2_dparams);
+  AT(blosc2_dparams, schunk);
+  AT(blosc2_dparams, postfilter);
+  AT(blosc2_dparams, postparams);
+  AT(blosc2_dparams, typesize);
+  SIZE(blosc2_prefilter_params);
+  AT(blosc2_prefilter_params, output_offset);
+  AT(blosc2_prefilter_params, nchunk);
+  AT(blosc2_prefilter_params, tid);
+  AT(blosc2_prefilter_params, ttmp);
+  AT(blosc2_prefilter_params, ctx);
+  AT(blosc2_prefilter_params, output_is_disposable);
+  SIZE(blosc2_postfilter_params);
+  AT(blosc2_postfilter_params, offset);
+  AT(blosc2_postfilter_params, nchunk);
+  AT(blosc2_postfilter_params, tid);
+  AT(blosc2_postfilter_params, ctx);
+  SIZE(blosc2_io);
+  AT(blosc2_io, params);
+  SIZE(blosc2_io_cb);
+  AT(blosc2_io_cb, is_allocation_necessary);
+  AT(blosc2_io_cb, open);
+  AT(blosc2_io_cb, destroy);
+  SIZE(blosc2_storage);
+  AT(blosc2_storage, urlpath);
+  AT(blosc2_storage, io);
+  SIZE(blosc2_metalayer);
+  AT(blosc2_metalayer, content_len);
+  SIZE(blosc2_schunk);
+  AT(blosc2_schunk, typesize);
+  AT(blosc2_schunk, blocksize);
+  AT(blosc2_schunk, chunksize);
+  AT(blosc2_schunk, flags2);
+  AT(blosc2_schunk, filters);
+  AT(blosc2_schunk, nchunks);
+  AT(blosc2_schunk, current_nchunk);
+  AT(blosc2_schunk, nbytes);
+  AT(blosc2_schunk, cbytes);
+  AT(blosc2_schunk, data);
+  AT(blosc2_schunk, data_len);
+  AT(blosc2_schunk, storage);
+  AT(blosc2_schunk, frame);
+  AT(blosc2_schunk, cctx);
+  AT(blosc2_schunk, dctx);
+  AT(blosc2_schunk, metalayers);
+  AT(blosc2_schunk, nmetalayers);
+  AT(blosc2_schunk, vlmetalayers);
+  AT(blosc2_schunk, nvlmetalayers);
+  AT(blosc2_schunk, tuner_id);
+  AT(blosc2_schunk, ndim);
+  AT(blosc2_schunk, blockshape);
+  AT(blosc2_schunk, view);
+  AT(blosc2_schunk, change_tick);
+  SIZE(b2nd_array_t);
+  AT(b2nd_array_t, shape);
+  AT(b2nd_array_t, chunkshape);
+  AT(b2nd_array_t, extshape);
+  AT(b2nd_array_t, blockshape);
+  AT(b2nd_array_t, extchunkshape);
+  AT(b2nd_array_t, nitems);
+  AT(b2nd_array_t, chunknitems);
+  AT(b2nd_array_t, extnitems);
+  AT(b2nd_array_t, blocknitems);
+  AT(b2nd_array_t, extchunknitems);
+  AT(b2nd_array_t, ndim);
+  AT(b2nd_array_t, chunk_cache);
+  AT(b2nd_array_t, item_array_strides);
+  AT(b2nd_array_t, chunk_array_strides);
+  AT(b2nd_array_t, dtype);
+  AT(b2nd_array_t, dtype_format);
+  AT(b2nd_array_t, last_tick);
+  SIZE(blosc2_codec);
+  AT(blosc2_codec, complib);
+  AT(blosc2_codec, encoder);
+  SIZE(blosc2_filter);
+  AT(blosc2_filter, forward);
+  SIZE(blosc2_tuner);
+  AT(blosc2_tuner, id);
+  SIZE(blosc2_stdio_file);
+  SIZE(blosc2_stdio_params);
+  SIZE(blosc2_stdio_mmap);
+  AT(blosc2_stdio_mmap, needs_free);
+  AT(blosc2_stdio_mmap, addr);
+  AT(blosc2_stdio_mmap, file_size);
+  AT(blosc2_stdio_mmap, file);
+  AT(blosc2_stdio_mmap, map_flags);
+  return 0;
+}

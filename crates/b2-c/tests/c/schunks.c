@@ -1,0 +1,226 @@
+/* Super-chunks in memory, in files and in directories. */
+#include "blosc2.h"
+
+#include "check.h"
+
+#define N 10000
+
+static int32_t data[N], back[4 * N];
+
+static void fill(int nchunk) {
+  for (int n = 0; n < N; n++) {
+    data[n] = nchunk * N + n;
+  }
+}
+
+static void all(bool contiguous, char *urlpath) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  cparams.compcode = BLOSC_LZ4;
+  cparams.blocksize = 8000;
+  blosc2_storage storage = blosc2_get_blosc2_storage_defaults();
+  blosc2_io io = blosc2_get_blosc2_io_defaults();
+  storage.contiguous = contiguous;
+  storage.urlpath = urlpath;
+  storage.cparams = &cparams;
+  storage.io = &io;
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  CHECK(schunk != NULL && schunk->nchunks == 0 && (schunk->frame != NULL) == (contiguous || urlpath != NULL));
+  if (schunk == NULL) {
+    return;
+  }
+  CHECK(urlpath == NULL || blosc2_schunk_new(&storage) == NULL);
+  CHECK(blosc2_meta_add(schunk, "numbers", (uint8_t *)"12345", 5) == 0);
+  CHECK(blosc2_meta_add(schunk, "numbers", (uint8_t *)"12345", 5) < 0);
+  for (int n = 0; n < 3; n++) {
+    fill(n);
+    CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == n + 1);
+  }
+  CHECK(blosc2_meta_add(schunk, "later", (uint8_t *)"abc", 3) == 1);
+  CHECK(blosc2_meta_update(schunk, "numbers", (uint8_t *)"54", 2) == 0);
+  uint8_t *content;
+  int32_t len;
+  CHECK(blosc2_meta_get(schunk, "numbers", &content, &len) == 0 && len == 5 && memcmp(content, "54345", 5) == 0);
+  free(content);
+  CHECK(schunk->nchunks == 3 && schunk->nbytes == 3 * (int64_t)sizeof(data) && schunk->cbytes > 0);
+  CHECK(schunk->chunksize == sizeof(data));
+  for (int n = 0; n < 3; n++) {
+    fill(n);
+    CHECK(blosc2_schunk_decompress_chunk(schunk, n, back, sizeof(data)) == (int)sizeof(data));
+    CHECK(memcmp(data, back, sizeof(data)) == 0);
+  }
+  CHECK(blosc2_schunk_decompress_chunk(schunk, 3, back, sizeof(data)) < 0);
+  CHECK(blosc2_schunk_decompress_chunk(schunk, 0, back, sizeof(data) - 1) < 0);
+  CHECK(blosc2_schunk_get_slice_buffer(schunk, 9990, 20010, back) == 0);
+  CHECK(back[0] == 9990 && back[10019] == 20009);
+  for (int n = 0; n < 20; n++) {
+    back[n] = -n;
+  }
+  CHECK(blosc2_schunk_set_slice_buffer(schunk, 9990, 10010, back) == 0);
+  int64_t coords[3] = {10009, 5, 29999};
+  CHECK(blosc2_schunk_get_sparse_buffer(schunk, 3, coords, back) == 0);
+  CHECK(back[0] == -19 && back[1] == 5 && back[2] == 29999);
+  int64_t outside = 30000;
+  CHECK(blosc2_schunk_get_sparse_buffer(schunk, 1, &outside, back) < 0);
+  CHECK(blosc2_schunk_get_slice_buffer(schunk, 0, 30001, back) < 0);
+
+  uint8_t *chunk;
+  bool needs_free;
+  int cbytes = blosc2_schunk_get_chunk(schunk, 1, &chunk, &needs_free);
+  CHECK(cbytes > 0 && (needs_free || chunk == schunk->data[1]));
+  CHECK(blosc2_schunk_insert_chunk(schunk, 0, chunk, true) == 4);
+  CHECK(blosc2_schunk_append_chunk(schunk, chunk, !needs_free) == 5);
+  cbytes = blosc2_schunk_get_lazychunk(schunk, 3, &chunk, &needs_free);
+  CHECK(cbytes > 0);
+  CHECK(blosc2_decompress_ctx(schunk->dctx, chunk, cbytes, back, sizeof(data)) == (int)sizeof(data));
+  CHECK(back[0] == 20000 && back[N - 1] == 29999);
+  CHECK(blosc2_getitem_ctx(schunk->dctx, chunk, cbytes, 100, 2, back, 8) == 8 && back[1] == 20101);
+  if (needs_free) {
+    free(chunk);
+  }
+  cbytes = blosc2_schunk_get_chunk(schunk, 3, &chunk, &needs_free);
+  CHECK(blosc2_schunk_update_chunk(schunk, 0, chunk, true) == 5);
+  if (needs_free) {
+    free(chunk);
+  }
+  CHECK(blosc2_schunk_decompress_chunk(schunk, 0, back, sizeof(data)) == (int)sizeof(data) && back[0] == 20000);
+  CHECK(blosc2_schunk_delete_chunk(schunk, 4) == 4 && blosc2_schunk_delete_chunk(schunk, 9) < 0);
+  int64_t order[4] = {3, 2, 1, 0}, twice[4] = {0, 0, 1, 2};
+  CHECK(blosc2_schunk_reorder_offsets(schunk, order) == 0 && blosc2_schunk_reorder_offsets(schunk, twice) < 0);
+  CHECK(blosc2_schunk_decompress_chunk(schunk, 2, back, sizeof(data)) == (int)sizeof(data) && back[0] == 0);
+  CHECK(schunk->nbytes == 4 * (int64_t)sizeof(data));
+  int64_t first = 5, last = 20005, *touched;
+  CHECK(blosc2_get_slice_nchunks(schunk, &first, &last, &touched) == 3 && touched[0] == 0 && touched[2] == 2);
+  free(touched);
+
+  CHECK(blosc2_vlmeta_add(schunk, "one", (uint8_t *)"first", 5, NULL) == 0);
+  CHECK(blosc2_vlmeta_add(schunk, "two", (uint8_t *)"second", 6, &cparams) == 1);
+  CHECK(blosc2_vlmeta_add(schunk, "two", (uint8_t *)"second", 6, NULL) < 0);
+  CHECK(blosc2_vlmeta_exists(schunk, "two") == 1 && blosc2_vlmeta_exists(schunk, "three") < 0);
+  CHECK(blosc2_vlmeta_update(schunk, "one", (uint8_t *)"longer than before", 18, NULL) == 0);
+  CHECK(blosc2_vlmeta_get(schunk, "one", &content, &len) == 0 && len == 18 && memcmp(content, "longer", 6) == 0);
+  free(content);
+  char *names[2];
+  CHECK(blosc2_vlmeta_get_names(schunk, names) == 2 && strcmp(names[0], "one") == 0);
+  CHECK(blosc2_vlmeta_delete(schunk, "two") == 1 && schunk->nvlmetalayers == 1);
+  for (int n = 0; n < 20; n++) {
+    char name[8];
+    snprintf(name, sizeof(name), "n%d", n);
+    CHECK(blosc2_vlmeta_add(schunk, name, (uint8_t *)name, 3, NULL) == n + 1);
+  }
+
+  blosc2_cparams *params;
+  CHECK(blosc2_schunk_get_cparams(schunk, &params) == 0 && params->compcode == BLOSC_LZ4 && params->typesize == 4);
+  free(params);
+  blosc2_dparams *dparams;
+  CHECK(blosc2_schunk_get_dparams(schunk, &dparams) == 0 && dparams->nthreads >= 1);
+  free(dparams);
+  CHECK(blosc2_schunk_lock(schunk) == 0 && blosc2_schunk_unlock(schunk) == 0);
+  CHECK(blosc2_schunk_refresh(schunk) == 0);
+  CHECK(blosc2_schunk_frame_len(schunk) > 0);
+  if (schunk->frame != NULL) {
+    int64_t *offsets = blosc2_frame_get_offsets(schunk);
+    CHECK(offsets != NULL);
+    free(offsets);
+  }
+
+  uint8_t *cframe;
+  int64_t size = blosc2_schunk_to_buffer(schunk, &cframe, &needs_free);
+  CHECK(size > 0);
+  blosc2_schunk *copy = blosc2_schunk_from_buffer(cframe, size, true);
+  blosc2_schunk *same = blosc2_schunk_from_buffer(cframe, size, false);
+  blosc2_schunk_avoid_cframe_free(same, true);
+  CHECK(copy != NULL && copy->nchunks == 4 && copy->nmetalayers == 2 && copy->nvlmetalayers == 21);
+  CHECK(same != NULL && same->nbytes == schunk->nbytes);
+  CHECK(blosc2_schunk_append_buffer(copy, data, sizeof(data)) == 5 && same->nchunks == 4);
+  CHECK(blosc2_schunk_free(copy) == 0 && blosc2_schunk_free(same) == 0);
+  if (needs_free) {
+    free(cframe);
+  }
+  blosc2_cparams other = BLOSC2_CPARAMS_DEFAULTS;
+  other.typesize = 4;
+  other.compcode = BLOSC_ZSTD;
+  blosc2_storage memory = {.cparams = &other};
+  copy = blosc2_schunk_copy(schunk, &memory);
+  CHECK(copy != NULL && copy->nchunks == 4 && copy->compcode == BLOSC_ZSTD && copy->nvlmetalayers == 21);
+  CHECK(blosc2_schunk_decompress_chunk(copy, 2, back, sizeof(data)) == (int)sizeof(data) && back[0] == 0);
+  blosc2_schunk_free(copy);
+  int64_t length = blosc2_schunk_to_file(schunk, "saved.b2frame");
+  CHECK(length > 0);
+  int64_t offset = blosc2_schunk_append_file(schunk, "saved.b2frame");
+  CHECK(offset == length);
+  for (int n = 0; n < 4; n++) {
+    blosc2_schunk *opened = n == 0   ? blosc2_schunk_open("saved.b2frame")
+                            : n == 1 ? blosc2_schunk_open_offset("saved.b2frame", offset)
+                            : n == 2 ? blosc2_schunk_open_udio("saved.b2frame", &io)
+                                     : blosc2_schunk_open_offset_udio("saved.b2frame", offset, &io);
+    CHECK(opened != NULL && opened->nchunks == 4 && opened->nvlmetalayers == 21);
+    if (opened != NULL) {
+      CHECK(blosc2_schunk_decompress_chunk(opened, 2, back, sizeof(data)) == (int)sizeof(data) && back[0] == 0);
+      CHECK(blosc2_schunk_free(opened) == 0);
+    }
+  }
+  CHECK(blosc2_schunk_free(schunk) == 0);
+  if (urlpath != NULL) {
+    schunk = blosc2_schunk_open(urlpath);
+    CHECK(schunk != NULL && schunk->nchunks == 4 && strcmp(schunk->storage->urlpath, urlpath) == 0);
+    /* Two handles: the first one sees what the second one did. */
+    blosc2_schunk *second = blosc2_schunk_open(urlpath);
+    CHECK(blosc2_schunk_append_buffer(second, data, sizeof(data)) == 5);
+    CHECK(blosc2_schunk_refresh(schunk) == 1 && schunk->nchunks == 5);
+    CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 6);
+    CHECK(blosc2_schunk_append_buffer(second, data, sizeof(data)) == 7);
+    blosc2_schunk_free(second);
+    blosc2_schunk_free(schunk);
+    CHECK(blosc2_rename_urlpath(urlpath, "renamed") == 0);
+    CHECK(blosc2_schunk_open(urlpath) == NULL);
+    CHECK((contiguous ? blosc2_remove_urlpath("renamed") : blosc2_remove_dir("renamed")) == 0);
+  }
+  CHECK(blosc2_remove_urlpath("saved.b2frame") == 0 && blosc2_remove_urlpath("saved.b2frame") == 0);
+}
+
+static void special(char *urlpath) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 8;
+  blosc2_storage storage = {.contiguous = true, .urlpath = urlpath, .cparams = &cparams};
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  CHECK(blosc2_schunk_fill_special(schunk, 100000, BLOSC2_SPECIAL_NAN, 80000) == 10);
+  CHECK(blosc2_schunk_fill_special(schunk, 100000, BLOSC2_SPECIAL_NAN, 80000) < 0);
+  double value;
+  CHECK(blosc2_schunk_get_slice_buffer(schunk, 99999, 100000, &value) == 0 && value != value);
+  CHECK(schunk->nbytes == 800000 && blosc2_schunk_frame_len(schunk) < 1000);
+  blosc2_schunk_free(schunk);
+  blosc2_remove_urlpath(urlpath);
+}
+
+static void any_blocks(char *urlpath) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 1;
+  blosc2_storage storage = {.contiguous = true, .urlpath = urlpath, .cparams = &cparams};
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  const void *sources[2] = {"alpha", "omega omega"};
+  const int32_t sizes[2] = {5, 11};
+  uint8_t chunk[200], *block;
+  CHECK(blosc2_vlcompress_ctx(schunk->cctx, sources, sizes, 2, chunk, sizeof(chunk)) > 0);
+  CHECK(blosc2_schunk_append_chunk(schunk, chunk, true) == 1);
+  int32_t size;
+  CHECK(blosc2_schunk_get_vlblock(schunk, 0, 1, &block, &size) == 11 && memcmp(block, "omega", 5) == 0);
+  free(block);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, 100) < 0);
+  blosc2_schunk_free(schunk);
+  blosc2_remove_urlpath(urlpath);
+}
+
+int main(void) {
+  blosc2_init();
+  all(false, NULL);
+  all(true, NULL);
+  all(true, "file.b2frame");
+  all(false, "directory.b2frame");
+  special(NULL);
+  special("special.b2frame");
+  any_blocks(NULL);
+  any_blocks("any.b2frame");
+  blosc2_destroy();
+  return finish("schunks");
+}
