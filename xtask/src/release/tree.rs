@@ -12,7 +12,7 @@ use crate::{root, sh};
 
 /// Manifests beside that of the workspace, each with a lock file of its own.
 pub(super) const BESIDE: &[&str] =
-    &["crates/b2-hdf5-plugin", "crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd", "fuzz"];
+    &["crates/b2-c", "crates/b2-hdf5-plugin", "crates/b2-object-store", "crates/b2-python", "crates/zarrs-b2nd", "fuzz"];
 
 /// Lays the clone: the last commit with what has changed since, and the version set. A full run starts with no artefacts.
 pub(super) fn lay(release: &mut Release, full: bool) -> Result<()> {
