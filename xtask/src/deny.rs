@@ -64,7 +64,7 @@ pub(crate) fn check() -> Result<Report> {
     };
     // The object stores, the codecs for zarrs, the filters of HDF5 and the page are separate workspaces with their own lock files.
     let beside = |name: &str| root::workspace().join("crates").join(name);
-    let beside = ["b2-object-store", "zarrs-b2nd", "b2-hdf5-plugin", "b2-wasm"].map(beside);
+    let beside = ["b2-object-store", "zarrs-b2nd", "b2-hdf5-plugin", "b2-c", "b2-wasm"].map(beside);
     let workspaces = [&[root::workspace().to_owned()][..], &beside].concat();
     let all = |words: &[&str], checks: &[&str]| -> Result<u64> {
         workspaces.iter().map(|folder| judge(&tool, folder, words, checks)).sum()

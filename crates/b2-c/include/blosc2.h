@@ -714,7 +714,7 @@ BLOSC_EXPORT blosc2_schunk *blosc2_schunk_copy(blosc2_schunk *schunk, blosc2_sto
  * away. */
 BLOSC_EXPORT blosc2_schunk *blosc2_schunk_from_buffer(uint8_t *cframe, int64_t len, bool copy);
 BLOSC_EXPORT void blosc2_schunk_avoid_cframe_free(blosc2_schunk *schunk, bool avoid_cframe_free);
-/* Keep other programs from changing the file, from one call to the other. */
+/* Make the changes in between one. Where locking is on (BLOSC_LOCKING, blosc2_stdio_params), other programs wait. */
 BLOSC_EXPORT int blosc2_schunk_lock(blosc2_schunk *schunk);
 BLOSC_EXPORT int blosc2_schunk_unlock(blosc2_schunk *schunk);
 /* Looks whether the file was changed by others. Answers 1 if it was. */

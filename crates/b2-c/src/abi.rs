@@ -353,3 +353,137 @@ pub struct blosc2_stdio_mmap {
     pub access_flags: i64,
     pub map_flags: i64,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Compiles and runs `tests/c/layout.c`. Without a C compiler this fails.
+    fn in_c() -> String {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = std::env::temp_dir().join(format!("b2-c-layout-{}", std::process::id()));
+        let mut cc = Command::new("cc");
+        cc.args(["-std=gnu11", "-O1", "-Wall", "-Werror"]).arg("-I").arg(folder.join("include"));
+        cc.arg(folder.join("tests/c/layout.c")).arg("-o").arg(&program);
+        assert!(cc.status().unwrap().success());
+        let output = Command::new(&program).output().unwrap();
+        std::fs::remove_file(&program).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn structures_are_laid_out_as_in_c() {
+        let in_rust = [
+            ("blosc2_cparams", size_of::<blosc2_cparams>()),
+            ("blosc2_cparams.use_dict", offset_of!(blosc2_cparams, use_dict)),
+            ("blosc2_cparams.typesize", offset_of!(blosc2_cparams, typesize)),
+            ("blosc2_cparams.nthreads", offset_of!(blosc2_cparams, nthreads)),
+            ("blosc2_cparams.blocksize", offset_of!(blosc2_cparams, blocksize)),
+            ("blosc2_cparams.splitmode", offset_of!(blosc2_cparams, splitmode)),
+            ("blosc2_cparams.schunk", offset_of!(blosc2_cparams, schunk)),
+            ("blosc2_cparams.filters", offset_of!(blosc2_cparams, filters)),
+            ("blosc2_cparams.filters_meta", offset_of!(blosc2_cparams, filters_meta)),
+            ("blosc2_cparams.prefilter", offset_of!(blosc2_cparams, prefilter)),
+            ("blosc2_cparams.preparams", offset_of!(blosc2_cparams, preparams)),
+            ("blosc2_cparams.tuner_id", offset_of!(blosc2_cparams, tuner_id)),
+            ("blosc2_cparams.instr_codec", offset_of!(blosc2_cparams, instr_codec)),
+            ("blosc2_cparams.codec_params", offset_of!(blosc2_cparams, codec_params)),
+            ("blosc2_cparams.filter_params", offset_of!(blosc2_cparams, filter_params)),
+            ("blosc2_dparams", size_of::<blosc2_dparams>()),
+            ("blosc2_dparams.schunk", offset_of!(blosc2_dparams, schunk)),
+            ("blosc2_dparams.postfilter", offset_of!(blosc2_dparams, postfilter)),
+            ("blosc2_dparams.postparams", offset_of!(blosc2_dparams, postparams)),
+            ("blosc2_dparams.typesize", offset_of!(blosc2_dparams, typesize)),
+            ("blosc2_prefilter_params", size_of::<blosc2_prefilter_params>()),
+            ("blosc2_prefilter_params.output_offset", offset_of!(blosc2_prefilter_params, output_offset)),
+            ("blosc2_prefilter_params.nchunk", offset_of!(blosc2_prefilter_params, nchunk)),
+            ("blosc2_prefilter_params.tid", offset_of!(blosc2_prefilter_params, tid)),
+            ("blosc2_prefilter_params.ttmp", offset_of!(blosc2_prefilter_params, ttmp)),
+            ("blosc2_prefilter_params.ctx", offset_of!(blosc2_prefilter_params, ctx)),
+            (
+                "blosc2_prefilter_params.output_is_disposable",
+                offset_of!(blosc2_prefilter_params, output_is_disposable),
+            ),
+            ("blosc2_postfilter_params", size_of::<blosc2_postfilter_params>()),
+            ("blosc2_postfilter_params.offset", offset_of!(blosc2_postfilter_params, offset)),
+            ("blosc2_postfilter_params.nchunk", offset_of!(blosc2_postfilter_params, nchunk)),
+            ("blosc2_postfilter_params.tid", offset_of!(blosc2_postfilter_params, tid)),
+            ("blosc2_postfilter_params.ctx", offset_of!(blosc2_postfilter_params, ctx)),
+            ("blosc2_io", size_of::<blosc2_io>()),
+            ("blosc2_io.params", offset_of!(blosc2_io, params)),
+            ("blosc2_io_cb", size_of::<blosc2_io_cb>()),
+            ("blosc2_io_cb.is_allocation_necessary", offset_of!(blosc2_io_cb, is_allocation_necessary)),
+            ("blosc2_io_cb.open", offset_of!(blosc2_io_cb, open)),
+            ("blosc2_io_cb.destroy", offset_of!(blosc2_io_cb, destroy)),
+            ("blosc2_storage", size_of::<blosc2_storage>()),
+            ("blosc2_storage.urlpath", offset_of!(blosc2_storage, urlpath)),
+            ("blosc2_storage.io", offset_of!(blosc2_storage, io)),
+            ("blosc2_metalayer", size_of::<blosc2_metalayer>()),
+            ("blosc2_metalayer.content_len", offset_of!(blosc2_metalayer, content_len)),
+            ("blosc2_schunk", size_of::<blosc2_schunk>()),
+            ("blosc2_schunk.typesize", offset_of!(blosc2_schunk, typesize)),
+            ("blosc2_schunk.blocksize", offset_of!(blosc2_schunk, blocksize)),
+            ("blosc2_schunk.chunksize", offset_of!(blosc2_schunk, chunksize)),
+            ("blosc2_schunk.flags2", offset_of!(blosc2_schunk, flags2)),
+            ("blosc2_schunk.filters", offset_of!(blosc2_schunk, filters)),
+            ("blosc2_schunk.nchunks", offset_of!(blosc2_schunk, nchunks)),
+            ("blosc2_schunk.current_nchunk", offset_of!(blosc2_schunk, current_nchunk)),
+            ("blosc2_schunk.nbytes", offset_of!(blosc2_schunk, nbytes)),
+            ("blosc2_schunk.cbytes", offset_of!(blosc2_schunk, cbytes)),
+            ("blosc2_schunk.data", offset_of!(blosc2_schunk, data)),
+            ("blosc2_schunk.data_len", offset_of!(blosc2_schunk, data_len)),
+            ("blosc2_schunk.storage", offset_of!(blosc2_schunk, storage)),
+            ("blosc2_schunk.frame", offset_of!(blosc2_schunk, frame)),
+            ("blosc2_schunk.cctx", offset_of!(blosc2_schunk, cctx)),
+            ("blosc2_schunk.dctx", offset_of!(blosc2_schunk, dctx)),
+            ("blosc2_schunk.metalayers", offset_of!(blosc2_schunk, metalayers)),
+            ("blosc2_schunk.nmetalayers", offset_of!(blosc2_schunk, nmetalayers)),
+            ("blosc2_schunk.vlmetalayers", offset_of!(blosc2_schunk, vlmetalayers)),
+            ("blosc2_schunk.nvlmetalayers", offset_of!(blosc2_schunk, nvlmetalayers)),
+            ("blosc2_schunk.tuner_id", offset_of!(blosc2_schunk, tuner_id)),
+            ("blosc2_schunk.ndim", offset_of!(blosc2_schunk, ndim)),
+            ("blosc2_schunk.blockshape", offset_of!(blosc2_schunk, blockshape)),
+            ("blosc2_schunk.view", offset_of!(blosc2_schunk, view)),
+            ("blosc2_schunk.change_tick", offset_of!(blosc2_schunk, change_tick)),
+            ("b2nd_array_t", size_of::<b2nd_array_t>()),
+            ("b2nd_array_t.shape", offset_of!(b2nd_array_t, shape)),
+            ("b2nd_array_t.chunkshape", offset_of!(b2nd_array_t, chunkshape)),
+            ("b2nd_array_t.extshape", offset_of!(b2nd_array_t, extshape)),
+            ("b2nd_array_t.blockshape", offset_of!(b2nd_array_t, blockshape)),
+            ("b2nd_array_t.extchunkshape", offset_of!(b2nd_array_t, extchunkshape)),
+            ("b2nd_array_t.nitems", offset_of!(b2nd_array_t, nitems)),
+            ("b2nd_array_t.chunknitems", offset_of!(b2nd_array_t, chunknitems)),
+            ("b2nd_array_t.extnitems", offset_of!(b2nd_array_t, extnitems)),
+            ("b2nd_array_t.blocknitems", offset_of!(b2nd_array_t, blocknitems)),
+            ("b2nd_array_t.extchunknitems", offset_of!(b2nd_array_t, extchunknitems)),
+            ("b2nd_array_t.ndim", offset_of!(b2nd_array_t, ndim)),
+            ("b2nd_array_t.chunk_cache", offset_of!(b2nd_array_t, chunk_cache)),
+            ("b2nd_array_t.item_array_strides", offset_of!(b2nd_array_t, item_array_strides)),
+            ("b2nd_array_t.chunk_array_strides", offset_of!(b2nd_array_t, chunk_array_strides)),
+            ("b2nd_array_t.dtype", offset_of!(b2nd_array_t, dtype)),
+            ("b2nd_array_t.dtype_format", offset_of!(b2nd_array_t, dtype_format)),
+            ("b2nd_array_t.last_tick", offset_of!(b2nd_array_t, last_tick)),
+            ("blosc2_codec", size_of::<blosc2_codec>()),
+            ("blosc2_codec.complib", offset_of!(blosc2_codec, complib)),
+            ("blosc2_codec.encoder", offset_of!(blosc2_codec, encoder)),
+            ("blosc2_filter", size_of::<blosc2_filter>()),
+            ("blosc2_filter.forward", offset_of!(blosc2_filter, forward)),
+            ("blosc2_tuner", size_of::<blosc2_tuner>()),
+            ("blosc2_tuner.id", offset_of!(blosc2_tuner, id)),
+            ("blosc2_stdio_file", size_of::<blosc2_stdio_file>()),
+            ("blosc2_stdio_params", size_of::<blosc2_stdio_params>()),
+            ("blosc2_stdio_mmap", size_of::<blosc2_stdio_mmap>()),
+            ("blosc2_stdio_mmap.needs_free", offset_of!(blosc2_stdio_mmap, needs_free)),
+            ("blosc2_stdio_mmap.addr", offset_of!(blosc2_stdio_mmap, addr)),
+            ("blosc2_stdio_mmap.file_size", offset_of!(blosc2_stdio_mmap, file_size)),
+            ("blosc2_stdio_mmap.file", offset_of!(blosc2_stdio_mmap, file)),
+            ("blosc2_stdio_mmap.map_flags", offset_of!(blosc2_stdio_mmap, map_flags)),
+        ];
+        let in_rust: String = in_rust.iter().map(|(what, number)| format!("{what} {number}\n")).collect();
+        assert_eq!(in_c(), in_rust);
+    }
+}

@@ -12,6 +12,7 @@ use crate::{root, sh};
 
 /// Manifests beside that of the workspace, each with a lock file of its own.
 pub(super) const BESIDE: &[&str] = &[
+    "crates/b2-c",
     "crates/b2-hdf5-plugin",
     "crates/b2-object-store",
     "crates/b2-python",

@@ -256,11 +256,11 @@ impl Frame {
         }
     }
 
-    /// Takes the lock, until [`unlock`](Self::unlock). Changes in between become one commit.
+    /// Takes the lock where locking is on, until [`unlock`](Self::unlock). Changes in between become one commit.
     pub(crate) fn lock(&mut self) -> Result<()> {
         if !self.held && matches!(self.place, Place::Path { .. }) {
             self.editor = None;
-            self.editor = Some(self.opened(true)?);
+            self.editor = Some(self.opened(self.locking)?);
             self.reader = None;
         }
         self.held = true;

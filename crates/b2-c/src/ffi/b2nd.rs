@@ -440,7 +440,7 @@ impl Array<'_> {
         if old.nchunks() == 0 {
             list.iter_mut().for_each(|chunk| *chunk = None);
         }
-        self.clear_edges(shape)?;
+        self.clear_edges(shape, start)?;
         self.rearrange(&list)?;
         self.shapes = new;
         self.save_shape()
@@ -467,8 +467,12 @@ impl Array<'_> {
     }
 
     /// Sets to zero what a smaller shape leaves in the chunks at its edges, which would otherwise come back with a larger one.
-    fn clear_edges(&mut self, shape: &[i64]) -> Result<()> {
+    fn clear_edges(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
         for (axis, new) in shape.iter().enumerate() {
+            // Chunks that go from the middle leave those at the edge as they are.
+            if start.is_some_and(|start| start[axis] != *new) {
+                continue;
+            }
             let chunk = i64::from(self.shapes.chunk[axis]).max(1);
             let (old, end) = (self.shapes.shape[axis], (new / chunk + 1) * chunk);
             if *new >= old || new % chunk == 0 {

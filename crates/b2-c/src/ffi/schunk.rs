@@ -876,7 +876,8 @@ pub(crate) fn view_of(of: &mut Full) -> Result<Box<Full>> {
     Ok(view)
 }
 
-/// Locks the file of a super-chunk against other programs.
+/// Locks the file of a super-chunk against other programs, if locking is switched on for it. Changes until the unlock become one
+/// commit in any case.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
@@ -888,7 +889,11 @@ pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int
         if let Store::Frame(frame) = &mut *full.store() {
             frame.lock()?;
         }
-        full.counters()?;
+        if full.is_frame() {
+            full.counters()?;
+            full.mirror_metas()?;
+            full.c.change_tick += 1;
+        }
         Ok(0)
     })
 }
