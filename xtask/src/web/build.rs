@@ -141,8 +141,17 @@ pub(super) fn program() -> PathBuf {
 
 /// Seconds that native code takes to decode a file, on one thread, with the same crates.
 pub(super) fn native_speed(file: &Path) -> Result<f64> {
-    let mut cargo =
-        sh::cargo(&["run", "--quiet", "--locked", "--profile", "native", "--example", "speed", "--manifest-path", &manifest()]);
+    let mut cargo = sh::cargo(&[
+        "run",
+        "--quiet",
+        "--locked",
+        "--profile",
+        "native",
+        "--example",
+        "speed",
+        "--manifest-path",
+        &manifest(),
+    ]);
     cargo.arg("--").arg(file.canonicalize()?);
     sh::output(&mut cargo)?.trim().parse().context("no time")
 }
