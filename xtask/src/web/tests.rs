@@ -769,7 +769,10 @@ pub(super) fn images(page: &Path, browser: &Browser) -> Result<()> {
 const DECODE: &str = r#"
     const wasm = (await WebAssembly.instantiate(await (await fetch('engine.wasm')).arrayBuffer(), {})).instance.exports;
     const file = new Uint8Array(await (await fetch('URL')).arrayBuffer());
-    const input = (bytes) => new Uint8Array(wasm.memory.buffer, wasm.b2_input(bytes.length), bytes.length).set(bytes);
+    const input = (bytes) => {
+        const at = wasm.b2_input(bytes.length);
+        new Uint8Array(wasm.memory.buffer, at, bytes.length).set(bytes);
+    };
     const call = (command) => {
         input(new TextEncoder().encode(command));
         wasm.b2_call(1);
