@@ -19,25 +19,38 @@ class Engine {
 
   start() {
     this.generation += 1;
+    this.began = false;
     const worker = this.newWorker();
     this.worker = worker;
     this.ready = new Promise((resolve, reject) => {
+      this.broken = reject;
       worker.onmessage = ({ data }) => {
-        if (data.ready) resolve();
-        else if (data.stopped !== undefined) { this.fail(data.stopped); reject(new Problem(data.stopped)); }
-        else this.answer(data);
+        if (data.ready) {
+          this.began = true;
+          resolve();
+        } else if (data.stopped !== undefined) {
+          this.fail(data.stopped);
+        } else {
+          this.answer(data);
+        }
       };
-      worker.onerror = (event) => { this.fail(event.message); reject(new Problem(event.message)); };
+      worker.onerror = (event) => this.fail(event.message ?? "the worker does not start");
     });
     this.ready.catch(() => {});
-    this.source().then((module) => worker.postMessage({ start: module }), (error) => this.fail(String(error)));
+    this.source().then((module) => worker.postMessage({ start: module }), (error) => this.fail(error.message));
   }
 
-  /** All open tasks fail, and another engine starts. */
+  /** All open tasks fail, and another engine starts, unless this one could not start either. */
   fail(why) {
     const tasks = [...this.tasks.values()];
     this.tasks.clear();
     this.worker.terminate();
+    if (!this.began) {
+      const problem = new Problem(`The reader does not start: ${why}`);
+      this.broken(problem);
+      for (const task of tasks) task.reject(problem);
+      return;
+    }
     for (const task of tasks) task.reject(new Problem(`This file stopped the reader (${why}). The page goes on; open another file.`));
     this.start();
   }

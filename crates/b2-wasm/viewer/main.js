@@ -95,9 +95,10 @@ async function open(source, name, wanted = {}) {
       const first = answer.file.members.findIndex((member) => member.why === "");
       const key = answer.file.members.findIndex((member) => member.key === wanted.key);
       document.body.dataset.state = "store";
-      if (wanted.key && key < 0) say(`there is no member ${wanted.key} in this store`);
-      else if (Math.max(first, key) >= 0) await openMember(key >= 0 ? key : first, wanted);
+      const known = key >= 0 || !wanted.key;
+      if (key >= 0 || first >= 0) await openMember(key >= 0 ? key : first, known ? wanted : {});
       else facts({ kind: "store" });
+      if (!known) say(`there is no member ${wanted.key} in this store`);
     } else {
       await show(answer, wanted);
     }

@@ -44,7 +44,7 @@ pub(super) fn large(codec: CodecId) -> Result<Vec<u8>> {
     Ok(builder.to_bytes(&large_items()[..])?.to_vec())
 }
 
-/// The items of [`large`]: waves with noise, so that a quarter of the bytes is stored.
+/// The items of [`large`]: waves with noise, of which about 40 MB are stored.
 pub(super) fn large_items() -> Vec<f32> {
     let [n0, n1, n2] = LARGE;
     let mut noise = SplitMix64(27);
@@ -53,7 +53,7 @@ pub(super) fn large_items() -> Vec<f32> {
     let waves = [wave(n0, 0.05), wave(n1, 0.03), wave(n2, 0.01)];
     for a in &waves[0] {
         for b in &waves[1] {
-            items.extend(waves[2].iter().map(|c| a + b + c + (noise.next_u64() % 64) as f32 * 0.01));
+            items.extend(waves[2].iter().map(|c| (a + b + c).round() + (noise.next_u64() % 64) as f32 / 64.0));
         }
     }
     items

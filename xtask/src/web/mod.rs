@@ -38,6 +38,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.test && args.only.is_none() {
+        let checked = check()?;
+        checked.native.print("b2-wasm");
+        checked.command.print("view --web");
+        checked.browser.print("page", UNNOTICED);
+        checked.native.verdict()?;
+        checked.command.verdict()?;
+        return checked.browser.verdict();
+    }
     let page = build::page()?;
     if args.images {
         tests::images(&page, &chromium::find().context("no Chromium")?)?;
@@ -45,21 +54,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.bench {
         tests::bench(&page, &chromium::find().context("no Chromium")?)?;
     }
-    if !args.test {
-        return Ok(());
-    }
-    if args.only.is_some() {
+    if args.test {
         let outcome = browser(&page, args.only.as_deref())?;
         outcome.print("page", UNNOTICED);
-        return outcome.verdict();
+        outcome.verdict()?;
     }
-    let checked = check()?;
-    checked.native.print("b2-wasm");
-    checked.command.print("view --web");
-    checked.browser.print("page", UNNOTICED);
-    checked.native.verdict()?;
-    checked.command.verdict()?;
-    checked.browser.verdict()
+    Ok(())
 }
 
 /// The results of all checks.

@@ -55,6 +55,7 @@ const TESTS: &[Test] = &[
     ("servers that refuse are told in words", refusals_are_told),
     ("servers that misbehave are told in words", misbehaviour_is_told),
     ("damaged files leave the page alive", damaged_files),
+    ("a page that is not complete says so", incomplete_page),
     ("the command serves the page", command_serves),
     ("a page holds the file", page_holds_the_file),
     ("everything has a name", everything_has_a_name),
@@ -401,6 +402,9 @@ fn stores_are_trees(bench: &Bench) -> Result<()> {
         bench.page.wait("document.getElementById('facts').textContent.includes('shape64') && document.body.dataset.state === 'shown'")?;
         bench.show(&url, "&key=/nothing")?;
         bench.page.wait("document.getElementById('tree').children.length === 2 && document.body.dataset.state === 'shown'")?;
+        bench.page.wait(
+            "document.getElementById('problem').textContent === 'there is no member /nothing in this store'",
+        )?;
     }
     Ok(())
 }
@@ -611,6 +615,20 @@ fn damaged_files(bench: &Bench) -> Result<()> {
     bench.compare(180, &month(6)?, Map::Viridis)
 }
 
+fn incomplete_page(bench: &Bench) -> Result<()> {
+    let url = bench.files.put("sst.b2nd", data::temperature()?);
+    for engine in ["", "\0asm and no more"] {
+        bench.home.put("engine.wasm", engine);
+        bench.home.counts();
+        bench.show(&url, "")?;
+        bench.page.state("problem")?;
+        let told = bench.page.text("problem")?;
+        ensure!(told.contains("does not start"), "{told}");
+        ensure!(bench.home.counts().requests < 10, "it tries again and again");
+    }
+    Ok(())
+}
+
 /// The command, which is stopped when this is dropped.
 struct Serving {
     child: Child,
@@ -664,7 +682,7 @@ fn command_serves(bench: &Bench) -> Result<()> {
 }
 
 fn page_holds_the_file(bench: &Bench) -> Result<()> {
-    let path = write(bench, "<b>sst</b>.b2nd", &data::temperature()?)?;
+    let path = write(bench, "<b>sst.b2nd", &data::temperature()?)?;
     let html = bench.page.downloads().join("out.html");
     let mut command = Command::new(build::program());
     command.args(["view", "--slice=3", "--html"]).arg(&html).arg(&path);
@@ -672,7 +690,7 @@ fn page_holds_the_file(bench: &Bench) -> Result<()> {
     bench.page.open(&format!("file://{}", html.canonicalize()?.display()))?;
     bench.page.state("shown")?;
     bench.compare(180, &month(3)?, Map::Viridis)?;
-    ensure!(bench.page.text("title")? == "<b>sst</b>.b2nd", "the title");
+    ensure!(bench.page.text("title")? == "<b>sst.b2nd", "the title");
     let large = write(bench, "large.b2nd", &data::large(CodecId::LZ4)?)?;
     let mut command = Command::new(build::program());
     let failed = crate::sh::output(command.args(["view", "--force", "--html"]).arg(&html).arg(&large));
@@ -751,7 +769,10 @@ pub(super) fn images(page: &Path, browser: &Browser) -> Result<()> {
 const DECODE: &str = r#"
     const wasm = (await WebAssembly.instantiate(await (await fetch('engine.wasm')).arrayBuffer(), {})).instance.exports;
     const file = new Uint8Array(await (await fetch('URL')).arrayBuffer());
-    const input = (bytes) => new Uint8Array(wasm.memory.buffer, wasm.b2_input(bytes.length), bytes.length).set(bytes);
+    const input = (bytes) => {
+        const at = wasm.b2_input(bytes.length);
+        new Uint8Array(wasm.memory.buffer, at, bytes.length).set(bytes);
+    };
     const call = (command) => {
         input(new TextEncoder().encode(command));
         wasm.b2_call(1);
