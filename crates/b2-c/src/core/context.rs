@@ -99,18 +99,16 @@ impl Context {
 
     fn compressor(&mut self) -> Result<&mut Compressor> {
         self.fresh();
-        let compressor = match self.compressor.take() {
-            Some(compressor) => compressor,
-            None => {
-                let plugins = callbacks::plugins(&self.call);
-                let mut builder = params::compression(&self.cparams, &self.blockshape, plugins, self.blosc1)?;
-                if let Some(hook) = self.hooks.prefilter(&self.cparams, self.address()) {
-                    builder = builder.prefilter(hook);
-                }
-                Compressor::new(builder.build()?)
+        // Not taken out and put back: it is large, and small chunks take less time than that.
+        if self.compressor.is_none() {
+            let plugins = callbacks::plugins(&self.call);
+            let mut builder = params::compression(&self.cparams, &self.blockshape, plugins, self.blosc1)?;
+            if let Some(hook) = self.hooks.prefilter(&self.cparams, self.address()) {
+                builder = builder.prefilter(hook);
             }
-        };
-        Ok(self.compressor.insert(compressor))
+            self.compressor = Some(Compressor::new(builder.build()?));
+        }
+        self.compressor.as_mut().ok_or(Error(code::FAILURE))
     }
 
     pub(crate) fn decompression(&mut self) -> &DParams {
@@ -119,19 +117,17 @@ impl Context {
 
     fn decompressor(&mut self) -> &mut Decompressor {
         self.fresh();
-        let decompressor = match self.decompressor.take() {
-            Some(decompressor) => decompressor,
-            None => {
-                let plugins = callbacks::plugins(&self.call);
-                let typesize = self.dparams.typesize;
-                let mut dparams = params::dparams(self.dparams.nthreads, typesize, &self.blockshape, plugins);
-                if let Some(hook) = self.hooks.postfilter(&self.dparams, self.address()) {
-                    dparams = dparams.postfilter(hook);
-                }
-                Decompressor::new(dparams)
+        let address = self.address();
+        let (call, dparams, hooks) = (&self.call, &self.dparams, &self.hooks);
+        let blockshape = &self.blockshape;
+        self.decompressor.get_or_insert_with(|| {
+            let plugins = callbacks::plugins(call);
+            let mut params = params::dparams(dparams.nthreads, dparams.typesize, blockshape, plugins);
+            if let Some(hook) = hooks.postfilter(dparams, address) {
+                params = params.postfilter(hook);
             }
-        };
-        self.decompressor.insert(decompressor)
+            Decompressor::new(params)
+        })
     }
 
     /// Compresses `src` into `dst` and returns the size of the chunk, or 0 if it does not fit.

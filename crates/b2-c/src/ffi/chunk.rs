@@ -44,6 +44,19 @@ pub(crate) unsafe fn chunk_at<'a>(chunk: *const c_void, len: i32) -> Result<&'a 
     Ok(chunk_bytes)
 }
 
+/// As [`chunk_at`], for what parses the header itself: with a size, it is not read here.
+///
+/// # Safety
+/// `chunk` is null or has `len` bytes; with the largest `len`, it is a whole chunk.
+unsafe fn chunk_in<'a>(chunk: *const c_void, len: i32) -> Result<&'a [u8]> {
+    if len < MIN_HEADER as i32 || len == i32::MAX {
+        // SAFETY: the caller promises so.
+        return unsafe { chunk_at(chunk, len) };
+    }
+    // SAFETY: as above.
+    unsafe { bytes(chunk, len as usize) }
+}
+
 /// Makes a context for compressing.
 ///
 /// # Safety
@@ -222,7 +235,7 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
         // SAFETY: the caller promises so.
         let context = unsafe { self::context(context) }?;
         // SAFETY: as above.
-        let chunk = unsafe { chunk_at(src, srcsize) }?;
+        let chunk = unsafe { chunk_in(src, srcsize) }?;
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
         if header::is_lazy(chunk) {
