@@ -16,7 +16,7 @@ use crate::names::{self, Kind, MAP, MARKS, MAX_DEPTH, MAX_MEMBERS};
 pub enum Place {
     /// A file, or the directory of a sparse frame.
     Path(PathBuf),
-    /// Stored in the archive. [`Store::window`] returns its bytes.
+    /// Stored in the archive. [`Store::window`](crate::Store::window) returns its bytes.
     Archived {
         /// Offset of the header of the member, in bytes.
         header: u64,

@@ -53,7 +53,8 @@ pub(super) fn large_items() -> Vec<f32> {
     let waves = [wave(n0, 0.05), wave(n1, 0.03), wave(n2, 0.01)];
     for a in &waves[0] {
         for b in &waves[1] {
-            items.extend(waves[2].iter().map(|c| (a + b + c).round() + (noise.next_u64() % 64) as f32 / 64.0));
+            items
+                .extend(waves[2].iter().map(|c| (a + b + c).round() + (noise.next_u64() % 64) as f32 / 64.0));
         }
     }
     items
