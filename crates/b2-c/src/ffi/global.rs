@@ -10,7 +10,7 @@ use crate::core::error::{Error, Result, describe, ensure};
 use crate::core::names;
 use crate::ffi::callbacks::{self, Hooks};
 use crate::ffi::chunk::{chunk_at, code_of};
-use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, text};
+use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, text, threads};
 
 struct Global {
     compressor: u8,
@@ -48,6 +48,7 @@ impl Global {
 
     fn set_nthreads(&mut self, nthreads: i16) -> i16 {
         let before = std::mem::replace(&mut self.nthreads, nthreads);
+        threads::set_nthreads(nthreads);
         if before != nthreads {
             (self.compress, self.decompress) = (None, None);
         }
@@ -135,6 +136,7 @@ pub extern "C" fn blosc2_init() {
 pub extern "C" fn blosc2_destroy() {
     guard(|| {
         *Global::lock() = Global::NEW;
+        threads::set_nthreads(Global::NEW.nthreads);
         Ok(())
     });
 }
@@ -264,11 +266,6 @@ pub unsafe extern "C" fn blosc1_getitem(
         let dparams = blosc2_dparams::DEFAULT;
         Ok(Context::decompressing(dparams, Hooks::default()).get_items(chunk, start, nitems, dest)? as c_int)
     })
-}
-
-/// The number of threads of the process's settings.
-pub(crate) fn nthreads() -> i16 {
-    Global::lock().nthreads
 }
 
 /// Answers the number of threads of the process's settings.

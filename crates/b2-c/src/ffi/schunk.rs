@@ -681,7 +681,7 @@ fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box
         splitmode: i32::from(params::splitmode_of(header.splitmode())),
         filters: filters.map(|slot| slot.id.0),
         filters_meta: filters.map(|slot| slot.meta),
-        nthreads: crate::ffi::global::nthreads(),
+        nthreads: crate::ffi::threads::nthreads(),
         ..blosc2_cparams::DEFAULT
     };
     if cparams.blocksize == 0
@@ -1496,7 +1496,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_cparams(
         let full = unsafe { full(schunk) }?;
         let c = &full.c;
         let nthreads = if c.cctx.is_null() {
-            crate::ffi::global::nthreads()
+            crate::ffi::threads::nthreads()
         } else {
             // SAFETY: it is from this library.
             unsafe { context(c.cctx) }?.cparams.nthreads
@@ -1535,7 +1535,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_dparams(
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
         let nthreads = if full.c.dctx.is_null() {
-            crate::ffi::global::nthreads()
+            crate::ffi::threads::nthreads()
         } else {
             // SAFETY: it is from this library.
             unsafe { context(full.c.dctx) }?.dparams.nthreads

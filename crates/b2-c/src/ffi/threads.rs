@@ -1,6 +1,7 @@
 //! Threads that the program brings: `blosc2_set_threads_callback`.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI16, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use b2_core::{Control, Executor};
@@ -21,6 +22,19 @@ struct Threads {
 unsafe impl Send for Threads {}
 // SAFETY: as above.
 unsafe impl Sync for Threads {}
+
+/// The number of threads of the process's settings.
+static NTHREADS: AtomicI16 = AtomicI16::new(1);
+
+/// Returns it.
+pub(crate) fn nthreads() -> i16 {
+    NTHREADS.load(Ordering::Relaxed)
+}
+
+/// Sets it.
+pub(crate) fn set_nthreads(nthreads: i16) {
+    NTHREADS.store(nthreads, Ordering::Relaxed);
+}
 
 static THREADS: RwLock<Option<Threads>> = RwLock::new(None);
 
