@@ -9,7 +9,7 @@ use crate::core::environment::{self, Environment};
 use crate::core::error::{Error, Result, describe, ensure};
 use crate::core::names;
 use crate::ffi::callbacks::{self, Hooks};
-use crate::ffi::chunk::{chunk_at, code_of};
+use crate::ffi::contexts::{chunk_at, code_of};
 use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, text, threads};
 
 struct Global {

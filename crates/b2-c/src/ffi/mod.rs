@@ -4,6 +4,7 @@
 mod b2nd;
 pub(crate) mod callbacks;
 mod chunk;
+mod contexts;
 mod global;
 pub(crate) mod io;
 pub(crate) mod memory;

@@ -22,7 +22,7 @@ use crate::core::error::{Error, Result, ensure};
 use crate::core::params;
 use crate::core::store::{Frame, Memory, Store, Stored};
 use crate::ffi::callbacks::Call;
-use crate::ffi::chunk::{chunk_at, context, create_cctx, create_dctx, schunk_of};
+use crate::ffi::contexts::{chunk_at, context, create_cctx, create_dctx, schunk_of};
 use crate::ffi::memory::{self, Malloced, copied, copied_text, copied_value, free};
 use crate::ffi::{at, bytes, bytes_mut, callbacks, guard, io, length, paths, put, text, values};
 
@@ -542,8 +542,8 @@ impl Drop for Full {
         self.free_metas();
         // SAFETY: the contexts are from this library, the rest was made here from `malloc`.
         unsafe {
-            crate::ffi::chunk::blosc2_free_ctx(self.c.cctx);
-            crate::ffi::chunk::blosc2_free_ctx(self.c.dctx);
+            crate::ffi::contexts::blosc2_free_ctx(self.c.cctx);
+            crate::ffi::contexts::blosc2_free_ctx(self.c.dctx);
             free(self.c.blockshape);
             free_storage(self.c.storage);
         }

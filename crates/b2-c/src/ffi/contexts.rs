@@ -1,0 +1,196 @@
+//! Contexts, and chunks of programs.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use crate::abi::{MIN_HEADER, blosc2_cparams, blosc2_dparams, blosc2_schunk, code};
+use crate::core::context::{Context, Kind};
+use crate::core::environment::{self, Environment};
+use crate::core::error::{Result, ensure};
+use crate::core::header::{self, Head};
+use crate::core::names;
+use crate::ffi::callbacks::{self, Hooks};
+use crate::ffi::{at, bytes, guard, length, values};
+
+/// Returns the id of a codec that is built in or registered.
+pub(crate) fn code_of(name: &CStr) -> Option<i32> {
+    names::code_of(name).or_else(|| callbacks::codec_of(name))
+}
+
+fn code_of_text(name: &str) -> Option<u8> {
+    let name = std::ffi::CString::new(name).ok()?;
+    names::code_of(&name).filter(|code| *code < 6).and_then(|code| u8::try_from(code).ok())
+}
+
+/// Returns the bytes of a chunk: at most `len`, and not more than its header says, since callers may not know the size.
+///
+/// # Safety
+/// `chunk` is null or points to a chunk of at most `len` bytes, or to `len` bytes of anything.
+pub(crate) unsafe fn chunk_at<'a>(chunk: *const c_void, len: i32) -> Result<&'a [u8]> {
+    let len = length(len)?;
+    ensure(!chunk.is_null(), code::NULL_POINTER)?;
+    ensure(len >= MIN_HEADER, code::READ_BUFFER)?;
+    // SAFETY: the caller promises these bytes.
+    let head = unsafe { bytes(chunk, MIN_HEADER) }?;
+    let cbytes = Head::parse(head)?.cbytes as usize;
+    // SAFETY: a chunk has the bytes that its header says; of anything else, `len` are there.
+    let chunk_bytes = unsafe { bytes(chunk, len.min(cbytes)) }?;
+    if len < i32::MAX as usize && header::is_lazy(chunk_bytes) {
+        // Its header has the size of the chunk with its blocks, which are not here: all is here that the caller says.
+        // SAFETY: the caller promises `len` bytes where it knows them.
+        return unsafe { bytes(chunk, len) };
+    }
+    Ok(chunk_bytes)
+}
+
+/// As [`chunk_at`], for what parses the header itself: with a size, it is not read here.
+///
+/// # Safety
+/// `chunk` is null or has `len` bytes; with the largest `len`, it is a whole chunk.
+pub(crate) unsafe fn chunk_in<'a>(chunk: *const c_void, len: i32) -> Result<&'a [u8]> {
+    if len < MIN_HEADER as i32 || len == i32::MAX {
+        // SAFETY: the caller promises so.
+        return unsafe { chunk_at(chunk, len) };
+    }
+    // SAFETY: as above.
+    unsafe { bytes(chunk, len as usize) }
+}
+
+/// Makes a context for compressing.
+///
+/// # Safety
+/// What `cparams` refers to is valid.
+pub(crate) unsafe fn create_cctx(cparams: &blosc2_cparams) -> Result<Box<Context>> {
+    let mut cparams = *cparams;
+    let undefined = |id: u8| (5..=31).contains(&id) || (37..=159).contains(&id);
+    ensure(!cparams.filters.iter().any(|id| undefined(*id)), code::FILTER_PIPELINE)?;
+    let shuffled = cparams.filters.iter().any(|id| matches!(id, 1 | 2));
+    ensure(!((33..=35).contains(&cparams.compcode) && shuffled), code::CODEC_PARAM)?;
+    Environment::read().apply(&mut cparams, code_of_text);
+    // SAFETY: the caller promises so.
+    let hooks = unsafe { Hooks::of_cparams(&cparams) }?;
+    let tuner = callbacks::tuner(cparams.tuner_id)?;
+    let mut context = Box::new(Context::compressing(cparams, hooks));
+    if let Some(init) = tuner.and_then(|tuner| tuner.init) {
+        let address = std::ptr::from_mut(&mut *context).cast();
+        // SAFETY: the program registered the function for this.
+        let result = unsafe { init(cparams.tuner_params, address, std::ptr::null_mut()) };
+        ensure(result >= 0, code::TUNER)?;
+    }
+    Ok(context)
+}
+
+/// Makes a context for decompressing.
+///
+/// # Safety
+/// What `dparams` refers to is valid.
+pub(crate) unsafe fn create_dctx(dparams: &blosc2_dparams) -> Result<Box<Context>> {
+    let mut dparams = *dparams;
+    if let Some(nthreads) = environment::nthreads() {
+        dparams.nthreads = nthreads;
+    }
+    // SAFETY: the caller promises so.
+    let hooks = unsafe { Hooks::of_dparams(&dparams) }?;
+    Ok(Box::new(Context::decompressing(dparams, hooks)))
+}
+
+/// Returns the context at a pointer.
+///
+/// # Safety
+/// `context` is null or from this library, and nobody else uses it for `'a`.
+pub(crate) unsafe fn context<'a>(context: *mut c_void) -> Result<&'a mut Context> {
+    // SAFETY: the caller promises so.
+    unsafe { at(context.cast()) }
+}
+
+/// Makes a context for compressing, or null for parameters that no chunk can have.
+///
+/// # Safety
+/// Pointers in `cparams` are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_create_cctx(cparams: blosc2_cparams) -> *mut c_void {
+    // SAFETY: the caller promises so.
+    guard(|| Ok(Box::into_raw(unsafe { create_cctx(&cparams) }?).cast::<c_void>()))
+}
+
+/// Makes a context for decompressing.
+///
+/// # Safety
+/// Pointers in `dparams` are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_create_dctx(dparams: blosc2_dparams) -> *mut c_void {
+    // SAFETY: the caller promises so.
+    guard(|| Ok(Box::into_raw(unsafe { create_dctx(&dparams) }?).cast::<c_void>()))
+}
+
+/// Frees a context.
+///
+/// # Safety
+/// `context` is null or from this library, and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_free_ctx(context: *mut c_void) {
+    if context.is_null() {
+        return;
+    }
+    guard(|| {
+        // SAFETY: it came from a box, and the caller gives it back.
+        let mut context = unsafe { Box::from_raw(context.cast::<Context>()) };
+        let tuner = callbacks::tuner(context.cparams.tuner_id).ok().flatten();
+        if let Some(free) = tuner.and_then(|tuner| tuner.free) {
+            // SAFETY: the program registered the function for this.
+            unsafe { free(std::ptr::from_mut(&mut *context).cast()) };
+        }
+        Ok(())
+    });
+}
+
+/// Answers the parameters of a context.
+///
+/// # Safety
+/// Both pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_ctx_get_cparams(ctx: *mut c_void, cparams: *mut blosc2_cparams) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, cparams) = unsafe { (self::context(ctx)?, at(cparams)?) };
+        *cparams = context.cparams;
+        cparams.preparams = context.hooks.preparams();
+        Ok(0)
+    })
+}
+
+/// Answers the parameters of a context.
+///
+/// # Safety
+/// Both pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_ctx_get_dparams(ctx: *mut c_void, dparams: *mut blosc2_dparams) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, dparams) = unsafe { (self::context(ctx)?, at(dparams)?) };
+        *dparams = context.dparams;
+        dparams.postparams = context.hooks.postparams();
+        Ok(0)
+    })
+}
+
+/// Sets which blocks the next call leaves out.
+///
+/// # Safety
+/// `ctx` is a context, `maskout` has `nblocks` values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_set_maskout(ctx: *mut c_void, maskout: *mut bool, nblocks: c_int) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (context, mask) = unsafe { (self::context(ctx)?, values(maskout, length(nblocks)?)?) };
+        context.maskout = mask.to_vec();
+        Ok(0)
+    })
+}
+
+/// Returns the super-chunk of a context.
+pub(crate) fn schunk_of(context: &Context) -> *mut blosc2_schunk {
+    match context.kind {
+        Kind::Compress => context.cparams.schunk.cast(),
+        Kind::Decompress => context.dparams.schunk.cast(),
+    }
+}
