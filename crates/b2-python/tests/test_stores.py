@@ -162,7 +162,7 @@ path = sys.argv[1]
 os.chdir(path)
 os.mkfifo("fifo"); os.mkfifo("fifo.b2nd"); os.mkfifo("fifo.b2d"); os.mkfifo("fifo.b2z")
 for name in ("fifo", "fifo.b2nd", "fifo.b2d", "fifo.b2z", "/dev/zero"):
-    for call in (b2kit.open, b2kit.verify, lambda name: b2kit.open(name, mode="a"), lambda name: list(Group(name))):
+    for call in (b2kit.open, b2kit.verify, lambda name: b2kit.open(name, mode="a"), lambda name: list(Group(name)), lambda name: b2kit.open(name, key="a")):
         try:
             call(name)
             raise SystemExit(f"{name}: opened")

@@ -18,6 +18,7 @@ import io
 import math
 import operator
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -252,9 +253,12 @@ def open(path: str | os.PathLike[str], key: str | None = None, threads: int | No
 def is_hdf5(path: str) -> bool:
     """Return whether the file at a path starts like one of HDF5 or NetCDF."""
     try:
+        # A FIFO would wait for its writer.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
         with io.open(path, "rb") as file:
             head = file.read(2056)
-    except OSError:
+    except (OSError, ValueError):
         return False
     return head[:4] in (b"CDF\1", b"CDF\2", b"CDF\5") or any(
         head[at : at + 8] == b"\x89HDF\r\n\x1a\n" for at in (0, 512, 1024, 2048)
