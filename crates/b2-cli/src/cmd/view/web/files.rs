@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use b2kit::frame::{FileKind, Inside, Links, ReadAt, ReadFiles};
 
 use super::link::name_of;
+use crate::files::foreign::open_regular;
 use crate::files::urls;
-use crate::read::input::open_regular;
 
 /// Endings of files that the page reads.
 const ENDINGS: &[&str] = &["b2nd", "b2frame", "b2f", "b2z", "b2e", "b2", "bl2"];

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 use super::link::{escaped, name_of};
 use super::page::{Page, page};
 use super::shown::Shown;
+use crate::files::foreign::open_regular;
 use crate::files::{Output, is_stdin, refuse_same, urls};
 use crate::process::Usage;
-use crate::read::input::open_regular;
 
 /// The largest file that is put inside, in bytes: browsers read all of it at once.
 const MOST: u64 = 64 << 20;
