@@ -11,6 +11,7 @@ use b2kit::nd::Value;
 use crate::npy::{NpyHeader, RawSource};
 
 /// An array whose items are read box by box.
+#[cfg_attr(not(feature = "terminal"), allow(dead_code))]
 pub(crate) trait Plain: Send + Sync {
     /// What it is, such as "an .npy file".
     fn what(&self) -> String;
