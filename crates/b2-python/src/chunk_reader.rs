@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use crate::control::How;
 use crate::errors::{OrRaise, argument, exception};
 use crate::options::plugins;
+use crate::runs::Runs;
 use crate::source::bytes_of;
 
 /// Blocks whose stored bytes have at least this many in total are decoded by several threads, and interruptibly.
@@ -65,6 +66,70 @@ impl ChunkReader {
             decoder.decode(nblock, &bytes, None, block)?;
             Ok(control.advance(block.len() as u64)?)
         })
+    }
+
+    /// Copies the selected bytes of `blocks`, which are all those that have any, to `dst`, which is as long as they are.
+    fn decode_runs(
+        &self,
+        blocks: Vec<(usize, Bytes)>,
+        runs: &Runs,
+        mut dst: &mut [u8],
+        control: &Control,
+    ) -> Result<(), ChunkError> {
+        let mut work = 0u64;
+        let mut items = Vec::with_capacity(blocks.len());
+        for (nblock, bytes) in blocks {
+            let place = self.lazy.block_range(nblock);
+            let selected = (runs.before(place.end) - runs.before(place.start)).min(dst.len());
+            let (now, behind) = std::mem::take(&mut dst).split_at_mut(selected);
+            dst = behind;
+            work = work.saturating_add(place.len() as u64);
+            items.push((nblock, bytes, place, now));
+        }
+        // Blocks of which only a part is selected are decoded to memory of the thread.
+        let state = || Ok((self.lazy.decoder(&self.dparams)?, Vec::new()));
+        for_each(control, usize::MAX, items.into_iter(), work, state, |state, (nblock, bytes, place, dst)| {
+            let (decoder, block) = state;
+            if dst.len() == place.len() {
+                decoder.decode(nblock, &bytes, None, dst)?;
+            } else {
+                block.resize(place.len(), 0);
+                decoder.decode(nblock, &bytes, None, block)?;
+                runs.copy(&place, block, dst);
+            }
+            Ok(control.advance(place.len() as u64)?)
+        })
+    }
+
+    /// Returns the stored bytes of blocks, which can be decoded one by one.
+    fn stored(
+        &self,
+        py: Python<'_>,
+        nblocks: impl Iterator<Item = usize>,
+        parts: &[(u64, Bound<'_, PyAny>)],
+    ) -> PyResult<Vec<(usize, Bytes)>> {
+        if self.is_whole() {
+            return Err(argument(py, "the blocks of this chunk cannot be decoded one by one"));
+        }
+        let mut bytes = Vec::with_capacity(parts.len());
+        for (start, part) in parts {
+            match bytes_of(part)? {
+                Some(part) => bytes.push((*start, part)),
+                None => return Err(argument(py, "these are no bytes")),
+            }
+        }
+        bytes.sort_unstable_by_key(|(start, _)| *start);
+        let found = |nblock| match stored(&bytes, &self.lazy.block_extent(nblock)) {
+            Some(stored) => Ok((nblock, stored)),
+            None => Err(exception(py, "DamagedError", "the chunk is shorter than its header says")),
+        };
+        nblocks.map(found).collect()
+    }
+
+    /// Returns how these blocks are decoded: by several threads and interruptibly, if they are many.
+    fn how(&self, blocks: &[(usize, Bytes)]) -> How {
+        let long = blocks.len().saturating_mul(self.blocksize()) >= LONG;
+        if long { How::threads(None) } else { How::short(Some(1)) }
     }
 
     /// Returns the numbers of the marked blocks.
@@ -176,30 +241,40 @@ impl ChunkReader {
         parts: Vec<(u64, Bound<'_, PyAny>)>,
         mut out: PyReadwriteArray1<'_, u8>,
     ) -> PyResult<()> {
-        let mut bytes = Vec::with_capacity(parts.len());
-        for (start, part) in &parts {
-            match bytes_of(part)? {
-                Some(part) => bytes.push((*start, part)),
-                None => return Err(argument(py, "these are no bytes")),
-            }
-        }
-        bytes.sort_unstable_by_key(|(start, _)| *start);
-        let mut blocks = Vec::new();
-        for nblock in self.marked(py, &marks)? {
-            let Some(stored) = stored(&bytes, &self.lazy.block_extent(nblock)) else {
-                return Err(exception(py, "DamagedError", "the chunk is shorter than its header says"));
-            };
-            blocks.push((nblock, stored));
-        }
+        let blocks = self.stored(py, self.marked(py, &marks)?.into_iter(), &parts)?;
         let (nbytes, have) = (self.nbytes(), out.len());
         let Some(dst) = out.as_slice_mut().ok().filter(|out| out.len() == nbytes) else {
             return Err(argument(py, format!("out has {have} bytes, but the chunk {nbytes}")));
         };
-        if self.is_whole() {
-            return Err(argument(py, "the blocks of this chunk cannot be decoded one by one"));
-        }
-        let long = blocks.len().saturating_mul(self.blocksize()) >= LONG;
-        let how = if long { How::threads(None) } else { How::short(Some(1)) };
+        let how = self.how(&blocks);
         how.run(py, |control| self.decode_blocks(blocks, dst, &control.begin(nbytes as u64, 1)))
+    }
+
+    /// Decodes what is selected of the chunk to `out`: runs of `run` bytes in ascending order, of which the first begins at
+    /// `base`. `steps` are numbers of runs and their distances in bytes, the longest distance first. `parts` are as for
+    /// `decode`.
+    fn decode_runs_into(
+        &self,
+        py: Python<'_>,
+        base: usize,
+        steps: Vec<(usize, usize)>,
+        run: usize,
+        parts: Vec<(u64, Bound<'_, PyAny>)>,
+        mut out: PyReadwriteArray1<'_, u8>,
+    ) -> PyResult<()> {
+        let Some(runs) = Runs::new(base, &steps, run, self.nbytes()) else {
+            return Err(argument(py, "these runs are not in the chunk, or not in order"));
+        };
+        let selected = |nblock: &usize| {
+            let place = self.lazy.block_range(*nblock);
+            runs.before(place.start) < runs.before(place.end)
+        };
+        let blocks = self.stored(py, (0..self.lazy.nblocks()).filter(selected), &parts)?;
+        let (nbytes, have) = (runs.len(), out.len());
+        let Some(dst) = out.as_slice_mut().ok().filter(|out| out.len() == nbytes) else {
+            return Err(argument(py, format!("out has {have} bytes, but the selection {nbytes}")));
+        };
+        let how = self.how(&blocks);
+        how.run(py, |control| self.decode_runs(blocks, &runs, dst, &control.begin(nbytes as u64, 1)))
     }
 }

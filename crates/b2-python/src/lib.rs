@@ -22,6 +22,7 @@ mod options;
 mod range_reader;
 mod reader;
 mod remote;
+mod runs;
 mod source;
 mod store;
 mod write;

@@ -407,3 +407,34 @@ def test_marks_are_the_blocks_with_selected_items(monkeypatch):
         runs = math.prod(len(range(*part.indices(n))) if isinstance(part, slice) else 1 for part, n in zip(key, shape)) if isinstance(key[0], (slice, int)) else 0
         if runs <= 40 and nblocks > 1 and all(not isinstance(part, slice) or abs(part.step or 1) == 1 for part in key):
             assert (marks == needed).all()
+
+
+def test_runs_of_a_chunk_are_decoded_without_the_rest():
+    dice = random.Random(24)
+    for _ in range(300):
+        itemsize = dice.choice([1, 2, 3, 4, 8, 12, 16])
+        items = np.random.default_rng(dice.randrange(1 << 30)).integers(0, 9, dice.randrange(1, 5000) * itemsize, "u1")
+        codec = numcodecs.Blosc(dice.choice(NAMES), 5, dice.choice([0, 1, 2]), dice.choice([0, 100, 512, 1000]))
+        stored = codec.encode(items.view(f"V{itemsize}"))
+        reader = b2kit._b2kit.ChunkReader.parse(stored, len(stored))
+        shape = [dice.randrange(1, 7) for _ in range(dice.randrange(4))]
+        run, steps = dice.randrange(1, 1 + min(items.size, dice.choice([1, 4, 16, 1000]))), []
+        extent = run
+        for count in shape:
+            steps.insert(0, (count, extent + dice.choice([0, 0, 1, itemsize, 300])))
+            extent += (count - 1) * steps[0][1]
+        base = dice.randrange(max(1, items.size - extent + 1))
+        offsets = np.array([base])
+        for count, stride in steps:
+            offsets = (offsets[:, None] + np.arange(count) * stride).ravel()
+        offsets = (offsets[:, None] + np.arange(run)).ravel()
+        out = np.full(offsets.size, 255, "u1")
+        if base + extent > items.size:
+            with pytest.raises(ValueError, match="not in the chunk"):
+                reader.decode_runs_into(base, steps, run, [(0, stored)], out)
+            continue
+        reader.decode_runs_into(base, steps, run, [(0, stored)], out)
+        np.testing.assert_array_equal(out, items[offsets])
+    for steps in ([(2, 1)], [(0, 8)], [(2, 8), (3, 4)], [(1 << 62, 1 << 62)]):
+        with pytest.raises(ValueError, match="not in the chunk"):
+            reader.decode_runs_into(0, steps, 2, [(0, stored)], out)

@@ -209,6 +209,14 @@ class ChunkReader:
         parts: list[tuple[int, Any]],
         out: np.ndarray[Any, np.dtype[np.uint8]],
     ) -> None: ...
+    def decode_runs_into(
+        self,
+        base: int,
+        steps: list[tuple[int, int]],
+        run: int,
+        parts: list[tuple[int, Any]],
+        out: np.ndarray[Any, np.dtype[np.uint8]],
+    ) -> None: ...
 
 def set_threads(threads: int) -> int: ...
 def set_other_hosts(follow: bool) -> bool: ...

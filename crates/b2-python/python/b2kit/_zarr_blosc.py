@@ -259,6 +259,14 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         """Decodes a whole chunk."""
         decompress(stored, out=plain)
 
+    def _selected(
+        self, reader: _b2kit.ChunkReader, marks: Marks, parts: list[tuple[int, bytes]], selection: Any, spec: ArraySpec
+    ) -> NDBuffer:
+        """Decodes the marked blocks, which are in ``parts``, and returns the selected items."""
+        plain = np.empty(reader.nbytes, np.uint8)
+        reader.decode(marks, parts, plain)
+        return self._taken(plain, selection, spec)
+
     def _guess(self, spec: ArraySpec) -> int:
         """Returns the expected size of blocks in bytes."""
         return self._seen.get("blocksize") or self._blocksize or _AUTOMATIC
@@ -273,15 +281,13 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         nbytes = self._nbytes(spec)
         try:
             self._check(stored, nbytes)
-            plain = np.empty(nbytes, np.uint8)
             if selection is not None:
                 reader = self._parsed(stored, len(stored), spec)
                 if not isinstance(reader, int) and not reader.is_whole:
                     self._note(reader)
                     marks = self._marks(selection, spec, nbytes, reader.blocksize)
-                    if not marks.all():
-                        reader.decode(marks, [(0, stored)], plain)
-                        return self._taken(plain, selection, spec)
+                    return self._selected(reader, marks, [(0, stored)], selection, spec)
+            plain = np.empty(nbytes, np.uint8)
             self._all(stored, plain, spec)
         except (Instead, UnsupportedError):
             # A frame, or a codec that this package does not have.
@@ -339,9 +345,7 @@ class Parts(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             for (start, _), answer in zip(missing, answers):
                 # Blocks that begin in the head end in the first of the other ranges.
                 parts.append((0, head + answer) if start == have else (start, answer))
-        plain = np.empty(nbytes, np.uint8)
-        reader.decode(marks, parts, plain)
-        return self._taken(plain, selection, spec)
+        return self._selected(reader, marks, parts, selection, spec)
 
     async def _decode_partial_single(self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
         prototype = chunk_spec.prototype
@@ -537,10 +541,13 @@ class BlockReader(Parts):
             if all(part is not ... for part in parts):
                 parts = (*parts, ...)
             items = items.transpose(inverse)[parts]
+        made = self._typed(items, spec)
+        return made if selection is not None else made.transpose(inverse)
+
+    def _typed(self, items: Any, spec: ArraySpec) -> NDBuffer:
+        """Returns items of raw bytes as ones of the type of the array."""
         if self._is_v2:
-            items = items.view(spec.dtype.to_native_dtype())
-            items = items.transpose(inverse) if selection is None else items
-            return get_ndbuffer_class().from_ndarray_like(items)
+            return get_ndbuffer_class().from_ndarray_like(items.view(spec.dtype.to_native_dtype()))
         raw = np.ascontiguousarray(items).reshape(-1).view("u1")
         kind = spec.prototype.buffer
         buffer = kind.from_array_like(raw) if kind is cpu.Buffer else kind.from_bytes(raw.tobytes())
@@ -551,8 +558,33 @@ class BlockReader(Parts):
             config=spec.config,
             prototype=spec.prototype,
         )
-        typed = self.codecs[-2]._decode_sync(buffer, part)
-        return cast("NDBuffer", typed.transpose(inverse) if selection is None else typed)
+        return cast("NDBuffer", self.codecs[-2]._decode_sync(buffer, part))
+
+    def _selected(
+        self, reader: _b2kit.ChunkReader, marks: Marks, parts: list[tuple[int, bytes]], selection: Any, spec: ArraySpec
+    ) -> NDBuffer:
+        # Without memory for the whole chunk where the selection is regular: to get it takes longer than to decode.
+        itemsize = spec.dtype.to_native_dtype().itemsize
+        axes = _axes(selection, spec.shape, self._strides(spec, itemsize))
+        given = selection if isinstance(selection, tuple) else (selection,)
+        ascending = all(not isinstance(part, slice) or part.step is None or part.step > 0 for part in given)
+        if axes is None or not ascending or any(axis.count == 0 for axis in axes):
+            return super()._selected(reader, marks, parts, selection, spec)
+        order = self._order(spec)
+        steps: list[tuple[int, int]] = []
+        run = itemsize
+        for axis in (axes[n] for n in reversed(order)):
+            if not steps and axis.step == 1 and axis.stride == run:
+                run *= axis.count
+            elif axis.count > 1:
+                steps.append((axis.count, axis.step * axis.stride))
+        out = np.empty(itemsize * math.prod(axis.count for axis in axes), np.uint8)
+        base = sum(axis.low * axis.stride for axis in axes)
+        reader.decode_runs_into(base, steps[::-1], run, parts, out)
+        items: Any = out.view(_raw(itemsize)).reshape(tuple(axes[n].count for n in order))
+        items = items.transpose(tuple(int(n) for n in np.argsort(order)))
+        kept = tuple(slice(None) if isinstance(part, slice) else 0 for part in given)
+        return self._typed(items[(*kept, ...)], spec)
 
     @cached_property
     def _blocksize(self) -> int:  # type: ignore[override]
