@@ -37,6 +37,7 @@ const PEERS: &[(&[&str], &str)] = &[
     (&["xarray", "pandas", "pytest-asyncio", "cftime"], "xarray, its page, and its types"),
     (&["h5py", "hdf5plugin"], "copies of arrays of h5py, and the filters of HDF5"),
     (&["virtualizarr"], "references for VirtualiZarr"),
+    (&["icechunk"], "references in Icechunk"),
     (&["pyright"], "the types of examples, by pyright"),
 ];
 /// Documentation pages whose examples are run, with the module that each needs.

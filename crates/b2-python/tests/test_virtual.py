@@ -188,6 +188,48 @@ def test_virtualizarr(tmp_path):
     assert len(both["v"].data.manifest.dict()) == 12
 
 
+def test_a_thousand_files_are_one_dataset_in_icechunk(tmp_path, monkeypatch):
+    pytest.importorskip("virtualizarr", reason="VirtualiZarr is not installed")
+    icechunk = pytest.importorskip("icechunk", reason="Icechunk is not installed")
+    xr = pytest.importorskip("xarray")
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import LocalStore as Files
+    from virtualizarr import open_virtual_mfdataset
+
+    dice = np.random.default_rng(0)
+    items = np.round(dice.normal(280, 1, (1000, 6, 8)), 2).astype("f4")
+    files = tmp_path / "files"
+    files.mkdir()
+    for n, each in enumerate(items):
+        b2kit.asarray(each[None], files / f"{n:04}.b2nd", blocks=(1, 3, 4))
+    requests = []
+    for name in "__init__", "_range":
+        asked = getattr(virtual._Object, name)
+        monkeypatch.setattr(virtual._Object, name, lambda *args, asked=asked: (requests.append(1), asked(*args))[1])
+    found = open_virtual_mfdataset(
+        [f"file://{each}" for each in sorted(files.iterdir())],
+        registry=ObjectStoreRegistry({"file://": Files()}),
+        parser=virtual.Parser("t"),
+        combine="nested",
+        concat_dim="dim_0",
+    )
+    assert found["t"].shape == items.shape
+    assert len(requests) <= 2 * len(items)
+
+    prefix = f"file://{files}/"
+    config = icechunk.RepositoryConfig.default()
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(prefix, icechunk.local_filesystem_store(str(files))))
+    allowed = {prefix: icechunk.credentials.LocalFileSystemAccess}
+    where = icechunk.local_filesystem_storage(str(tmp_path / "repository"))
+    repository = icechunk.Repository.create(where, config, authorize_virtual_chunk_access=allowed)
+    session = repository.writable_session("main")
+    found.vz.to_icechunk(session.store)
+    session.commit("references")
+    read = xr.open_zarr(repository.readonly_session("main").store, consolidated=False, chunks=None)["t"]
+    np.testing.assert_array_equal(read.values, items)
+    np.testing.assert_array_equal(read[500:700:3, 2, 1:7].values, items[500:700:3, 2, 1:7])
+
+
 def test_the_codec_writes_too(tmp_path, eager):
     items = np.random.default_rng(1).normal(size=(50, 40)).astype("f4")
     for endian in "little", "big":
