@@ -66,6 +66,9 @@ pub(super) fn test(release: &mut Release) -> Result<()> {
         release.say(&archive(release, one), "its tests and examples here");
         for entry in fs::read_dir(stage.join(&one.folder).join("examples")).into_iter().flatten() {
             let path = entry?.path();
+            if path.extension().is_none_or(|suffix| suffix != "rs") {
+                continue;
+            }
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             sh::run(cargo(&[
                 "run",
