@@ -122,6 +122,7 @@ impl Control {
     }
 
     /// Returns the pool, if one was set.
+    #[cfg(feature = "rayon")]
     pub(crate) fn shared_pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
