@@ -7,6 +7,7 @@ mod datatype;
 mod groups;
 mod header;
 mod items;
+mod lookup;
 mod messages;
 mod pages;
 mod text;
