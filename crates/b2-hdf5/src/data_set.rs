@@ -183,6 +183,17 @@ impl DataSet {
     /// # Errors
     /// Fails if the box is not inside the array, if `dst` does not have its size, or if the items cannot be read.
     pub fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        self.read_part(start, shape, dst, usize::MAX)
+    }
+
+    /// Reads a box. A chunk is decoded by at most so many threads.
+    fn read_part(
+        &self,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+        threads: usize,
+    ) -> Result<(), Hdf5Error> {
         let dtype = self.dtype()?;
         let parts = start.iter().zip(shape).zip(&self.shape);
         let is_inside = start.len() == self.shape.len()
@@ -197,7 +208,7 @@ impl DataSet {
         match &self.items {
             Items::Hdf5(data) => match data.long_text() {
                 Some(text) => text.read_box(start, shape, dtype, dst),
-                None => data.read_box(start, shape, dst),
+                None => data.read_box(start, shape, dst, threads),
             },
             Items::NetCdf3 { file, variable } => {
                 variable.read_box(&**file, start, shape, dst).map_err(Hdf5Error::io(&self.path))
@@ -230,10 +241,13 @@ impl DataSet {
             is_cut.then_some((axis, row, first, end, chunk, rows))
         });
         let Some((axis, row, first, end, chunk, rows)) = cut else {
-            self.read_box(start, shape, dst)?;
+            self.read_part(start, shape, dst, control.max_threads())?;
             return control.advance(dst.len() as u64).map_err(|stop| Stop::from(stop).into_error(&self.path));
         };
         let nbytes = dst.len() as u64;
+        // Threads that have no part help within the chunks of the others.
+        let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(usize::MAX);
+        let threads = control.max_threads().checked_div(count).unwrap_or(1).max(1);
         let mut rest = dst;
         let parts = rows.map_while(|n| {
             let from = n.saturating_mul(chunk).max(first);
@@ -248,7 +262,7 @@ impl DataSet {
             if let (Some(start), Some(shape)) = (start.get_mut(axis), shape.get_mut(axis)) {
                 (*start, *shape) = (from, length);
             }
-            self.read_box(&start, &shape, part)?;
+            self.read_part(&start, &shape, part, threads)?;
             Ok(control.advance(part.len() as u64)?)
         };
         for_each(&control, usize::MAX, parts, nbytes, || Ok(()), read)

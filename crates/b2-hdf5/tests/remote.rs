@@ -94,8 +94,7 @@ fn one_item_of_every_index_takes_few_requests() {
     assert!(files.len() >= 10, "{files:?}");
     for path in files {
         let bytes = std::fs::read(&path).unwrap();
-        let shape =
-            File::open(&path).unwrap().data_set("group/data").unwrap().shape().to_vec();
+        let shape = File::open(&path).unwrap().data_set("group/data").unwrap().shape().to_vec();
         let whole: Arc<dyn ReadAt> = Arc::new(Memory(bytes));
         let total: u64 = shape.iter().product();
         let (mut most, mut most_bytes) = (0, 0);
@@ -112,7 +111,11 @@ fn one_item_of_every_index_takes_few_requests() {
             (most, most_bytes) = (most.max(requests), most_bytes.max(bytes));
         }
         println!("{}: at most {most} requests, {most_bytes} bytes", path.display());
-        assert!(most <= REQUESTS && most_bytes <= BYTES + 400, "{}: {most} requests, {most_bytes} bytes", path.display());
+        assert!(
+            most <= REQUESTS && most_bytes <= BYTES + 400,
+            "{}: {most} requests, {most_bytes} bytes",
+            path.display()
+        );
     }
 }
 
