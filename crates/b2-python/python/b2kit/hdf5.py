@@ -47,7 +47,7 @@ def register() -> None:
     ImportError
         h5py is not installed.
     OSError
-        On Windows: the filters look up functions of HDF5 as on Unix.
+        On Windows, where the package has no filters: only the libraries of ``crates/b2-hdf5-plugin`` were tried there.
     """
     if sys.platform == "win32":
         raise OSError("the filters of HDF5 are not there on Windows yet")
