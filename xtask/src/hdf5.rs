@@ -70,11 +70,15 @@ pub(crate) fn check() -> Result<Outcome> {
     let scaled = root::scratch("hdf5-scaled");
     root::empty(&scaled)?;
     make("scaled.py", &scaled)?;
+    let far = root::scratch("hdf5-far");
+    root::empty(&far)?;
+    make("far.py", &far)?;
     let mut matrix = sh::cargo(&["test", "-p", "b2-hdf5", "--", "--include-ignored", "--nocapture"]);
     matrix
         .env("B2KIT_HDF5_MATRIX", files)
         .env("B2KIT_HDF5_MUTANTS", MUTANTS)
-        .env("B2KIT_HDF5_SCALED", scaled);
+        .env("B2KIT_HDF5_SCALED", scaled)
+        .env("B2KIT_HDF5_FAR", far);
     matrix.env("B2KIT_HDF5_PYTHON", &python);
     Ok(Outcome { tests, matrix: Ran::Ran(sh::run_tests(matrix)?) })
 }

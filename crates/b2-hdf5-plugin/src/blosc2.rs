@@ -75,7 +75,11 @@ impl Filter for Blosc2 {
                 "an array of shape {found:?} is stored for a chunk {shape:?}"
             )));
         }
-        parameters.decoded(array.nbytes(), |bytes| Ok(array.all().read_bytes_into(bytes)?))
+        let all = array.all();
+        match parameters.decoded_to(array.nbytes(), |bytes| Ok(all.read_to(bytes)?))? {
+            Some(plain) => Ok(plain),
+            None => parameters.decoded(array.nbytes(), |bytes| Ok(all.read_bytes_into(bytes)?)),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::mem::transmute;
+use std::mem::{MaybeUninit, transmute};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -15,6 +15,13 @@ use b2_core::Report;
 
 use crate::Error;
 use crate::filter::{Dataset, Filter, Memory, Plain};
+
+#[cfg(unix)]
+#[path = "ffi/unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "ffi/windows.rs"]
+mod system;
 
 /// `H5PL_TYPE_FILTER`: what `H5PLget_plugin_type` returns for filters.
 pub const PLUGIN_IS_FILTER: c_int = 0;
@@ -90,7 +97,7 @@ fn guarded<F: Filter, T>(failure: T, work: impl FnOnce() -> Result<T, Error>) ->
 /// Encodes or decodes a chunk. Returns the number of bytes, or 0 for a failure.
 ///
 /// # Safety
-/// As HDF5 calls it: `count` parameters are at `values`; `*buffer` comes from `malloc`, has `*room` bytes, and the first
+/// As HDF5 calls it: `count` parameters are at `values`; `*buffer` is memory as [`Allocated`] has, with `*room` bytes, and the first
 /// `nbytes` of them are the chunk.
 unsafe extern "C" fn filter<F: Filter>(
     flags: c_uint,
@@ -120,8 +127,8 @@ unsafe extern "C" fn filter<F: Filter>(
         };
         *room = result.memory.bytes().len();
         let old = std::mem::replace(buffer, result.memory.into_raw());
-        // SAFETY: it came from `malloc`, and nobody has it any more: `bytes` is not used below.
-        unsafe { libc::free(old) };
+        // SAFETY: it is memory of HDF5, and nobody has it any more: `bytes` is not used below.
+        unsafe { system::free(old) };
         Ok(result.nbytes)
     })
 }
@@ -150,7 +157,7 @@ extern "C" fn set_local<F: Filter>(properties: Id, item_type: Id, _space: Id) ->
     })
 }
 
-/// Memory from `malloc`, in which HDF5 wants to get results.
+/// Memory in which HDF5 wants to get results, and which it frees.
 struct Allocated {
     start: NonNull<u8>,
     len: usize,
@@ -167,9 +174,23 @@ impl Allocated {
 
 impl Memory for Allocated {
     fn zeroed(len: usize) -> Option<Self> {
-        // SAFETY: any size may be asked for.
-        let start = NonNull::new(unsafe { libc::calloc(len.max(1), 1) }.cast())?;
+        let start = system::zeroed(len.max(1))?.cast();
         Some(Self { start, len })
+    }
+
+    fn filled<E>(
+        len: usize,
+        fill: impl for<'a> FnOnce(&'a mut [MaybeUninit<u8>]) -> Result<&'a mut [u8], E>,
+    ) -> Option<Result<Self, E>> {
+        let memory = Self { start: system::uninitialized(len.max(1))?.cast(), len };
+        // SAFETY: so many bytes were allocated, which may be uninitialised, and nobody else has them.
+        let bytes = unsafe { slice::from_raw_parts_mut(memory.start.as_ptr().cast(), len) };
+        let filled = match fill(bytes) {
+            Ok(filled) => ptr::addr_eq(filled.as_ptr(), memory.start.as_ptr()) && filled.len() == len,
+            Err(error) => return Some(Err(error)),
+        };
+        // All bytes are in the slice that was returned, so they are initialised.
+        filled.then_some(Ok(memory))
     }
 
     fn bytes(&mut self) -> &mut [u8] {
@@ -180,8 +201,8 @@ impl Memory for Allocated {
 
 impl Drop for Allocated {
     fn drop(&mut self) {
-        // SAFETY: it came from `calloc`, and `into_raw` forgets what it gives away.
-        unsafe { libc::free(self.start.as_ptr().cast()) };
+        // SAFETY: it was allocated in the same place, and `into_raw` forgets what it gives away.
+        unsafe { system::free(self.start.as_ptr().cast()) };
     }
 }
 
@@ -331,9 +352,6 @@ fn report(what: &str) {
     });
 }
 
-/// The library that hdf5plugin has named, which is linked to HDF5. It is never closed.
-static NAMED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-
 /// Takes the path of a library that is linked to HDF5. Returns a negative number if it cannot be loaded.
 ///
 /// # Safety
@@ -342,92 +360,32 @@ pub unsafe fn use_library(path: *const c_char) -> Status {
     if path.is_null() {
         return -1;
     }
-    // SAFETY: it is a C string, and a library that has been loaded already runs no code now.
-    let handle = unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        return -1;
+    // SAFETY: it is a C string.
+    match unsafe { system::load(CStr::from_ptr(path)) } {
+        Some(library) => {
+            NAMED.store(library.0, Ordering::Release);
+            0
+        }
+        None => -1,
     }
-    NAMED.store(handle, Ordering::Release);
-    0
 }
 
-/// A place in which symbols are looked up.
+/// The library that hdf5plugin has named, which is linked to HDF5. It is never closed.
+static NAMED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// A place in which symbols are looked up: a library that is loaded, or what the system names instead.
 struct Library(*mut c_void);
-
-impl Library {
-    fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: the handle is open, and the name is a C string.
-        NonNull::new(unsafe { libc::dlsym(self.0, name.as_ptr()) })
-    }
-}
 
 /// Looks up in the library that has called this one, then in the one that hdf5plugin has named, then in what the process
 /// shows to all.
-fn find<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
-    if let Some(caller) = caller() {
-        // SAFETY: the path is that of a library that is loaded; it is not loaded again, and not loaded if it is not.
-        let handle = unsafe { libc::dlopen(caller.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        if !handle.is_null() {
-            let found = look(&Library(handle));
-            // SAFETY: the handle is from above. What was found stays, since the library is running.
-            unsafe { libc::dlclose(handle) };
-            if found.is_some() {
-                return found;
-            }
-        }
-    }
-    let named = NAMED.load(Ordering::Acquire);
-    let named = (!named.is_null()).then(|| look(&Library(named))).flatten();
-    named.or_else(|| look(&Library(libc::RTLD_DEFAULT)))
-}
-
-// Of the unwinder, which every Rust library is linked to.
-unsafe extern "C" {
-    fn _Unwind_Backtrace(
-        visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
-        argument: *mut c_void,
-    ) -> c_int;
-    fn _Unwind_GetIP(frame: *mut c_void) -> usize;
-}
-
-/// Returns the path of the library that has called this one.
 ///
 /// Several copies of HDF5 may be loaded, such as those of h5py and PyTables, often where symbols are not shown to all. An
 /// id of one means something else to another, so the caller is asked first.
-fn caller() -> Option<CString> {
-    const GO_ON: c_int = 0; // _URC_NO_REASON
-    const STOP: c_int = 4; // _URC_NORMAL_STOP
-
-    /// Visits a frame of the stack: stops at the first that is not of this library.
-    extern "C" fn visit(frame: *mut c_void, found: *mut c_void) -> c_int {
-        // SAFETY: the unwinder passes a frame, and what `caller` gave it.
-        let (address, found) = unsafe { (_Unwind_GetIP(frame), &mut *found.cast::<Option<CString>>()) };
-        // The address is where the call returns to, which may be behind the end of a function.
-        let other = library_of(address.wrapping_sub(1) as *const c_void);
-        match (other, library_of(visit as *const c_void)) {
-            (Some((base, name)), Some((own, _))) if base != own => {
-                *found = Some(name);
-                STOP
-            }
-            _ => GO_ON,
-        }
+fn find<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
+    if let Some(found) = system::in_caller(&look) {
+        return Some(found);
     }
-
-    let mut found: Option<CString> = None;
-    // SAFETY: `visit` takes the argument as what it is, and does not panic: it only asks for addresses.
-    unsafe { _Unwind_Backtrace(visit, (&raw mut found).cast()) };
-    found
-}
-
-/// Returns where the library with this address is loaded, and its path.
-fn library_of(address: *const c_void) -> Option<(usize, CString)> {
-    // SAFETY: a structure of pointers, for which zeros are valid.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for.
-    if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: it is the name of the library, a C string that lives as long as the library.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    Some((info.dli_fbase as usize, name.to_owned()))
+    let named = NAMED.load(Ordering::Acquire);
+    let named = (!named.is_null()).then(|| look(&Library(named))).flatten();
+    named.or_else(|| look(&system::shown_to_all()?))
 }

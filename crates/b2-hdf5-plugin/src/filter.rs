@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::CStr;
+use std::mem::MaybeUninit;
 use std::sync::LazyLock;
 
 use b2_core::Control;
@@ -35,6 +36,12 @@ impl Dataset<'_> {
 pub trait Memory: Sized {
     /// Allocates zeros. Returns `None` if there is not enough memory.
     fn zeroed(len: usize) -> Option<Self>;
+    /// Allocates memory that `fill` initialises: it returns the bytes that it has got. Returns `None` if there is not enough
+    /// memory, or if `fill` returns others.
+    fn filled<E>(
+        len: usize,
+        fill: impl for<'a> FnOnce(&'a mut [MaybeUninit<u8>]) -> Result<&'a mut [u8], E>,
+    ) -> Option<Result<Self, E>>;
     /// Returns all bytes.
     fn bytes(&mut self) -> &mut [u8];
 }

@@ -14,8 +14,8 @@
     )
 )]
 
-#[cfg(not(unix))]
-compile_error!("the functions of HDF5 are looked up as on Unix; other systems are not supported yet");
+#[cfg(not(any(unix, windows)))]
+compile_error!("the functions of HDF5 are looked up as on Unix and Windows; other systems are not supported");
 
 mod blosc;
 mod blosc2;

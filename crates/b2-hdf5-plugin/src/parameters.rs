@@ -1,5 +1,7 @@
 //! The parameters of a filter, `cd_values` in HDF5, as far as both filters have them.
 
+use std::mem::MaybeUninit;
+
 use b2_chunk::{CodecId, Compression, FilterId};
 
 use crate::filter::{Memory, Plain, control};
@@ -119,15 +121,35 @@ impl<'a> Parameters<'a> {
         nbytes: u64,
         decode: impl FnOnce(&mut [u8]) -> Result<(), Error>,
     ) -> Result<Plain<M>, Error> {
-        let most = self.most();
-        let claimed = usize::try_from(nbytes).ok().filter(|&nbytes| 0 < nbytes && nbytes <= most);
-        let nbytes = claimed.ok_or_else(|| {
-            Error::Mismatch(format!("{nbytes} bytes are stored for a chunk of {}", self.chunk_nbytes()))
-        })?;
+        let nbytes = self.claimed(nbytes)?;
         let len = nbytes.max(self.chunk_nbytes());
         let mut memory = M::zeroed(len).ok_or(Error::OutOfMemory(len))?;
         let bytes = memory.bytes().get_mut(..nbytes).ok_or(Error::OutOfMemory(len))?;
         decode(bytes)?;
         Ok(Plain { memory, nbytes })
+    }
+
+    /// Like [`decoded`](Self::decoded), for decoders that do not need zeros to begin with: filling memory with them takes a
+    /// tenth of the time of decoding. Returns `None` where the bytes would not be a whole chunk.
+    pub(crate) fn decoded_to<M: Memory>(
+        self,
+        nbytes: u64,
+        decode: impl for<'m> FnOnce(&'m mut [MaybeUninit<u8>]) -> Result<&'m mut [u8], Error>,
+    ) -> Result<Option<Plain<M>>, Error> {
+        let nbytes = self.claimed(nbytes)?;
+        if nbytes < self.chunk_nbytes() {
+            return Ok(None);
+        }
+        let memory = M::filled(nbytes, decode).ok_or(Error::OutOfMemory(nbytes))??;
+        Ok(Some(Plain { memory, nbytes }))
+    }
+
+    /// Returns the number of bytes that a chunk claims to have, if a chunk of the data set can have so many.
+    fn claimed(self, nbytes: u64) -> Result<usize, Error> {
+        let most = self.most();
+        let claimed = usize::try_from(nbytes).ok().filter(|&nbytes| 0 < nbytes && nbytes <= most);
+        claimed.ok_or_else(|| {
+            Error::Mismatch(format!("{nbytes} bytes are stored for a chunk of {}", self.chunk_nbytes()))
+        })
     }
 }

@@ -1,5 +1,7 @@
 //! The filters without HDF5.
 
+use std::mem::MaybeUninit;
+
 use b2_chunk::{Chunk, ChunkRef, CodecId, Compression};
 use b2_frame::SuperChunk;
 use b2nd::{ArrayBuilder, NdArray};
@@ -10,6 +12,17 @@ impl Memory for Vec<u8> {
     fn zeroed(len: usize) -> Option<Self> {
         // More than any chunk here may cost.
         (len <= 1 << 24).then(|| vec![0; len])
+    }
+    fn filled<E>(
+        len: usize,
+        fill: impl for<'a> FnOnce(&'a mut [MaybeUninit<u8>]) -> Result<&'a mut [u8], E>,
+    ) -> Option<Result<Self, E>> {
+        let mut memory = Vec::new();
+        if len > 1 << 24 {
+            return None;
+        }
+        memory.resize(len, MaybeUninit::uninit());
+        Some(fill(&mut memory).map(|bytes| bytes.to_vec()))
     }
     fn bytes(&mut self) -> &mut [u8] {
         self

@@ -1,6 +1,7 @@
 //! Boxes of items in C order: reading them from a file, and copying what two of them share.
 
 use std::io;
+use std::ops::Range;
 
 use b2_core::memory;
 use b2_frame::ReadAt;
@@ -16,7 +17,7 @@ pub(crate) fn product(lengths: &[u64]) -> u64 {
 }
 
 /// Returns the distances between neighbours along each dimension, in bytes.
-fn strides(shape: &[u64], itemsize: u64) -> Vec<u64> {
+pub(crate) fn strides(shape: &[u64], itemsize: u64) -> Vec<u64> {
     let mut out = Vec::new();
     let mut stride = itemsize;
     for &length in shape.iter().rev() {
@@ -134,113 +135,140 @@ pub(crate) fn copy_shared(
     dst: &mut [u8],
     itemsize: usize,
 ) -> Option<()> {
-    let mut shared = Vec::new();
-    for ((&a, &an), (&b, &bn)) in from.start.iter().zip(from.shape).zip(to.start.iter().zip(to.shape)) {
-        let (start, end) = (a.max(b), a.checked_add(an)?.min(b.checked_add(bn)?));
-        if start >= end {
-            return Some(());
-        }
-        shared.push((start.checked_sub(a)?, start.checked_sub(b)?, end.checked_sub(start)?));
-    }
-    let size = itemsize as u64;
-    let (from_strides, to_strides) = (strides(from.shape, size), strides(to.shape, size));
-    let steps: Vec<Step> = shared
-        .iter()
-        .zip(from_strides.iter().zip(&to_strides))
-        .map(|(&(from, to, length), (&src, &dst))| Step { from, to, length, src, dst })
-        .collect();
-    copy_rows(&steps, (0, src), (0, dst), itemsize)
-}
-
-/// Copies a run of items of a box, in C order from byte `at` on, to where another box has them. The run consists of whole items.
-/// Returns `None` if a buffer does not have the size of its box.
-pub(crate) fn copy_run(
-    from: Held<'_>,
-    at: u64,
-    run: &[u8],
-    to: Held<'_>,
-    dst: &mut [u8],
-    itemsize: usize,
-) -> Option<()> {
-    let size = itemsize as u64;
-    let (&length, outer) = from.shape.split_last()?;
-    let row = length.checked_mul(size)?;
-    let (&from_start, outer_start) = from.start.split_last()?;
-    let (&to_start, to_outer) = to.start.split_last()?;
-    let (&to_length, to_shape) = to.shape.split_last()?;
-    let strides = strides(to.shape, size);
-    let (mut at, mut rest) = (at, run);
-    while !rest.is_empty() {
-        let (mut number, within) = (at.checked_div(row)?, at.checked_rem(row)?);
-        let len = row.checked_sub(within)?.min(rest.len() as u64);
-        let (piece, more) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-        (at, rest) = (at.checked_add(len)?, more);
-        // Where the row is in the other box, if it is there.
-        let mut target = Some(0_u64);
-        let outer = outer.iter().zip(outer_start).zip(to_outer.iter().zip(to_shape).zip(&strides));
-        for ((&length, &start), ((&to_start, &to_length), &stride)) in outer.rev() {
-            let place = start.checked_add(number.checked_rem(length)?)?;
-            number = number.checked_div(length)?;
-            let inside = place.checked_sub(to_start).filter(|&place| place < to_length);
-            target = target
-                .zip(inside)
-                .and_then(|(target, inside)| target.checked_add(inside.checked_mul(stride)?));
-        }
-        let Some(target) = target else { continue };
-        // The part of the row that both have, in items.
-        let first = from_start.checked_add(within / size)?;
-        let last = first.checked_add(len / size)?;
-        let (start, end) = (first.max(to_start), last.min(to_start.checked_add(to_length)?));
-        if start >= end {
-            continue;
-        }
-        let (skipped, wanted) =
-            (start.checked_sub(first)?.checked_mul(size)?, end.checked_sub(start)?.checked_mul(size)?);
-        let target = target.checked_add(start.checked_sub(to_start)?.checked_mul(size)?)?;
-        let (skipped, wanted) = (usize::try_from(skipped).ok()?, usize::try_from(wanted).ok()?);
-        let target = usize::try_from(target).ok()?;
-        let piece = piece.get(skipped..skipped.checked_add(wanted)?)?;
-        dst.get_mut(target..target.checked_add(wanted)?)?.copy_from_slice(piece);
+    for Row { from, to, len } in SharedRows::new(from, to, itemsize)? {
+        let row = src.get(from..from.checked_add(len)?)?;
+        dst.get_mut(to..to.checked_add(len)?)?.copy_from_slice(row);
     }
     Some(())
 }
 
-/// A dimension of two boxes: where the shared part starts in each, its length, and the distances in bytes.
+/// Bytes that follow each other in two boxes: where they start in each, and how many they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) len: usize,
+}
+
+/// The items that two boxes share, as rows that are as long as possible, in C order.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedRows {
+    /// The outer dimensions, the last one first.
+    steps: Vec<Step>,
+    /// The next row; `None` behind the last one.
+    row: Option<Row>,
+}
+
+/// A dimension: how many rows it still has behind the current one, how many there are behind the first, and the distances in
+/// bytes in each box.
+#[derive(Clone, Debug)]
 struct Step {
-    from: u64,
-    to: u64,
-    length: u64,
-    src: u64,
-    dst: u64,
+    left: u64,
+    most: u64,
+    from: usize,
+    to: usize,
 }
 
-fn copy_rows(
-    steps: &[Step],
-    (from, src): (u64, &[u8]),
-    (to, dst): (u64, &mut [u8]),
-    size: usize,
-) -> Option<()> {
-    let Some((step, rest)) = steps.split_first() else {
-        let (from, to) = (usize::try_from(from).ok()?, usize::try_from(to).ok()?);
-        let row = src.get(from..from.checked_add(size)?)?;
-        dst.get_mut(to..to.checked_add(size)?)?.copy_from_slice(row);
-        return Some(());
-    };
-    let from = from.checked_add(step.from.checked_mul(step.src)?)?;
-    let to = to.checked_add(step.to.checked_mul(step.dst)?)?;
-    if step.src == step.dst && step.src == size as u64 {
-        // Items follow each other in both.
-        let len = usize::try_from(step.length).ok()?.checked_mul(size)?;
-        if rest.is_empty() {
-            return copy_rows(rest, (from, src), (to, dst), len);
+impl SharedRows {
+    /// Returns `None` if the boxes have other dimensions, or more bytes than there are addresses.
+    pub(crate) fn new(from: Held<'_>, to: Held<'_>, itemsize: usize) -> Option<Self> {
+        if from.start.len() != to.start.len() {
+            return None;
         }
+        let mut row = Row { from: 0, to: 0, len: itemsize };
+        let mut steps: Vec<Step> = Vec::new();
+        // The distances between neighbours along a dimension, in bytes.
+        let (mut from_stride, mut to_stride) = (itemsize, itemsize);
+        let dims = from.start.iter().zip(from.shape).zip(to.start.iter().zip(to.shape));
+        for ((&a, &an), (&b, &bn)) in dims.rev() {
+            let (start, end) = (a.max(b), a.checked_add(an)?.min(b.checked_add(bn)?));
+            let count = match end.checked_sub(start) {
+                Some(count @ 1..) => count,
+                _ => return Some(Self { steps: Vec::new(), row: None }),
+            };
+            let offset =
+                |at: u64, stride: usize| usize::try_from(start.checked_sub(at)?).ok()?.checked_mul(stride);
+            row.from = row.from.checked_add(offset(a, from_stride)?)?;
+            row.to = row.to.checked_add(offset(b, to_stride)?)?;
+            if steps.is_empty() && (from_stride, to_stride) == (row.len, row.len) {
+                // What is shared of the inner dimensions is all of them.
+                row.len = row.len.checked_mul(usize::try_from(count).ok()?)?;
+            } else if count > 1 {
+                let most = count.saturating_sub(1);
+                steps.push(Step { left: most, most, from: from_stride, to: to_stride });
+            }
+            from_stride = from_stride.checked_mul(usize::try_from(an).ok()?)?;
+            to_stride = to_stride.checked_mul(usize::try_from(bn).ok()?)?;
+        }
+        // All rows lie inside of the boxes, whose bytes were just counted.
+        Some(Self { steps, row: Some(row).filter(|row| row.len > 0) })
     }
-    for n in 0..step.length {
-        let (from, to) =
-            (from.checked_add(n.checked_mul(step.src)?)?, to.checked_add(n.checked_mul(step.dst)?)?);
-        copy_rows(rest, (from, src), (to, dst), size)?;
+}
+
+impl Iterator for SharedRows {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        let row = self.row?;
+        let mut next = Some(row);
+        for step in &mut self.steps {
+            let at = next?;
+            if step.left > 0 {
+                step.left = step.left.saturating_sub(1);
+                let (from, to) = (at.from.saturating_add(step.from), at.to.saturating_add(step.to));
+                self.row = Some(Row { from, to, ..at });
+                return Some(row);
+            }
+            // Back to the first of this dimension.
+            step.left = step.most;
+            let back =
+                |stride: usize| usize::try_from(step.most).unwrap_or(usize::MAX).saturating_mul(stride);
+            next = Some(Row {
+                from: at.from.saturating_sub(back(step.from)),
+                to: at.to.saturating_sub(back(step.to)),
+                ..at
+            });
+        }
+        self.row = None;
+        Some(row)
     }
-    Some(())
+}
+
+/// The rows that two boxes share, where the first box comes in pieces of any bytes, one behind the other.
+pub(crate) struct RowsOfPieces {
+    rows: SharedRows,
+    /// What is left of the current row.
+    row: Option<Row>,
+    /// The length of all rows.
+    length: usize,
+}
+
+impl RowsOfPieces {
+    pub(crate) fn new(mut rows: SharedRows) -> Self {
+        let row = rows.next();
+        Self { rows, row, length: row.map_or(0, |row| row.len) }
+    }
+
+    /// Returns the length of a row in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is something in the piece with these bytes.
+    pub(crate) fn are_in(&self, piece: &Range<usize>) -> bool {
+        self.row.is_some_and(|row| row.from < piece.end)
+    }
+
+    /// Returns what is next in the piece with these bytes: where it is in the piece, and where in the second box.
+    pub(crate) fn next_in(&mut self, piece: &Range<usize>) -> Option<Row> {
+        let Row { from, to, len } = self.row.filter(|row| row.from < piece.end)?;
+        let here = len.min(piece.end.saturating_sub(from));
+        self.row = match len.saturating_sub(here) {
+            0 => self.rows.next(),
+            len => Some(Row { from: from.saturating_add(here), to: to.saturating_add(here), len }),
+        };
+        Some(Row { from: from.saturating_sub(piece.start), to, len: here })
+    }
 }
 
 #[cfg(test)]
@@ -297,24 +325,51 @@ mod tests {
             copy_shared(from, &items, to, &mut dst, 2).unwrap();
             assert_eq!(dst, want, "{start:?} {shape:?}");
         }
-        // The same in runs, from a box that is not at the start.
+        // From a box that is not at the start, to others that share a part of it, or nothing.
         let (start, shape) = ([1, 1, 2], [3, 3, 4]);
         let part = expected(&start, &shape);
         for (to, to_shape) in
             [([0, 0, 0], [5, 4, 6]), ([2, 0, 3], [1, 4, 2]), ([3, 3, 5], [2, 1, 1]), ([4, 0, 0], [1, 1, 1])]
         {
-            for run in [2, 6, 10, part.len()] {
-                let len = (to_shape.iter().product::<u64>() * 2) as usize;
-                let (mut dst, mut want) = (vec![0xFF; len], vec![0xFF; len]);
-                let (from, to) =
-                    (Held { start: &start, shape: &shape }, Held { start: &to, shape: &to_shape });
-                copy_shared(from, &part, to, &mut want, 2).unwrap();
-                for (n, piece) in part.chunks(run).enumerate() {
-                    copy_run(from, (n * run) as u64, piece, to, &mut dst, 2).unwrap();
+            let mut dst = vec![0xFF; (to_shape.iter().product::<u64>() * 2) as usize];
+            let mut want = dst.clone();
+            let mut at = 0;
+            for i in to[0]..to[0] + to_shape[0] {
+                for j in to[1]..to[1] + to_shape[1] {
+                    for k in to[2]..to[2] + to_shape[2] {
+                        let inside = |n: usize, at: u64| (start[n]..start[n] + shape[n]).contains(&at);
+                        if inside(0, i) && inside(1, j) && inside(2, k) {
+                            want[at..at + 2].copy_from_slice(&((i * 24 + j * 6 + k) as u16).to_le_bytes());
+                        }
+                        at += 2;
+                    }
                 }
-                assert_eq!(dst, want, "{to:?} {run}");
+            }
+            let (from, to) = (Held { start: &start, shape: &shape }, Held { start: &to, shape: &to_shape });
+            copy_shared(from, &part, to, &mut dst, 2).unwrap();
+            assert_eq!(dst, want, "{to:?}");
+            for len in [1, 2, 6, 11, part.len()] {
+                let mut rows = RowsOfPieces::new(SharedRows::new(from, to, 2).unwrap());
+                dst.fill(0xFF);
+                for (n, piece) in part.chunks(len).enumerate() {
+                    let range = n * len..n * len + piece.len();
+                    while let Some(Row { from, to, len }) = rows.next_in(&range) {
+                        dst[to..to + len].copy_from_slice(&piece[from..from + len]);
+                    }
+                }
+                assert_eq!(dst, want, "{to:?} {len}");
             }
         }
+        // What both have whole is one row.
+        let rows = |from_shape: &[u64], to_start: &[u64], to_shape: &[u64]| -> Vec<Row> {
+            let from = Held { start: &zeros, shape: from_shape };
+            SharedRows::new(from, Held { start: to_start, shape: to_shape }, 2).unwrap().collect()
+        };
+        assert_eq!(rows(&whole, &zeros, &whole), [Row { from: 0, to: 0, len: 240 }]);
+        assert_eq!(rows(&whole, &[2, 0, 0], &[1, 4, 6]), [Row { from: 96, to: 0, len: 48 }]);
+        let two = [Row { from: 60, to: 0, len: 24 }, Row { from: 108, to: 24, len: 24 }];
+        assert_eq!(rows(&whole, &[1, 1, 0], &[2, 2, 6])[..], two);
+        assert_eq!(rows(&whole, &[5, 0, 0], &[2, 2, 6])[..], []);
         let mut one = [0, 0];
         let none = Held { start: &[], shape: &[] };
         copy_shared(none, &[1, 2], none, &mut one, 2).unwrap();

@@ -1,13 +1,13 @@
 //! Data sets, and how they become arrays.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use b2_core::{Control, Limits, for_each};
 use b2_frame::ReadAt;
 use b2nd::{
-    Amount, ArrayBuilder, ChunkContent, Dtype, Geometry, Region, RegionSource, SharedRegions, Value,
-    default_chunkshape,
+    Amount, ArrayBuilder, ChunkContent, Dtype, Geometry, NdArray, NdError, Region, RegionSource,
+    SharedRegions, Slice, Value, default_chunkshape, source,
 };
 
 use crate::boxes::product;
@@ -32,8 +32,14 @@ pub struct DataSet {
     items: Items,
     /// That of texts of variable length, once they were measured.
     measured: OnceLock<Dtype>,
+    outline: OnceLock<NdArray>,
     limits: Limits,
 }
+
+/// Most chunks of an outline, and of one of a data set that has very many: their chunks are made larger. So an outline takes a
+/// moment at most, whatever shape a file claims.
+const SOME_CHUNKS: u64 = 1 << 16;
+const MANY_CHUNKS: u64 = 1 << 20;
 
 enum Items {
     Hdf5(Box<Data>),
@@ -66,6 +72,7 @@ impl DataSet {
             is_dimension_only,
             items: Items::Hdf5(Box::new(data)),
             measured: OnceLock::new(),
+            outline: OnceLock::new(),
             limits,
         }
     }
@@ -90,6 +97,7 @@ impl DataSet {
             is_dimension_only: false,
             items: Items::NetCdf3 { file, variable },
             measured: OnceLock::new(),
+            outline: OnceLock::new(),
             limits: limits.clone(),
         }
     }
@@ -183,6 +191,17 @@ impl DataSet {
     /// # Errors
     /// Fails if the box is not inside the array, if `dst` does not have its size, or if the items cannot be read.
     pub fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        self.read_part(start, shape, dst, usize::MAX)
+    }
+
+    /// Reads a box. A chunk is decoded by at most so many threads.
+    fn read_part(
+        &self,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+        threads: usize,
+    ) -> Result<(), Hdf5Error> {
         let dtype = self.dtype()?;
         let parts = start.iter().zip(shape).zip(&self.shape);
         let is_inside = start.len() == self.shape.len()
@@ -197,7 +216,7 @@ impl DataSet {
         match &self.items {
             Items::Hdf5(data) => match data.long_text() {
                 Some(text) => text.read_box(start, shape, dtype, dst),
-                None => data.read_box(start, shape, dst),
+                None => data.read_box(start, shape, dst, threads),
             },
             Items::NetCdf3 { file, variable } => {
                 variable.read_box(&**file, start, shape, dst).map_err(Hdf5Error::io(&self.path))
@@ -230,10 +249,13 @@ impl DataSet {
             is_cut.then_some((axis, row, first, end, chunk, rows))
         });
         let Some((axis, row, first, end, chunk, rows)) = cut else {
-            self.read_box(start, shape, dst)?;
+            self.read_part(start, shape, dst, control.max_threads())?;
             return control.advance(dst.len() as u64).map_err(|stop| Stop::from(stop).into_error(&self.path));
         };
         let nbytes = dst.len() as u64;
+        // Threads that have no part help within the chunks of the others.
+        let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(usize::MAX);
+        let threads = control.max_threads().checked_div(count).unwrap_or(1).max(1);
         let mut rest = dst;
         let parts = rows.map_while(|n| {
             let from = n.saturating_mul(chunk).max(first);
@@ -248,11 +270,108 @@ impl DataSet {
             if let (Some(start), Some(shape)) = (start.get_mut(axis), shape.get_mut(axis)) {
                 (*start, *shape) = (from, length);
             }
-            self.read_box(&start, &shape, part)?;
+            self.read_part(&start, &shape, part, threads)?;
             Ok(control.advance(part.len() as u64)?)
         };
         for_each(&control, usize::MAX, parts, nbytes, || Ok(()), read)
             .map_err(|stop: Stop| stop.into_error(&self.path))
+    }
+
+    /// Returns an array of zeros with the shape and dtype of this one, for selecting from it: [`read_slice`](Self::read_slice)
+    /// reads what is selected.
+    ///
+    /// # Errors
+    /// Fails if the data set is too large for an array, or if texts of variable length cannot be read.
+    pub fn outline(&self) -> Result<NdArray, Hdf5Error> {
+        if let Some(outline) = self.outline.get() {
+            return Ok(outline.clone());
+        }
+        let made = || -> Result<NdArray, NdError> {
+            let (chunks, blocks) = self.outlined(SOME_CHUNKS).or_else(|_| self.outlined(MANY_CHUNKS))?;
+            let builder = ArrayBuilder::with_dtype(
+                self.shape.clone(),
+                self.known_dtype().cloned().unwrap_or(Dtype::of::<u8>()),
+            );
+            NdArray::from_bytes(builder.chunks(chunks).blocks(blocks).to_bytes(source::zeros())?)
+        };
+        self.dtype()?;
+        let made = made().map_err(Hdf5Error::array(&self.path))?;
+        Ok(self.outline.get_or_init(|| made).clone())
+    }
+
+    /// Returns chunks and blocks of an outline: boxes that are read together. They are the chunks of the data set; in chunks that
+    /// are arrays, the blocks of these. If that would be more than `most` chunks, they become larger.
+    fn outlined(&self, most: u64) -> Result<(Vec<u32>, Vec<u32>), NdError> {
+        let itemsize = self.known_dtype().map_or(1, Dtype::itemsize);
+        let plain = || {
+            let blocks = vec![1; self.shape.len()];
+            let chunks = default_chunkshape(&self.shape, &blocks, itemsize);
+            (chunks.clone(), chunks)
+        };
+        let is_possible = |chunks: &[u32], blocks: &[u32]| {
+            Geometry::new(self.shape.clone(), chunks.to_vec(), blocks.to_vec(), itemsize)
+        };
+        let own = self.chunkshape.clone().map(|chunks| (chunks.clone(), chunks));
+        let (mut chunks, blocks) = own.filter(|(own, _)| is_possible(own, own).is_ok()).unwrap_or_else(plain);
+        let count = |chunks: &[u32]| {
+            let grid = self.shape.iter().zip(chunks).map(|(&n, &chunk)| n.div_ceil(chunk.max(1).into()));
+            grid.fold(1_u64, |product, n| product.saturating_mul(n))
+        };
+        if count(&chunks) <= most {
+            let arrays = self.sample().ok().flatten();
+            let finer = arrays.map(|array| array.blockshape().to_vec());
+            let finer = finer.filter(|blocks| is_possible(&chunks, blocks).is_ok());
+            return Ok((chunks, finer.unwrap_or(blocks)));
+        }
+        for axis in 0..chunks.len() {
+            let Some(&length) = self.shape.get(axis) else { break };
+            while count(&chunks) > most && chunks.get(axis).is_some_and(|&chunk| u64::from(chunk) < length) {
+                let mut larger = chunks.clone();
+                if let Some(chunk) = larger.get_mut(axis) {
+                    *chunk = chunk.saturating_mul(2);
+                }
+                if is_possible(&larger, &blocks).is_err() {
+                    break;
+                }
+                chunks = larger;
+            }
+        }
+        if count(&chunks) > most {
+            let what = format!("a shape {:?} of chunks {:?}, too many for a selection", self.shape, blocks);
+            return Err(NdError::argument(what));
+        }
+        Ok((chunks, blocks))
+    }
+
+    /// Reads what a selection of the [outline](Self::outline) selects, in C order, as its dtype says. Chunks are decoded by the
+    /// threads of `control`; only those that the selection touches, and of arrays (filter 32026) only the blocks around it.
+    ///
+    /// ```no_run
+    /// use b2_core::Control;
+    /// let data = b2_hdf5::File::open("x.h5")?.data_set("/group/data")?;
+    /// let slice = data.outline()?.slice(([5, 2, -1], 0..10))?;
+    /// let mut rows = vec![0; slice.nbytes() as usize];
+    /// data.read_slice(&slice, &Control::new(), &mut rows)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the selection is of an array of another shape, if `dst` does not have its size, or if the items cannot be read.
+    pub fn read_slice(&self, slice: &Slice, control: &Control, dst: &mut [u8]) -> Result<(), Hdf5Error> {
+        let array = slice.array();
+        if array.shape() != self.shape || array.itemsize() != self.dtype()?.itemsize() {
+            let what = format!("a selection of an array {:?}, not of {:?}", array.shape(), self.shape);
+            return Err(Hdf5Error::Argument { path: self.path.clone(), what });
+        }
+        if let Some((start, shape)) = slice.as_box() {
+            return self.read_box_with(control, &start, &shape, dst);
+        }
+        let source = Kept { data: self, error: Mutex::default() };
+        let read = slice.read_from(&source, control, dst);
+        match source.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) if read.is_err() => Err(error),
+            _ => read.map_err(Hdf5Error::array(&self.path)),
+        }
     }
 
     /// Checks that the limit for output allows items of `nbytes`.
@@ -377,5 +496,22 @@ impl SharedRegions for Source<'_> {
 
     fn is_plain(&self) -> bool {
         self.data.filters.is_empty() && self.data.chunkshape.is_none()
+    }
+}
+
+/// The items of a data set, and the first error of reading them.
+struct Kept<'a> {
+    data: &'a DataSet,
+    error: Mutex<Option<Hdf5Error>>,
+}
+
+impl SharedRegions for Kept<'_> {
+    fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
+        // What works on several regions at once has the threads already.
+        self.data.read_part(region.start(), region.shape(), dst, 1).map_err(|error| {
+            let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error);
+            io::ErrorKind::Other.into()
+        })
     }
 }

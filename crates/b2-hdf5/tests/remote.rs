@@ -32,12 +32,13 @@ impl ReadAt for Counted {
     }
 }
 
-/// Opens a data set, reads the item in the middle, and returns the item, the requests and the bytes.
-fn one_item(file: Arc<dyn ReadAt>, path: &str) -> (Vec<u8>, u64, u64) {
+/// Opens a data set, reads the item at a place, by default in the middle, and returns the item, the requests and the bytes.
+fn one_item(file: Arc<dyn ReadAt>, path: &str, at: Option<&[u64]>) -> (Vec<u8>, u64, u64) {
     let counted = Arc::new(Counted { file, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) });
     let file = File::from_reader(counted.clone(), "far", &Limits::default()).unwrap();
     let data = file.data_set(path).unwrap();
-    let start: Vec<u64> = data.shape().iter().map(|length| length / 2).collect();
+    let middle = || data.shape().iter().map(|length| length / 2).collect();
+    let start: Vec<u64> = at.map_or_else(middle, <[u64]>::to_vec);
     let mut item = vec![0; data.dtype().unwrap().itemsize()];
     data.read_box(&start, &vec![1; start.len()], &mut item).unwrap();
     (item, counted.requests.load(Relaxed), counted.bytes.load(Relaxed))
@@ -73,13 +74,48 @@ fn one_item_takes_few_requests() {
         }
         writer.array("group7/deep/data", &array, codec).unwrap();
         let file: Arc<dyn ReadAt> = Arc::new(Memory(writer.finish().unwrap().into_inner()));
-        let (item, requests, bytes) = one_item(file, "/group7/deep/data");
+        let (item, requests, bytes) = one_item(file, "/group7/deep/data", None);
         let n = (20 * 100 + 50) * 100 + 50_u32;
         assert_eq!(item, (n ^ 0x5A5A_5A5A).to_le_bytes(), "{codec:?}");
         println!("{codec:?}: {requests} requests, {bytes} bytes");
         assert!(requests <= REQUESTS, "{codec:?}: {requests} requests");
         // A chunk has 400 bytes.
         assert!(bytes <= BYTES + 2048, "{codec:?}: {bytes} bytes");
+    }
+}
+
+/// Every kind of index, by files of h5py in the folder `B2KIT_HDF5_FAR`: the right item, and few requests for it.
+#[test]
+#[ignore = "needs the files of far.py"]
+fn one_item_of_every_index_takes_few_requests() {
+    let folder = std::env::var_os("B2KIT_HDF5_FAR").expect("B2KIT_HDF5_FAR names no folder of far.py");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 10, "{files:?}");
+    for path in files {
+        let bytes = std::fs::read(&path).unwrap();
+        let shape = File::open(&path).unwrap().data_set("group/data").unwrap().shape().to_vec();
+        let whole: Arc<dyn ReadAt> = Arc::new(Memory(bytes));
+        let total: u64 = shape.iter().product();
+        let (mut most, mut most_bytes) = (0, 0);
+        // Places all over the array, both ends among them.
+        for n in (0..600).map(|n| n * (total - 1) / 599) {
+            let (mut at, mut rest) = (Vec::new(), n);
+            for length in shape.iter().rev() {
+                at.insert(0, rest % length);
+                rest /= length;
+            }
+            let (item, requests, bytes) = one_item(whole.clone(), "group/data", Some(&at));
+            let expected = if at[0] % 5 == 3 { 7 } else { n as u32 ^ 0x5A5A_5A5A };
+            assert_eq!(item, expected.to_le_bytes(), "{} {at:?}", path.display());
+            (most, most_bytes) = (most.max(requests), most_bytes.max(bytes));
+        }
+        println!("{}: at most {most} requests, {most_bytes} bytes", path.display());
+        assert!(
+            most <= REQUESTS && most_bytes <= BYTES + 400,
+            "{}: {most} requests, {most_bytes} bytes",
+            path.display()
+        );
     }
 }
 
@@ -92,7 +128,7 @@ fn requests_for_given_files() {
         let (path, data) = name.split_once("::").unwrap();
         let start = Instant::now();
         let file = Disk.open(path.as_ref(), Links::Follow).unwrap();
-        let (_, requests, bytes) = one_item(file, data);
+        let (_, requests, bytes) = one_item(file, data, None);
         println!("{name}: {requests} requests, {bytes} bytes, {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     }
 }

@@ -204,15 +204,7 @@ pub(crate) fn get<'py>(
     }
     let chosen = Chosen::new(key, style, array.shape())?;
     let view = chosen.view(py, array)?;
-    match (&chosen.field, &chosen.fields) {
-        (Some(_), _) => {
-            let dtype = crate::dtype::to_numpy(py, view.slice.dtype())?;
-            Ok(reader::read(view, &dtype, how)?.into_any())
-        }
-        (None, Some(fields)) => reader::read(view, dtype, how)?.get_item(fields),
-        (None, None) if chosen.scalar => reader::scalar(reader::read(view, dtype, how)?),
-        (None, None) => Ok(reader::read(view, dtype, how)?.into_any()),
-    }
+    chosen.read(py, view, dtype, |view, dtype| reader::read(view, dtype, how))
 }
 
 fn style(name: &str) -> PyResult<Style> {

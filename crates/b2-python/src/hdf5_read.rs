@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use b2_hdf5::{Content, DataSet, File, Hdf5Error};
 use b2kit::frame::{Disk, FrameError, Links, ReadAt, ReadFiles};
-use b2kit::nd::Object;
+use b2kit::nd::{NdArray, Object};
 use b2kit::{ErrorKind, Limits};
-use numpy::{PyArray1, PyArrayDescr};
+use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::array::connections;
+use crate::array::{connections, style_of};
 use crate::control::How;
-use crate::errors::{Kinded, OrRaise, exception};
+use crate::errors::{Kinded, OrRaise};
+use crate::index::{Chosen, Style, View, refuse_masked};
+use crate::reader;
 
 impl Kinded for Hdf5Error {
     fn kind(&self) -> ErrorKind {
@@ -144,26 +146,61 @@ impl Hdf5Data {
         dict(py, self.data.attrs())
     }
 
-    /// Reads a box of items as an array of bytes, in C order.
-    fn read_box<'py>(
+    /// Reads what an index selects.
+    #[pyo3(signature = (key, style, threads = None, progress = None))]
+    fn _get<'py>(
         &self,
-        py: Python<'py>,
-        start: Vec<u64>,
-        shape: Vec<u64>,
+        key: &Bound<'py, PyAny>,
+        style: &str,
         threads: Option<usize>,
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = key.py();
+        refuse_masked(key)?;
+        let chosen = Chosen::new(key, style_of(Some(style))?, self.data.shape())?;
+        let view = chosen.view(py, &self.outline(py)?)?;
+        chosen.read(py, view, self.dtype.bind(py), |view, dtype| self.read(view, dtype, threads, progress))
+    }
+
+    /// Reads what an index selects into a NumPy array or another buffer.
+    #[pyo3(signature = (key, out, threads = None, progress = None))]
+    fn _read_into(
+        &self,
+        key: &Bound<'_, PyAny>,
+        out: &Bound<'_, PyAny>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let py = out.py();
+        refuse_masked(key)?;
+        let chosen = Chosen::new(key, Style::Numpy, self.data.shape())?;
+        let view = chosen.view(py, &self.outline(py)?)?;
+        let shape = view.shape.clone();
+        let dtype = match &chosen.field {
+            Some(_) => crate::dtype::to_numpy(py, view.slice.dtype())?,
+            None => self.dtype.bind(py).clone(),
+        };
+        let items = self.read(view, &dtype, threads, progress)?;
+        reader::copy_into(out, &dtype, &shape, &items)
+    }
+}
+
+impl Hdf5Data {
+    /// An array that selections are made of. It has no items.
+    fn outline(&self, py: Python<'_>) -> PyResult<NdArray> {
         let data = self.data.clone();
-        let bytes = How::threads(threads).run(py, move |control| {
-            let itemsize = data.dtype()?.itemsize() as u64;
-            let nbytes = shape.iter().try_fold(itemsize, |n, &length| n.checked_mul(length));
-            let len = nbytes.and_then(|nbytes| usize::try_from(nbytes).ok()).unwrap_or(usize::MAX);
-            let Ok(mut bytes) = b2_core::memory::zeroed(len) else { return Ok(None) };
-            data.read_box_with(&control, &start, &shape, &mut bytes)?;
-            Ok::<_, Hdf5Error>(Some(bytes))
-        })?;
-        match bytes {
-            Some(bytes) => Ok(PyArray1::from_vec(py, bytes)),
-            None => Err(exception(py, "OutOfMemoryError", "the items do not fit the memory")),
-        }
+        How::short(None).run(py, move |_| data.outline())
+    }
+
+    fn read<'py>(
+        &self,
+        View { slice, shape }: View,
+        dtype: &Bound<'py, PyArrayDescr>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let data = self.data.clone();
+        let how = How { threads, progress, ..How::default() };
+        reader::filled(&shape, dtype, how, move |control, dst| data.read_slice(&slice, &control, dst))
     }
 }

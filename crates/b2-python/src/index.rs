@@ -1,7 +1,7 @@
 //! Parses index expressions as NumPy does, and as `oindex` and `vindex` define them.
 
 use b2kit::nd::{NdArray, Selection, Slice};
-use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
 use pyo3::{ffi, intern};
@@ -376,6 +376,27 @@ impl Chosen {
             }
         }
         Ok(View { slice, shape })
+    }
+
+    /// Reads the selected view by `read`, which gets the dtype of the result. Returns what NumPy returns: an array, a scalar, or
+    /// some fields of an array.
+    pub(crate) fn read<'py>(
+        &self,
+        py: Python<'py>,
+        view: View,
+        dtype: &Bound<'py, PyArrayDescr>,
+        read: impl FnOnce(View, &Bound<'py, PyArrayDescr>) -> PyResult<Bound<'py, PyUntypedArray>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if self.field.is_some() {
+            let dtype = crate::dtype::to_numpy(py, view.slice.dtype())?;
+            return Ok(read(view, &dtype)?.into_any());
+        }
+        let items = read(view, dtype)?;
+        match &self.fields {
+            Some(fields) => items.get_item(fields),
+            None if self.scalar => crate::reader::scalar(items),
+            None => Ok(items.into_any()),
+        }
     }
 }
 

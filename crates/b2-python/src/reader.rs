@@ -15,6 +15,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice, PyTuple};
 
 use crate::control::How;
+#[cfg(feature = "hdf5")]
+use crate::errors::Kinded;
 use crate::errors::{OrRaise, argument, selection};
 use crate::index::{Chosen, Style, View, numpy};
 
@@ -155,6 +157,34 @@ fn read_new<'py>(
         how.run(py, move |control| slice.with_control(control).read_to(dst))?;
     }
     Ok(out)
+}
+
+/// Returns a new NumPy array of this shape whose items `read` writes, in C order.
+#[cfg(feature = "hdf5")]
+pub(crate) fn filled<'py, E: Kinded + Send>(
+    shape: &[usize],
+    dtype: &Bound<'py, PyArrayDescr>,
+    how: How,
+    read: impl FnOnce(Control, &mut [u8]) -> Result<(), E> + Send,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = dtype.py();
+    let out = new_array(py, dtype, shape, Memory::Zeros)?;
+    let len = out.len().saturating_mul(dtype.itemsize());
+    // SAFETY: `out` outlives the call, its memory is zeroed and has so many bytes, and no other code has seen it.
+    let items = unsafe { slice::from_raw_parts_mut(data(&out).cast::<u8>(), len) };
+    how.run(py, move |control| read(control, items))?;
+    Ok(out)
+}
+
+/// Copies items of this shape and dtype into an existing NumPy array or another buffer.
+#[cfg(feature = "hdf5")]
+pub(crate) fn copy_into<'py>(
+    out: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+    items: &Bound<'py, PyUntypedArray>,
+) -> PyResult<()> {
+    copy_to(writable(out, dtype, shape)?.as_any(), items)
 }
 
 /// Reads boxes of equal shape into `out`, or a new array, whose first dimension counts the boxes.

@@ -1,5 +1,8 @@
 """The filters of HDF5 in h5py, beside those of hdf5plugin."""
 
+import importlib.util
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -13,9 +16,16 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not on Windows")
 
 
-def child(code, *args):
-    """Run in a process of its own: filters stay registered."""
-    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True)
+def child(code, *args, plugins=None):
+    """Run in a process of its own: filters stay registered.
+
+    netCDF4, once imported, tells HDF5 by the environment to look for filters in its own folder, which has another one for
+    Blosc: hdf5plugin then leaves its own out. Children do not get that, unless they are to.
+    """
+    env = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
+    if plugins is not None:
+        env["HDF5_PLUGIN_PATH"] = str(plugins)
+    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -71,6 +81,22 @@ def test_it_is_b2kit_that_decodes_after_hdf5plugin(tmp_path, items):
     assert child(alone, tmp_path / "a.h5") == "cannot"
     both = THEIRS + "import b2kit.hdf5\nb2kit.hdf5.register(); b2kit.hdf5.register()\n"
     assert child(both + "print(h5py.File(sys.argv[1])['x'][4321])", tmp_path / "a.h5") == "4321"
+
+
+@pytest.mark.parametrize("number", [32001, 32026])
+def test_it_is_b2kit_that_decodes_beside_filters_of_netcdf(tmp_path, number):
+    found = importlib.util.find_spec("netCDF4")
+    plugins = pathlib.Path(found.origin).parent / "plugins" if found else None
+    if plugins is None or not plugins.is_dir():
+        pytest.skip("netCDF4 with filters of its own is not installed")
+    write = (
+        "h5py.h5z.filter_avail(int(sys.argv[2]))\n" + OURS + "h5py.File(sys.argv[1], 'w').create_dataset('x', "
+        "data=np.arange(5000), chunks=(500,), compression=int(sys.argv[2]), compression_opts=(0, 0, 0, 0, 5, 1, 1))"
+    )
+    child("import sys, h5py\n" + write, tmp_path / "a.h5", number, plugins=plugins)
+    assert (tmp_path / "a.h5").stat().st_size < 30_000
+    read = OURS + "print(h5py.File(sys.argv[1])['x'][4321])"
+    assert child(read, tmp_path / "a.h5", plugins=plugins) == "4321"
 
 
 def test_damaged_chunks_are_errors(tmp_path):

@@ -8,6 +8,10 @@ import pytest
 import b2kit
 import b2kit.hdf5
 from b2kit import _b2kit
+from conftest import many
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_indexing import basic_keys, compare, integers, mixed_keys, same, slices
 
 h5py = pytest.importorskip("h5py")
 reads = pytest.mark.skipif(not hasattr(_b2kit, "Hdf5File"), reason="this build does not read HDF5 (feature hdf5)")
@@ -64,9 +68,137 @@ def test_data_sets_are_read(path):
     np.testing.assert_array_equal(data.read(np.s_[:, 3], threads=2), items[:, 3])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(data))[0], items[0])
     assert b2kit.asarray(data, codec="lz4")[1, 2, 3] == items[1, 2, 3]
-    for key in [[0, 1], np.s_[None], np.s_[..., ...], np.s_[0, 0, 0, 0], 2, True]:
+    for key in [np.s_[..., ...], np.s_[0, 0, 0, 0], 2, [0, 2], "x"]:
         with pytest.raises(IndexError):
             data[key]
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    """Data sets of many shapes, chunks, filters and types: their items, and themselves."""
+    path = str(tmp_path_factory.mktemp("sets") / "sets.h5")
+    rng = np.random.default_rng(7)
+    fields = np.dtype([("id", "<u2"), ("pos", "<f4", (3,)), ("in", [("a", "i1"), ("b", ">i8")])])
+    filters = [{}, {"compression": "gzip"}, {"shuffle": True, "compression": "lzf"}, {"fletcher32": True}]
+    try:
+        import hdf5plugin
+
+        filters += [dict(hdf5plugin.Blosc(cname="lz4")), dict(hdf5plugin.Blosc2(cname="lz4")), dict(hdf5plugin.Blosc2(cname="zstd"))]
+    except ImportError:
+        pass
+    expected = {}
+    with h5py.File(path, "w") as file:
+        for n in range(56):
+            shape = tuple(int(length) for length in rng.integers(0, 8, n % 5))
+            x = np.zeros(shape, fields)
+            x["id"] = np.arange(x.size).reshape(shape)
+            x["pos"] = rng.random((*shape, 3))
+            dtype = ["u1", "<i4", ">i2", "<f8", fields, "S5"][n % 6]
+            x = x if dtype is fields else x["id"].astype(dtype)
+            chunks = tuple(int(rng.integers(1, length + 1)) for length in shape) if all(shape) and shape and n % 4 else None
+            options = filters[n % len(filters)] if chunks else {}
+            # Items that are not written have a fill value.
+            data = file.create_dataset(f"x{n}", shape, x.dtype, chunks=chunks, **options)
+            data[...] = x
+            expected[f"x{n}"] = x
+    file = b2kit.hdf5.open(path)
+    return [(x, file[name]) for name, x in expected.items()]
+
+
+@reads
+@given(st.data())
+@settings(max_examples=many(1500), deadline=None)
+def test_indexing_is_that_of_numpy(sets, data):
+    x, a = data.draw(st.sampled_from(sets))
+    compare(a, x, data.draw(basic_keys(x.shape)))
+    if x.ndim:
+        compare(a, x, data.draw(mixed_keys(x.shape)))
+    if x.size:
+        mask = np.array(data.draw(st.lists(st.booleans(), min_size=x.size, max_size=x.size)), bool).reshape(x.shape)
+        compare(a, x, mask)
+
+
+@reads
+@given(st.data())
+@settings(max_examples=many(500), deadline=None)
+def test_orthogonal_and_vectorized_indexing(sets, data):
+    x, a = data.draw(st.sampled_from([(x, a) for x, a in sets if x.size and x.ndim]))
+    key, lists = [], []
+    for n in x.shape:
+        part = data.draw(slices(n) | integers(n) | st.lists(integers(n), max_size=5))
+        key.append(part)
+        lists.append(np.arange(n)[part if not isinstance(part, list) else np.array(part, int)])
+    expected = x[np.ix_(*(np.atleast_1d(one) for one in lists))]
+    expected = expected.reshape([len(one) for one in lists if np.ndim(one)])
+    np.testing.assert_array_equal(a.oindex[tuple(key)], expected)
+    count = data.draw(st.integers(0, 6))
+    points = [data.draw(st.lists(integers(n), min_size=count, max_size=count)) for n in x.shape]
+    same(a.vindex[tuple(points)], x[tuple(np.array(one, int) for one in points)])
+
+
+@reads
+def test_data_sets_are_used_as_arrays(sets, path):
+    for x, a in sets:
+        assert (a.shape, a.dtype, a.ndim, a.size, a.nbytes, a.itemsize) == (
+            x.shape, x.dtype, x.ndim, x.size, x.nbytes, x.itemsize,
+        )
+        np.testing.assert_array_equal(np.asarray(a), x)
+        if x.dtype.names and x.ndim:
+            for key in ["id", "pos", "in", ["id", "in"]]:
+                same(a[key], x[key])
+            same(a.read("pos"), x["pos"])
+        out = np.zeros((*x.shape, 2), x.dtype)
+        assert a.read(out=out[..., 0]) is not None
+        np.testing.assert_array_equal(out[..., 0], x)
+        if x.ndim:
+            np.testing.assert_array_equal(list(a), list(x))
+            assert len(a) == len(x)
+            copy = np.zeros_like(x)
+            for part, values in a.iterchunks():
+                copy[part] = values
+            np.testing.assert_array_equal(copy, x)
+    data = b2kit.open(path, key="/group/data")
+    rows = np.empty((2, 40), "f8")
+    np.testing.assert_array_equal(data.read(np.s_[1, [29, 0]], out=rows), items[1, [29, 0]])
+    seen = []
+    data.read(np.s_[:, ::3], progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (items[:, ::3].nbytes,) * 2
+    assert data.ratio > 0 and data._ipython_key_completions_() == []
+    for wrong in [lambda: data == 5, lambda: bool(data), lambda: data.__array__(copy=False), lambda: data.read(out=np.empty(3))]:
+        with pytest.raises(b2kit.Error):
+            wrong()
+    for changes in [lambda: data.__setitem__(0, 1), lambda: data.oindex.__setitem__(0, 1), data.edit]:
+        with pytest.raises(b2kit.errors.ReadOnlyError):
+            changes()
+
+
+@reads
+def test_only_the_chunks_that_are_selected_are_read(tmp_path):
+    path = str(tmp_path / "far.h5")
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("x", data=np.arange(100_000).reshape(100, 1000), chunks=(10, 100), compression="gzip")
+        offset = data.id.get_chunk_info_by_coord((50, 500)).byte_offset
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(b"\xff" * 8)
+    data = b2kit.open(path, key="x")
+    x = np.arange(100_000).reshape(100, 1000)
+    for key in [np.s_[::25, ::300], np.s_[[0, 99], 500], np.s_[50, [400, 610]]]:
+        same(data[key], x[key])
+    for key in [np.s_[::5, 550], np.s_[[50], [555]]]:
+        with pytest.raises(b2kit.errors.DamagedError, match="/x"):
+            data[key]
+
+
+@reads
+def test_very_large_data_sets(tmp_path):
+    path = str(tmp_path / "large.h5")
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("x", (1 << 22, 1 << 22), "i2", chunks=(1024, 16), fillvalue=-1)
+        data[5000, 77:79] = 1, 2
+    data = b2kit.open(path, key="x")
+    np.testing.assert_array_equal(data[[5000, -1], 76:80], [[-1, 1, 2, -1], [-1] * 4])
+    np.testing.assert_array_equal(data[5000, 76:80:2], [-1, 2])
 
 
 @reads

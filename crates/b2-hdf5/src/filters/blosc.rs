@@ -1,54 +1,107 @@
 //! Blosc (filter 32001) and Blosc2 (filter 32026).
 
-use b2_chunk::{Chunk, ChunkReader, ChunkRef, DParams, SpecialKind};
-use b2_core::Limits;
+use std::ops::Range;
+
+use b2_chunk::{BlockDecoder, BlockParts, Chunk, ChunkRef, DParams, LazyChunk, SpecialKind};
+use b2_core::{Control, Limits, memory};
 use b2_frame::{Entry, SuperChunk};
 use b2nd::NdArray;
 use bytes::Bytes;
 
 /// Decodes a chunk of Blosc 1.
-pub(super) fn decode(src: &[u8], dst: &mut [u8], limits: &Limits) -> Result<(), String> {
+pub(super) fn decode(src: &[u8], dst: &mut [u8], limits: &Limits, threads: usize) -> Result<(), String> {
     let chunk = ChunkRef::from_slice(src).map_err(|error| error.to_string())?;
     check_len(chunk.nbytes() as u64, dst.len())?;
-    let dparams = DParams::default().limits(limits.clone());
+    let dparams = DParams::default().limits(limits.clone()).control(Control::new().threads(threads));
     chunk.decompress_bytes_into(dst, &dparams).map_err(|error| error.to_string())
 }
 
 /// A chunk of Blosc 1 that is decoded block by block.
-pub(crate) struct Blocks(ChunkReader);
+pub(crate) struct Blocks<'a> {
+    chunk: ChunkRef<'a>,
+    lazy: LazyChunk,
+    dparams: DParams,
+}
 
-impl Blocks {
-    pub(crate) fn open(src: Bytes, limits: &Limits) -> Result<Self, String> {
-        let chunk = Chunk::from_bytes(src).map_err(|error| error.to_string())?;
+impl<'a> Blocks<'a> {
+    pub(crate) fn open(src: &'a [u8], limits: &Limits) -> Result<Self, String> {
+        let chunk = ChunkRef::from_slice(src).map_err(|error| error.to_string())?;
         let dparams = DParams::default().limits(limits.clone());
-        ChunkReader::new(chunk, dparams).map(Self).map_err(|error| error.to_string())
+        let lazy = chunk.lazy(&dparams).map_err(|error| error.to_string())?;
+        Ok(Self { chunk, lazy, dparams })
     }
 
     pub(crate) fn nbytes(&self) -> u64 {
-        self.0.chunk().nbytes() as u64
+        self.chunk.nbytes() as u64
     }
 
-    /// Bytes of a block, decoded.
-    pub(crate) fn block_nbytes(&self) -> u64 {
-        self.0.chunk().header().blocksize() as u64
+    /// Whether all blocks but the last have the same size.
+    pub(crate) fn is_regular(&self) -> bool {
+        !self.lazy.header().is_vl()
     }
 
-    /// Decodes the bytes from `at` on, which fill `dst`.
-    pub(crate) fn read(&mut self, at: u64, dst: &mut [u8]) -> Result<(), String> {
-        let at = usize::try_from(at).map_err(|error| error.to_string())?;
-        self.0.read(at, dst).map_err(|error| error.to_string())
+    pub(crate) fn nblocks(&self) -> usize {
+        self.lazy.nblocks()
+    }
+
+    /// Bytes of the largest block, decoded.
+    pub(crate) fn largest_block(&self) -> u64 {
+        self.lazy.block_range(0).len() as u64
+    }
+
+    /// Which bytes of the chunk a block holds, decoded.
+    pub(crate) fn block_range(&self, nblock: usize) -> Range<usize> {
+        self.lazy.block_range(nblock)
+    }
+
+    /// Begins to decode blocks.
+    pub(crate) fn decoder(&self) -> Result<Decoder<'_>, String> {
+        let decoder = self.lazy.decoder(&self.dparams).map_err(|error| error.to_string())?;
+        let mut decoder = Decoder { blocks: self, decoder, first: None };
+        if self.lazy.needs_block0() {
+            let mut first = memory::zeroed(self.block_range(0).len()).map_err(|error| error.to_string())?;
+            decoder.decode(0, &mut first)?;
+            decoder.first = Some(first);
+        }
+        Ok(decoder)
+    }
+}
+
+/// Decodes blocks of one chunk.
+pub(crate) struct Decoder<'a> {
+    blocks: &'a Blocks<'a>,
+    decoder: BlockDecoder<'a>,
+    /// The first block, if others refer to it.
+    first: Option<Vec<u8>>,
+}
+
+impl<'a> Decoder<'a> {
+    fn stored(blocks: &'a Blocks<'a>, nblock: usize) -> &'a [u8] {
+        blocks.chunk.as_bytes().get(blocks.lazy.block_extent(nblock)).unwrap_or_default()
+    }
+
+    /// Decodes a block, which fills `dst`.
+    pub(crate) fn decode(&mut self, nblock: usize, dst: &mut [u8]) -> Result<(), String> {
+        let (stored, first) = (Self::stored(self.blocks, nblock), self.first.as_deref());
+        self.decoder.decode(nblock, stored, first, dst).map_err(|error| error.to_string())
+    }
+
+    /// Decodes a block so far that any part of it can be written to its place, if that is faster than decoding it.
+    pub(crate) fn parts(&mut self, nblock: usize) -> Result<Option<BlockParts<'_>>, String> {
+        let (stored, len) = (Self::stored(self.blocks, nblock), self.blocks.block_range(nblock).len());
+        self.decoder.parts(nblock, stored, 0..len).map_err(|error| error.to_string())
     }
 }
 
 /// Decodes a frame: an array of the shape of the chunk, or a super-chunk with its bytes.
 pub(super) fn decode_frame(
     src: Bytes,
-    shape: &[u64],
-    itemsize: usize,
+    (shape, itemsize): (&[u64], usize),
     dst: &mut [u8],
     limits: &Limits,
+    threads: usize,
 ) -> Result<(), String> {
-    let frame = open(src, limits)?;
+    let frame = open(src, limits, threads)?;
     if !is_array(&frame) {
         check_len(frame.nbytes(), dst.len())?;
         return frame.read_bytes_into(0, dst).map_err(|error| error.to_string());
@@ -58,8 +111,9 @@ pub(super) fn decode_frame(
     array.all().read_bytes_into(dst).map_err(|error| error.to_string())
 }
 
-fn open(src: Bytes, limits: &Limits) -> Result<SuperChunk, String> {
-    SuperChunk::options().limits(limits.clone()).from_bytes(src).map_err(|error| error.to_string())
+fn open(src: Bytes, limits: &Limits, threads: usize) -> Result<SuperChunk, String> {
+    let options = SuperChunk::options().limits(limits.clone()).control(Control::new().threads(threads));
+    options.from_bytes(src).map_err(|error| error.to_string())
 }
 
 fn is_array(frame: &SuperChunk) -> bool {
@@ -102,8 +156,9 @@ pub(crate) fn chunk_array(
     shape: &[u64],
     itemsize: usize,
     limits: &Limits,
+    threads: usize,
 ) -> Result<Option<NdArray>, String> {
-    let frame = open(frame, limits)?;
+    let frame = open(frame, limits, threads)?;
     match is_array(&frame) {
         true => array(frame, shape, itemsize).map(Some),
         false => Ok(None),

@@ -119,11 +119,17 @@ enum Target<'d> {
 }
 
 impl Pipeline {
-    /// Decodes a chunk, which fills `dst`. The filters in `mask` were not applied to it.
+    /// Decodes a chunk, which fills `dst`, with at most so many threads. The filters in `mask` were not applied to it.
     ///
     /// # Errors
     /// With what is wrong, which starts with the name of the filter.
-    pub(crate) fn decode(&self, stored: Bytes, mask: u32, dst: &mut [u8]) -> Result<(), String> {
+    pub(crate) fn decode(
+        &self,
+        stored: Bytes,
+        mask: u32,
+        dst: &mut [u8],
+        threads: usize,
+    ) -> Result<(), String> {
         let applied = self.applied(mask);
         let Some((first, later)) = applied.split_first() else {
             return copy_whole(&stored, dst);
@@ -141,17 +147,17 @@ impl Pipeline {
             let made = match known {
                 Some(len) => {
                     let mut made = memory::zeroed(len).map_err(|error| error.to_string())?;
-                    self.undo(filter, bytes, Target::Exactly(&mut made))?;
+                    self.undo(filter, bytes, Target::Exactly(&mut made), threads)?;
                     made
                 }
                 None => {
                     let most = dst.len().saturating_add(dst.len() / 8).saturating_add(ROOM);
-                    self.undo(filter, bytes, Target::AtMost(most))?
+                    self.undo(filter, bytes, Target::AtMost(most), threads)?
                 }
             };
             bytes = made.into();
         }
-        self.undo(first, bytes, Target::Exactly(dst)).map(drop)
+        self.undo(first, bytes, Target::Exactly(dst), threads).map(drop)
     }
 
     /// Returns the filters that were applied to a chunk.
@@ -182,14 +188,14 @@ impl Pipeline {
     }
 
     /// Undoes one filter. Returns the bytes that were asked for with [`Target::AtMost`].
-    fn undo(&self, filter: &Filter, src: Bytes, into: Target<'_>) -> Result<Vec<u8>, String> {
+    fn undo(&self, filter: &Filter, src: Bytes, into: Target<'_>, threads: usize) -> Result<Vec<u8>, String> {
         let wrong = || format!("{}: the data of a chunk does not fit", filter.name());
         let dst = match (filter.id, into) {
             (_, Target::Exactly(dst)) => dst,
             // These make as many bytes as they get.
             (SHUFFLE, Target::AtMost(_)) => {
                 let mut dst = memory::zeroed(src.len()).map_err(|error| error.to_string())?;
-                self.undo(filter, src, Target::Exactly(&mut dst))?;
+                self.undo(filter, src, Target::Exactly(&mut dst), threads)?;
                 return Ok(dst);
             }
             (FLETCHER32, Target::AtMost(_)) => return Ok(checked(&src)?.to_vec()),
@@ -213,8 +219,10 @@ impl Pipeline {
             BITSHUFFLE => bitshuffle::decode(params, &src, dst).ok_or_else(wrong)?,
             SZIP => szip::decode(params, &src, dst).ok_or_else(wrong)?,
             BZIP2 => bzip2(&src, dst).ok_or_else(wrong)?,
-            BLOSC => blosc::decode(&src, dst, &self.limits).map_err(|what| format!("blosc: {what}"))?,
-            BLOSC2 => blosc::decode_frame(src, &self.chunk, self.itemsize, dst, &self.limits)
+            BLOSC => {
+                blosc::decode(&src, dst, &self.limits, threads).map_err(|what| format!("blosc: {what}"))?
+            }
+            BLOSC2 => blosc::decode_frame(src, (&self.chunk, self.itemsize), dst, &self.limits, threads)
                 .map_err(|what| format!("blosc2: {what}"))?,
             NBIT | SCALE_OFFSET => copy_whole(&below(filter, &src, self.itemsize, dst.len())?, dst)?,
             _ => return Err(format!("{}, which is not supported", filter.name())),

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use hdf5_reader::btree_v1::{BTreeV1Key, BTreeV1Node, collect_btree_v1_leaves_storage};
+use hdf5_reader::btree_v1::{BTreeV1Key, collect_btree_v1_leaves_storage};
 use hdf5_reader::chunk_index::{
     ChunkEntry, collect_implicit_chunk_entries, collect_v2_chunk_entries_storage,
 };
 use hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storage;
 use hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage;
-use hdf5_reader::io::Cursor;
 
 use super::cursor::NOWHERE;
 use super::header::Below;
+use super::lookup;
 use super::messages::{Chunked, Index};
 use crate::boxes::product;
 
@@ -78,8 +78,7 @@ impl Chunks {
     /// With what is wrong with the index.
     pub(crate) fn get(&self, at: &[u64]) -> Result<Option<Stored>, String> {
         let Some(number) = linear(at, &self.grid) else { return Ok(None) };
-        // The tree of version 2 is read as a whole in any case.
-        if self.all.get().is_none() && self.chunked.index != Index::BTree2 {
+        if self.all.get().is_none() {
             let mut few = self.few.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(found) = few.get(&number) {
                 return Ok(*found);
@@ -211,9 +210,13 @@ fn entries(
     let (offset_size, length_size) = (below.offset_size, below.length_size);
     let ndim = u32::try_from(shape.len()).map_err(|error| error.to_string())?;
     let (pages, address, dims) = (&below.pages, chunked.address, &chunked.shape[..]);
-    if let (Index::BTree1, Some(at)) = (chunked.index, only) {
-        let place = at.iter().zip(dims).map(|(&at, &length)| at.saturating_mul(length.into()));
-        return Ok(lookup(below, address, ndim, &place.collect::<Vec<_>>())?.into_iter().collect());
+    let found = match (chunked.index, only) {
+        (Index::BTree1, Some(at)) => Some(lookup::in_tree1(below, address, at, dims)),
+        (Index::BTree2, Some(at)) => Some(lookup::in_tree2(below, address, at, dims)),
+        _ => None,
+    };
+    if let Some(found) = found {
+        return Ok(found.map_err(|what| format!("the index of chunks: {what}"))?.into_iter().collect());
     }
     match chunked.index {
         Index::BTree1 => {
@@ -272,51 +275,4 @@ fn entries(
                 .map_err(text)
         }
     }
-}
-
-/// The most levels of a tree.
-const DEEPEST: usize = 32;
-
-/// Follows the B-tree of version 1 to the chunk whose first item is at `place`.
-fn lookup(below: &Below, root: u64, ndim: u32, place: &[u64]) -> Result<Option<ChunkEntry>, String> {
-    let text = |what: String| format!("the index of chunks: {what}");
-    let size = usize::from(below.offset_size);
-    // The signature, kind, level and number of children, then the addresses of the neighbours.
-    let head = 8 + 2 * size;
-    let key = 16 + 8 * place.len();
-    let mut address = root;
-    for _ in 0..DEEPEST {
-        let read =
-            |len: usize| below.pages.metadata(address, len as u64).map_err(|error| text(error.to_string()));
-        let start = read(head)?;
-        let [b'T', b'R', b'E', b'E', 1, _, low, high, ..] = start[..] else {
-            return Err(text("not a node of a tree of chunks".into()));
-        };
-        let children = usize::from(u16::from_le_bytes([low, high]));
-        let bytes = read(head + (children + 1) * key + children * size)?;
-        let mut cursor = Cursor::new(&bytes);
-        let node = BTreeV1Node::parse(&mut cursor, below.offset_size, below.length_size, Some(ndim))
-            .map_err(|error| text(error.to_string()))?;
-        // The last child that does not start behind the place.
-        let mut found = None;
-        for (own, &child) in node.keys.iter().zip(&node.children) {
-            let BTreeV1Key::RawData { chunk_size, filter_mask, offsets } = own else {
-                return Err(text("other entries than chunks".into()));
-            };
-            let first = offsets.get(..place.len()).unwrap_or_default();
-            if first > place {
-                break;
-            }
-            found = Some((child, first == place, u64::from(*chunk_size), *filter_mask));
-        }
-        match found {
-            Some((child, is_it, size, filter_mask)) if node.level == 0 => {
-                let entry = ChunkEntry { address: child, size, filter_mask, offsets: place.to_vec() };
-                return Ok(is_it.then_some(entry));
-            }
-            Some((child, ..)) => address = child,
-            None => return Ok(None),
-        }
-    }
-    Err(text(format!("more than {DEEPEST} levels")))
 }

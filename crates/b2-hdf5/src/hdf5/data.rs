@@ -5,18 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use b2_core::{Limits, memory};
 use bytes::Bytes;
 
+use super::buffers::Buffers;
 use super::chunks::{Chunks, Stored};
 use super::header::Below;
 use super::items::Items;
 use crate::Hdf5Error;
-use crate::boxes::{Held, Place, copy_run, copy_shared, product};
+use crate::boxes::{Held, Place, Row, RowsOfPieces, SharedRows, copy_shared, product, strides};
 use crate::filters::{Pipeline, blosc};
 
-/// Bytes of decoded chunks that are kept, where only a part of a chunk was asked for.
+/// Bytes of chunks that are kept, where only a part of a chunk was asked for.
 const KEPT: usize = 64 << 20;
 
-/// Rows of fewer bytes are copied from whole chunks.
-const SHORT: u64 = 64;
+/// Rows of at least this many bytes are decoded to their places; blocks with shorter ones are decoded to a buffer first.
+const LONG_ROW: usize = 1024;
+
+/// Results of at least this many bytes are written past the caches.
+const STREAMED: usize = 8 << 20;
 
 /// Where items are stored.
 pub(super) enum Stores {
@@ -32,8 +36,22 @@ pub(super) enum Stores {
     },
 }
 
-/// A decoded chunk, and its position in the grid.
-type Kept = (Vec<u64>, Arc<Vec<u8>>);
+/// A chunk of which a part was asked for.
+#[derive(Clone)]
+pub(super) enum Kept {
+    /// As it is stored: of the first part only the blocks were decoded that it touched.
+    Stored(Bytes),
+    Plain(Arc<Vec<u8>>),
+}
+
+impl Kept {
+    fn len(&self) -> usize {
+        match self {
+            Self::Stored(bytes) => bytes.len(),
+            Self::Plain(plain) => plain.len(),
+        }
+    }
+}
 
 /// The items of a data set.
 pub(crate) struct Data {
@@ -48,10 +66,10 @@ pub(crate) struct Data {
     /// The stored bytes of an item that was never written; `None` for zeros.
     pub(super) fill: Option<Vec<u8>>,
     pub(super) place: Stores,
-    /// Chunks that were decoded for a part of them, the last one last.
-    pub(super) kept: Mutex<Vec<Kept>>,
-    /// Memory of chunks that were decoded.
-    pub(super) spare: Mutex<Vec<Vec<u8>>>,
+    /// Chunks of which parts were asked for, and their positions in the grid, the last one last.
+    pub(super) kept: Mutex<Vec<(Vec<u64>, Kept)>>,
+    /// Memory of chunks that were read and decoded.
+    pub(super) buffers: Arc<Buffers>,
 }
 
 impl Data {
@@ -100,30 +118,21 @@ impl Data {
         memory::zeroed(len).map_err(|error| self.damaged(error.to_string()))
     }
 
-    /// Returns bytes to be overwritten: those of an earlier call if there are some, since memory that is new to the process
-    /// takes longer to fill than to decode into.
+    /// Returns bytes to be overwritten.
     fn scratch(&self, len: u64) -> Result<Vec<u8>, Hdf5Error> {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        match (spare, usize::try_from(len)) {
-            (Some(mut bytes), Ok(len)) if bytes.capacity() >= len => {
-                bytes.resize(len, 0);
-                Ok(bytes)
-            }
-            _ => self.zeroed(len),
-        }
+        self.limits.check_memory("items, in bytes", len).map_err(Hdf5Error::limit(&self.path))?;
+        let len = usize::try_from(len).map_err(|error| self.damaged(error.to_string()))?;
+        self.buffers.take(len).map_err(|error| self.damaged(error.to_string()))
     }
 
-    /// Keeps bytes for the next call.
-    fn give_back(&self, bytes: Vec<u8>) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let held: usize = spare.iter().map(Vec::capacity).sum();
-        if held.saturating_add(bytes.capacity()) <= KEPT {
-            spare.push(bytes);
-        }
-    }
-
-    /// Reads a box of the array.
-    pub(crate) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+    /// Reads a box of the array. A chunk is decoded by at most so many threads.
+    pub(crate) fn read_box(
+        &self,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+        threads: usize,
+    ) -> Result<(), Hdf5Error> {
         let ndim = self.shape.len();
         let (Some((start, inner_start)), Some((shape, inner_shape))) =
             (start.split_at_checked(ndim), shape.split_at_checked(ndim))
@@ -131,12 +140,12 @@ impl Data {
             return Err(self.damaged("a box of other dimensions"));
         };
         if inner_shape == self.items.dims {
-            self.read_extent(start, shape, dst)?;
+            self.read_extent(start, shape, dst, threads)?;
         } else {
             // A part of items that are arrays.
             let nbytes = product(shape).saturating_mul(self.items.stored as u64);
             let mut whole = self.zeroed(nbytes)?;
-            self.read_extent(start, shape, &mut whole)?;
+            self.read_extent(start, shape, &mut whole, threads)?;
             let zeros = vec![0; self.items.dims.len()];
             let from_start = [start, &zeros].concat();
             let from_shape = [shape, &self.items.dims].concat();
@@ -145,42 +154,52 @@ impl Data {
                 Held { start: &from_start, shape: &from_shape },
                 Held { start: &to_start, shape: &to_shape },
             );
-            copy_shared(from, &whole, to, dst, self.items.dtype.itemsize())
-                .ok_or_else(|| self.damaged("a box that does not fit"))?;
+            copy_shared(from, &whole, to, dst, self.items.dtype.itemsize()).ok_or_else(|| self.no_fit())?;
         }
         self.items.mend(dst);
         Ok(())
     }
 
     /// Reads items as they are stored, and fills in those that HDF5 does not have.
-    pub(super) fn read_extent(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+    pub(super) fn read_extent(
+        &self,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+        threads: usize,
+    ) -> Result<(), Hdf5Error> {
         let ends = start.iter().zip(shape).zip(&self.shape);
         let kept: Vec<u64> = ends
             .map(|((&at, &length), &whole)| at.saturating_add(length).min(whole).saturating_sub(at))
             .collect();
         if kept == shape {
-            return self.read_stored(start, shape, dst);
+            return self.read_stored(start, shape, dst, threads);
         }
         self.fill_in(dst);
         let mut part = self.zeroed(product(&kept).saturating_mul(self.items.stored as u64))?;
         if part.is_empty() {
             return Ok(());
         }
-        self.read_stored(start, &kept, &mut part)?;
+        self.read_stored(start, &kept, &mut part, threads)?;
         copy_shared(Held { start, shape: &kept }, &part, Held { start, shape }, dst, self.items.stored)
-            .ok_or_else(|| self.damaged("a box that does not fit"))
+            .ok_or_else(|| self.no_fit())
     }
 
     /// Reads stored items.
-    fn read_stored(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+    fn read_stored(
+        &self,
+        start: &[u64],
+        shape: &[u64],
+        dst: &mut [u8],
+        threads: usize,
+    ) -> Result<(), Hdf5Error> {
         let itemsize = self.items.stored;
         match &self.place {
             Stores::Nothing => self.fill_in(dst),
             Stores::Memory(bytes) => {
                 let zeros = vec![0; start.len()];
                 let (from, to) = (Held { start: &zeros, shape: &self.shape }, Held { start, shape });
-                copy_shared(from, bytes, to, dst, itemsize)
-                    .ok_or_else(|| self.damaged("a box that does not fit"))?;
+                copy_shared(from, bytes, to, dst, itemsize).ok_or_else(|| self.no_fit())?;
             }
             Stores::Contiguous(at) => {
                 let place = Place { whole: &self.shape, start, shape, itemsize };
@@ -197,7 +216,7 @@ impl Data {
                 }
                 let mut at = first.clone();
                 loop {
-                    self.read_from_chunk(chunks, pipeline, &at, Held { start, shape }, dst)?;
+                    self.read_from_chunk((chunks, pipeline), &at, Held { start, shape }, dst, threads)?;
                     if !advance(&mut at, &first, &end) {
                         break;
                     }
@@ -210,11 +229,11 @@ impl Data {
     /// Copies what a chunk and a box share.
     fn read_from_chunk(
         &self,
-        chunks: &Chunks,
-        pipeline: &Pipeline,
+        (chunks, pipeline): (&Chunks, &Pipeline),
         at: &[u64],
         to: Held<'_>,
         dst: &mut [u8],
+        threads: usize,
     ) -> Result<(), Hdf5Error> {
         let start: Vec<u64> =
             at.iter().zip(&pipeline.chunk).map(|(&at, &length)| at.saturating_mul(length)).collect();
@@ -223,7 +242,9 @@ impl Data {
         let wrong = |what: String| self.damaged(what);
         if from.start == to.start && from.shape == to.shape {
             return match chunks.get(at).map_err(wrong)? {
-                Some(stored) => self.decode(stored, at, dst),
+                Some(stored) => {
+                    self.decode(self.stored_bytes(stored)?, self.mask(stored, at), at, dst, threads)
+                }
                 None => {
                     self.fill_in(dst);
                     Ok(())
@@ -231,7 +252,7 @@ impl Data {
             };
         }
         let copy = |src: &[u8], dst: &mut [u8]| {
-            copy_shared(from, src, to, dst, itemsize).ok_or_else(|| self.damaged("a box that does not fit"))
+            copy_shared(from, src, to, dst, itemsize).ok_or_else(|| self.no_fit())
         };
         let nbytes = product(&pipeline.chunk).saturating_mul(itemsize as u64);
         let Some(stored) = chunks.get(at).map_err(wrong)? else {
@@ -240,41 +261,15 @@ impl Data {
             self.fill_in(&mut plain);
             return copy(&plain, dst);
         };
-        let (part_start, part) = shared(from, to);
-        if part != pipeline.chunk
-            && let Some(array) = self.chunk_array(pipeline, at, stored)?
-        {
-            // Of an array only the blocks are decoded that the box touches.
-            let wrong = |error: b2nd::NdError| self.damaged(format!("chunk {at:?}: {error}"));
-            let ranges: Vec<b2nd::Selection> = part_start
-                .iter()
-                .zip(&part)
-                .zip(&start)
-                .map(|((&at, &length), &first)| {
-                    let at = at.saturating_sub(first);
-                    let end = at.saturating_add(length);
-                    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-                    b2nd::Selection::Range { start: Some(number(at)), stop: Some(number(end)), step: 1 }
-                })
-                .collect();
-            let bytes = array.slice(ranges).and_then(|slice| slice.read_bytes()).map_err(wrong)?;
-            return copy_shared(Held { start: &part_start, shape: &part }, &bytes, to, dst, itemsize)
-                .ok_or_else(|| self.damaged("a box that does not fit"));
-        }
         // The chunk is asked for again if the box ends within it, and not at the end of the data set.
         let ends = start.iter().zip(&pipeline.chunk).zip(to.start.iter().zip(to.shape)).zip(&self.shape);
         let is_part = { ends }.any(|(((&a, &n), (&b, &m)), &whole)| {
             a < b || b.saturating_add(m) < a.saturating_add(n).min(whole)
         });
-        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_part {
-            let found = lock().iter().find(|(kept, _)| kept == at).map(|(_, plain)| plain.clone());
-            if let Some(plain) = found {
-                return copy(&plain, dst);
-            }
-        }
-        if pipeline.is_plain(self.mask(stored, at)) {
+        let mask = self.mask(stored, at);
+        if pipeline.is_plain(mask) {
             // Only the part of the chunk is read.
+            let (part_start, part) = shared(from, to);
             let inner: Vec<u64> =
                 part_start.iter().zip(&start).map(|(&at, &first)| at.saturating_sub(first)).collect();
             let mut bytes = self.scratch(product(&part).saturating_mul(itemsize as u64))?;
@@ -285,84 +280,174 @@ impl Data {
             let position = self.below.pages.position(stored.address);
             place.read(self.below.pages.file(), position, &mut bytes).map_err(Hdf5Error::io(&self.path))?;
             let copied = copy_shared(Held { start: &part_start, shape: &part }, &bytes, to, dst, itemsize);
-            self.give_back(bytes);
-            return copied.ok_or_else(|| self.damaged("a box that does not fit"));
+            self.buffers.give_back(bytes);
+            return copied.ok_or_else(|| self.no_fit());
         }
-        if !is_part && self.scatter(pipeline, (at, stored), from, to, dst)? {
+        let kept = if is_part { self.kept(at) } else { None };
+        let (bytes, is_first) = match kept {
+            Some(Kept::Plain(plain)) => return copy(&plain, dst),
+            Some(Kept::Stored(bytes)) => (bytes, false),
+            None => (self.stored_bytes(stored)?, true),
+        };
+        let is_read = match self.chunk_array(pipeline, at, (&bytes, mask), threads)? {
+            Some(array) => {
+                self.read_from_array(&array, at, (from, to), dst)?;
+                true
+            }
+            // Of a chunk from which more and more parts are taken, all is decoded, once.
+            None => (is_first || !is_part) && self.scatter(pipeline, (at, &bytes, mask), from, to, dst)?,
+        };
+        if is_read {
+            if is_part && is_first {
+                self.keep(at, Kept::Stored(bytes));
+            }
             return Ok(());
         }
         let mut plain = self.scratch(nbytes)?;
-        self.decode(stored, at, &mut plain)?;
+        self.decode(bytes, mask, at, &mut plain, threads)?;
         copy(&plain, dst)?;
-        if !is_part {
-            self.give_back(plain);
-        } else {
-            let mut kept = lock();
-            let mut held: usize = kept.iter().map(|(_, plain)| plain.len()).sum();
-            while held.saturating_add(plain.len()) > KEPT && !kept.is_empty() {
-                held = held.saturating_sub(kept.remove(0).1.len());
-            }
-            if plain.len() <= KEPT {
-                kept.push((at.to_vec(), Arc::new(plain)));
-            }
+        match is_part {
+            true => self.keep(at, Kept::Plain(Arc::new(plain))),
+            false => self.buffers.give_back(plain),
         }
         Ok(())
     }
 
-    /// Decodes a chunk of Blosc block by block, and copies each while it is in the cache. Returns `false`, and does nothing, if
-    /// the chunk is something else, or has short rows.
+    fn kept(&self, at: &[u64]) -> Option<Kept> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(own, _)| own == at).map(|(_, chunk)| chunk.clone())
+    }
+
+    fn keep(&self, at: &[u64], chunk: Kept) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(own, _)| own != at);
+        let mut held: usize = kept.iter().map(|(_, chunk)| chunk.len()).sum();
+        while held.saturating_add(chunk.len()) > KEPT && !kept.is_empty() {
+            held = held.saturating_sub(kept.remove(0).1.len());
+        }
+        if chunk.len() <= KEPT {
+            kept.push((at.to_vec(), chunk));
+        }
+    }
+
+    /// Reads what a box shares with the array that a chunk is to where the box has it. Only the blocks that the box touches are
+    /// decoded.
+    fn read_from_array(
+        &self,
+        array: &b2nd::NdArray,
+        at: &[u64],
+        (from, to): (Held<'_>, Held<'_>),
+        dst: &mut [u8],
+    ) -> Result<(), Hdf5Error> {
+        let (start, shape) = shared(from, to);
+        let wrong = |error: b2nd::NdError| self.damaged(format!("chunk {at:?}: {error}"));
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let ranges = start.iter().zip(&shape).zip(from.start).map(|((&at, &length), &first)| {
+            let at = at.saturating_sub(first);
+            let (start, stop) = (Some(number(at)), Some(number(at.saturating_add(length))));
+            b2nd::Selection::Range { start, stop, step: 1 }
+        });
+        let slice = array.slice(ranges.collect::<Vec<_>>()).map_err(wrong)?;
+        let place = || {
+            let strides = strides(to.shape, self.items.stored as u64);
+            let steps = start.iter().zip(to.start).zip(&strides);
+            let first = { steps }.try_fold(0_u64, |n, ((&at, &first), &stride)| {
+                n.checked_add(at.checked_sub(first)?.checked_mul(stride)?)
+            })?;
+            let strides =
+                strides.iter().map(|&stride| isize::try_from(stride).ok()).collect::<Option<Vec<_>>>()?;
+            Some((usize::try_from(first).ok()?, strides))
+        };
+        let (first, strides) = place().ok_or_else(|| self.no_fit())?;
+        let dst = dst.get_mut(first..).ok_or_else(|| self.no_fit())?;
+        slice.read_bytes_strided(dst, &strides).map_err(wrong)
+    }
+
+    /// Decodes a chunk of Blosc block by block, to where the box has its rows. Returns `false`, and does nothing, if the chunk is
+    /// something else.
     fn scatter(
         &self,
         pipeline: &Pipeline,
-        (at, stored): (&[u64], Stored),
+        (at, bytes, mask): (&[u64], &[u8], u32),
         from: Held<'_>,
         to: Held<'_>,
         dst: &mut [u8],
     ) -> Result<bool, Hdf5Error> {
         let itemsize = self.items.stored;
-        let row = from.shape.last().map_or(0, |&length| length.saturating_mul(itemsize as u64));
-        if row < SHORT || !pipeline.is_blosc(self.mask(stored, at)) {
+        if !pipeline.is_blosc(mask) {
             return Ok(false);
         }
         let wrong = |what: String| self.damaged(format!("chunk {at:?}: blosc: {what}"));
-        let mut chunk = blosc::Blocks::open(self.stored_bytes(stored)?, &self.limits).map_err(wrong)?;
+        let chunk = blosc::Blocks::open(bytes, &self.limits).map_err(wrong)?;
         let nbytes = product(from.shape).saturating_mul(itemsize as u64);
         if chunk.nbytes() != nbytes {
             return Err(wrong(format!("{} bytes in a chunk, expected {nbytes}", chunk.nbytes())));
         }
-        let block = chunk.block_nbytes().min(nbytes);
-        if block == 0 || !block.is_multiple_of(itemsize as u64) {
+        if !chunk.is_regular() {
             return Ok(false);
         }
-        let mut bytes = self.scratch(block)?;
-        let mut place = 0;
-        while place < nbytes {
-            let len = usize::try_from(block.min(nbytes.saturating_sub(place))).unwrap_or(usize::MAX);
-            let run = bytes.get_mut(..len).ok_or_else(|| wrong("a block of another size".into()))?;
-            chunk.read(place, run).map_err(wrong)?;
-            copy_run(from, place, run, to, dst, itemsize)
-                .ok_or_else(|| self.damaged("a box that does not fit"))?;
-            place = place.saturating_add(len as u64);
+        let rows = SharedRows::new(from, to, itemsize).ok_or_else(|| self.no_fit())?;
+        let mut rows = RowsOfPieces::new(rows);
+        let is_streamed = dst.len() >= STREAMED;
+        let mut decoder = chunk.decoder().map_err(wrong)?;
+        let mut buffer = self.scratch(chunk.largest_block())?;
+        for nblock in 0..chunk.nblocks() {
+            let block = chunk.block_range(nblock);
+            if !rows.are_in(&block) {
+                continue;
+            }
+            if rows.length() >= LONG_ROW
+                && let Some(parts) = decoder.parts(nblock).map_err(wrong)?
+            {
+                while let Some(Row { from, to, len }) = rows.next_in(&block) {
+                    let place = dst.get_mut(to..to.saturating_add(len)).ok_or_else(|| self.no_fit())?;
+                    let copied = parts.copy(from..from.saturating_add(len), place, is_streamed);
+                    copied.map_err(|error| wrong(error.to_string()))?;
+                }
+                continue;
+            }
+            let plain =
+                buffer.get_mut(..block.len()).ok_or_else(|| wrong("a block of another size".into()))?;
+            decoder.decode(nblock, plain).map_err(wrong)?;
+            while let Some(Row { from, to, len }) = rows.next_in(&block) {
+                let place = dst.get_mut(to..to.saturating_add(len)).ok_or_else(|| self.no_fit())?;
+                let row = plain.get(from..from.saturating_add(len)).ok_or_else(|| self.no_fit())?;
+                place.copy_from_slice(row);
+            }
         }
-        self.give_back(bytes);
+        drop(decoder);
+        self.buffers.give_back(buffer);
         Ok(true)
     }
 
+    fn no_fit(&self) -> Hdf5Error {
+        self.damaged("a box that does not fit")
+    }
+
     /// Decodes a chunk.
-    fn decode(&self, stored: Stored, at: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
+    fn decode(
+        &self,
+        bytes: Bytes,
+        mask: u32,
+        at: &[u64],
+        dst: &mut [u8],
+        threads: usize,
+    ) -> Result<(), Hdf5Error> {
         let Stores::Chunks { pipeline, .. } = &self.place else { return Err(self.damaged("no chunks")) };
-        let bytes = self.stored_bytes(stored)?;
-        let mask = self.mask(stored, at);
         let named = |what: String| match pipeline.filters.iter().find(|filter| !filter.is_known()) {
             Some(filter) => Hdf5Error::unsupported(&self.path, format!("filter {}", filter.name())),
             None => self.damaged(format!("chunk {at:?}: {what}")),
         };
-        pipeline.decode(bytes, mask, dst).map_err(named)
+        pipeline.decode(bytes, mask, dst, threads).map_err(named)
     }
 
     fn stored_bytes(&self, stored: Stored) -> Result<Bytes, Hdf5Error> {
         self.limits.check_memory("chunk, in bytes", stored.len).map_err(Hdf5Error::limit(&self.path))?;
-        self.below.pages.data(stored.address, stored.len).map_err(Hdf5Error::io(&self.path))
+        let io = Hdf5Error::io(&self.path);
+        let range = self.below.pages.range(stored.address, stored.len).map_err(&io)?;
+        let mut bytes = self.scratch(stored.len)?;
+        self.below.pages.file().read_exact_at(range.start, &mut bytes).map_err(&io)?;
+        Ok(self.buffers.lend(bytes))
     }
 
     /// The filters that were not applied to a chunk, one bit each.
@@ -392,26 +477,25 @@ impl Data {
             return Ok(None);
         }
         match chunks.first().map_err(|what| self.damaged(what))? {
-            Some((at, stored)) => self.chunk_array(pipeline, &at, stored),
+            Some((at, stored)) => {
+                let bytes = self.stored_bytes(stored)?;
+                self.chunk_array(pipeline, &at, (&bytes, self.mask(stored, &at)), usize::MAX)
+            }
             None => Ok(None),
         }
     }
 
+    /// Returns the array that a chunk is, if it is one.
     fn chunk_array(
         &self,
         pipeline: &Pipeline,
         at: &[u64],
-        stored: Stored,
+        (bytes, mask): (&Bytes, u32),
+        threads: usize,
     ) -> Result<Option<b2nd::NdArray>, Hdf5Error> {
-        if pipeline.filters.first().is_none_or(|filter| filter.id != crate::filters::BLOSC2) {
-            return Ok(None);
-        }
         let wrong = |what: String| self.damaged(format!("chunk {at:?}: {what}"));
-        let bytes = self.stored_bytes(stored)?;
-        let Some(frame) = pipeline.frame(&bytes, self.mask(stored, at)).map_err(wrong)? else {
-            return Ok(None);
-        };
-        blosc::chunk_array(frame, &pipeline.chunk, self.items.stored, &self.limits).map_err(wrong)
+        let Some(frame) = pipeline.frame(bytes, mask).map_err(wrong)? else { return Ok(None) };
+        blosc::chunk_array(frame, &pipeline.chunk, self.items.stored, &self.limits, threads).map_err(wrong)
     }
 
     /// Returns a chunk that an array with these blocks can take as it is.
@@ -429,7 +513,11 @@ impl Data {
         if is_cut {
             return Ok(None);
         }
-        match self.chunk_array(pipeline, at, stored)? {
+        if pipeline.filters.first().is_none_or(|filter| filter.id != crate::filters::BLOSC2) {
+            return Ok(None);
+        }
+        let bytes = self.stored_bytes(stored)?;
+        match self.chunk_array(pipeline, at, (&bytes, self.mask(stored, at)), usize::MAX)? {
             Some(array) => blosc::only_chunk(&array, blockshape)
                 .map_err(|what| self.damaged(format!("chunk {at:?}: {what}"))),
             None => Ok(None),

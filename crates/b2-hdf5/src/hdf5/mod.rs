@@ -1,5 +1,6 @@
 //! HDF5: names, data sets, and their items.
 
+mod buffers;
 mod chunks;
 mod cursor;
 mod data;
@@ -7,6 +8,7 @@ mod datatype;
 mod groups;
 mod header;
 mod items;
+mod lookup;
 mod messages;
 mod pages;
 mod text;
@@ -301,7 +303,7 @@ impl Hdf5 {
             fill,
             place: placed.stores,
             kept: Mutex::default(),
-            spare: Mutex::default(),
+            buffers: Arc::default(),
         };
         Ok(Found {
             data,

@@ -60,7 +60,8 @@ impl Pages {
         self.len.saturating_sub(address)
     }
 
-    fn range(&self, address: u64, len: u64) -> io::Result<std::ops::Range<u64>> {
+    /// Where in the file bytes at an address are, which must be inside of it.
+    pub(crate) fn range(&self, address: u64, len: u64) -> io::Result<std::ops::Range<u64>> {
         let end = address.checked_add(len).filter(|&end| end <= self.len);
         if end.is_none() {
             let text = format!("{len} bytes at {address} lie behind the end of the file");

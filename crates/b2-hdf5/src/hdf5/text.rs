@@ -90,7 +90,7 @@ impl LongText<'_> {
     fn read(self, start: &[u64], shape: &[u64], each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
         let size = self.data.items.stored;
         let mut references = self.data.zeroed(product(shape).saturating_mul(size as u64))?;
-        self.data.read_extent(start, shape, &mut references)?;
+        self.data.read_extent(start, shape, &mut references, 1)?;
         self.resolve(&references, each)
     }
 

@@ -8,12 +8,12 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from b2kit import _b2kit, _repr
+from b2kit._items import Items
 from b2kit._progress import Progress, telling
 from b2kit.attrs import Attrs
 from b2kit.errors import ArgumentError, IoError, SelectionError, WrongTypeError, checked
@@ -21,12 +21,10 @@ from b2kit.errors import ArgumentError, IoError, SelectionError, WrongTypeError,
 if TYPE_CHECKING:
     from types import TracebackType
 
-    import numpy.typing as npt
-
 __all__ = ["Array", "Edit"]
 
 
-class Array(_b2kit.ArrayBase):
+class Array(_b2kit.ArrayBase, Items):
     """A compressed array in a file, in a directory or in memory.
 
     Arrays are created by :func:`b2kit.open`, :func:`b2kit.asarray` and related functions. Indexing follows the rules of
@@ -51,11 +49,6 @@ class Array(_b2kit.ArrayBase):
     _again: tuple[Callable[..., Array], tuple[object, ...]]
 
     @property
-    def ratio(self) -> float:
-        """Compression ratio: uncompressed size divided by compressed size."""
-        return self.nbytes / self.cbytes if self.cbytes else 0.0
-
-    @property
     def filters(self) -> list[str | tuple[str, int]]:
         """The filters applied before the codec, in order; a filter whose parameter is not 0 is a pair with it."""
         return [(name, meta) if meta else name for name, meta in self._filters]
@@ -69,37 +62,6 @@ class Array(_b2kit.ArrayBase):
     def info(self) -> _repr.Info:
         """Properties of the array, displayed as a table."""
         return _repr.facts(self)
-
-    @property
-    def oindex(self) -> _Indexer:
-        """Orthogonal indexing: each list of positions selects along its own dimension, as with :func:`numpy.ix_`."""
-        return _Indexer(self, "orthogonal")
-
-    @property
-    def vindex(self) -> _Indexer:
-        """Vectorized indexing: lists of positions form coordinates, whose dimensions come first in the result."""
-        return _Indexer(self, "vectorized")
-
-    @checked
-    def read(
-        self,
-        sel: Any = ...,
-        *,
-        out: Any = None,
-        threads: int | None = None,
-        progress: Progress = None,
-    ) -> Any:
-        """Reads a selection, by default the whole array.
-
-        With ``out``, a NumPy array with any strides or another buffer, the items are read into it and it is returned;
-        nothing else may use it during the call. ``threads`` is the number of threads. ``progress`` is ``True`` for a
-        progress bar, or a function that is called with the number of bytes done and in total.
-        """
-        with telling(progress, "read") as callback:
-            if out is None:
-                return self._get(sel, "numpy", threads, callback)
-            self._read_into(sel, out, threads, callback)
-            return out
 
     @checked
     def read_boxes(
@@ -124,44 +86,6 @@ class Array(_b2kit.ArrayBase):
         """
         with telling(progress, "read") as callback:
             return self._read_boxes(list(boxes), out, threads, callback)
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ArgumentError("the items are compressed: an array of them is always a copy")
-        items: np.ndarray[Any, Any] = self[...]
-        return items if dtype is None else items.astype(dtype, copy=False)
-
-    def __iter__(self) -> Iterator[Any]:
-        """Iterates over the rows, reading as many at a time as a chunk has."""
-        rows, step = len(self), max(1, self.chunks[0]) if self.ndim else 1
-        return (row for start in range(0, rows, step) for row in self[start : start + step])
-
-    def iterchunks(self) -> Iterator[tuple[tuple[slice, ...], np.ndarray[Any, Any]]]:
-        """Iterates over the chunks; yields the slices that each one covers, and its items."""
-        ranges = (range(0, length, max(1, step)) for length, step in zip(self.shape, self.chunks))
-        for starts in product(*ranges):
-            part = tuple(
-                slice(start, min(start + step, length))
-                for start, step, length in zip(starts, self.chunks, self.shape)
-            )
-            yield part, np.asarray(self[part])
-
-    def __eq__(self, other: object) -> bool:
-        raise WrongTypeError("the items are compressed: compare those that you read, as in a[...] == 5")
-
-    def __ne__(self, other: object) -> bool:
-        return self.__eq__(other)
-
-    __hash__ = object.__hash__
-
-    def _ipython_key_completions_(self) -> list[str]:
-        """Completes the names of fields."""
-        return [] if self.closed else list(self.dtype.names or ())
-
-    def __bool__(self) -> bool:
-        if self.size != 1:
-            raise ArgumentError("the truth value of an array with other than one item is ambiguous")
-        return bool(self[...].item())
 
     # Changes.
 
@@ -429,21 +353,6 @@ class Edit(_b2kit.EditorBase):
             self._remove_attr(name)
         for name, value in layers.items():
             self._set_attr(name, value)
-
-
-class _Indexer:
-    __slots__ = ("_array", "_style")
-
-    def __init__(self, array: Array, style: str) -> None:
-        self._array = array
-        self._style = style
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._array._get(key, self._style)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        with self._array.edit() as change:
-            change._set(key, value, self._style)
 
 
 class _Setter:

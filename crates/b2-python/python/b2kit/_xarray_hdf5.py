@@ -49,7 +49,10 @@ class _Items(BackendArray):
         self._data, self.shape, self.dtype = data, data.shape, data.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._data.read)
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> Any:
+        return self._data.oindex[key]
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         return await asyncio.to_thread(self.__getitem__, key)

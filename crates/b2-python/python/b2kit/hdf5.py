@@ -16,19 +16,19 @@ from __future__ import annotations
 
 import io
 import math
-import operator
 import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from b2kit import _b2kit
 from b2kit._array import absolute
+from b2kit._items import Items
 from b2kit._remote import is_web
-from b2kit.errors import ArgumentError, SelectionError, UnsupportedError, WrongTypeError
+from b2kit.errors import ArgumentError, ReadOnlyError, UnsupportedError, WrongTypeError
 
 __all__ = ["Data", "File", "compression", "is_hdf5", "open", "register"]
 
@@ -47,7 +47,7 @@ def register() -> None:
     ImportError
         h5py is not installed.
     OSError
-        On Windows: the filters look up functions of HDF5 as on Unix.
+        On Windows, where the package has no filters: only the libraries of ``crates/b2-hdf5-plugin`` were tried there.
     """
     if sys.platform == "win32":
         raise OSError("the filters of HDF5 are not there on Windows yet")
@@ -84,27 +84,38 @@ def compression(codec: str = "zstd", clevel: int = 5, filter: str | None = "shuf
     return {"compression": 32026, "compression_opts": (0, 0, 0, 0, clevel, _FILTERS[filter], _CODECS[codec])}
 
 
-class Data:
+class Data(Items):
     """A data set of HDF5 or a variable of NetCDF, read-only. :func:`open` and :func:`b2kit.open` return it.
 
-    Slices, integers and ``...`` select items, with steps in both directions; only the chunks that they touch are read and
-    decoded, of filter 32026 only the blocks, by several threads and without HDF5's lock.
+    It is indexed like a :class:`b2kit.Array`, as NumPy does it: by integers, slices with any step, lists, masks, the names of
+    fields, ``oindex`` and ``vindex``. Only the chunks that a selection touches are read and decoded, of filter 32026 only the
+    blocks around it, by several threads and without HDF5's lock.
     """
 
     def __init__(self, data: Any, path: str, threads: int | None) -> None:
-        self._data, self._threads = data, threads
+        self._data, self.threads = data, threads
         self.path: str = path
         """The file."""
         self.name: str = data.name
         """The path in the file."""
-        self.shape: tuple[int, ...] = data.shape
-        self.dtype: np.dtype[Any] = data.dtype
         self.chunks: tuple[int, ...] | None = data.chunks
         """The shape of the chunks; None if there are none."""
         self.filters: list[str] = data.filters
         """The names of HDF5's filters, in the order in which they were applied."""
         self.attrs: dict[str, Any] = data.attrs
         """The attributes, and ``_ARRAY_DIMENSIONS``, the names of the dimensions."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each dimension, in items."""
+        shape: tuple[int, ...] = self._data.shape
+        return shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the items."""
+        dtype: np.dtype[Any] = self._data.dtype
+        return dtype
 
     @property
     def ndim(self) -> int:
@@ -117,9 +128,14 @@ class Data:
         return math.prod(self.shape)
 
     @property
+    def itemsize(self) -> int:
+        """The size of an item in bytes."""
+        return self.dtype.itemsize
+
+    @property
     def nbytes(self) -> int:
         """The uncompressed size in bytes."""
-        return self.size * self.dtype.itemsize
+        return self.size * self.itemsize
 
     @property
     def cbytes(self) -> int:
@@ -132,61 +148,23 @@ class Data:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
-        return self.read(key)
+        return self._get(key, "numpy")
 
-    def read(self, sel: Any = ..., *, threads: int | None = None) -> Any:
-        """Reads a selection of slices, integers and ``...``, by default everything.
+    def _get(self, key: Any, style: str, threads: int | None = None, progress: Any = None) -> Any:
+        return self._data._get(key, style, threads or self.threads, progress)
 
-        Raises
-        ------
-        SelectionError
-            A list, a mask or a new axis: read a slice and select from it.
-        """
-        start: list[int] = []
-        shape: list[int] = []
-        inner: list[int | slice] = []
-        for part, length in zip(self._parts(sel), self.shape):
-            if isinstance(part, slice):
-                chosen = range(*part.indices(length))
-                low, high = (min(chosen), max(chosen) + 1) if chosen else (0, 0)
-                step = chosen.step if len(chosen) > 1 else 1
-                inner.append(slice(None, None, step))
-            else:
-                at = operator.index(part)
-                if not -length <= at < length:
-                    raise SelectionError(f"index {at} is out of range for a dimension of {length} items")
-                low = at % length
-                high = low + 1
-                inner.append(0)
-            start.append(low)
-            shape.append(high - low)
-        raw = self._data.read_box(start, shape, threads or self._threads)
-        # Items without bytes cannot be a view.
-        items = raw.view(self.dtype) if self.dtype.itemsize else np.zeros(math.prod(shape), self.dtype)
-        return items.reshape(shape)[tuple(inner)]
+    def _read_into(self, key: Any, out: Any, threads: int | None = None, progress: Any = None) -> None:
+        self._data._read_into(key, out, threads or self.threads, progress)
 
-    def _parts(self, key: Any) -> list[Any]:
-        parts = list(key) if isinstance(key, tuple) else [key]
-        for part in parts:
-            if not (part is ... or isinstance(part, slice) or hasattr(part, "__index__") and not isinstance(part, bool)):
-                raise SelectionError(f"{part!r}: slices, integers and ... select items of a data set")
-        given = sum(part is not ... for part in parts)
-        if given > self.ndim or len(parts) > given + 1:
-            raise SelectionError(f"{given} parts of a selection for {self.ndim} dimensions")
-        whole = [slice(None)] * (self.ndim - given)
-        if given == len(parts):
-            return parts + whole
-        at = next(n for n, part in enumerate(parts) if part is ...)
-        return parts[:at] + whole + parts[at + 1 :]
+    def edit(self, sync: bool = True) -> NoReturn:
+        """Raises :class:`ReadOnlyError`: data sets are not changed. :func:`b2kit.asarray` makes an array of one."""
+        raise ReadOnlyError(f"{self.path}: {self.name}: data sets of HDF5 are read-only")
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ArgumentError("the items are in a file: an array of them is always a copy")
-        items: np.ndarray[Any, Any] = np.asarray(self.read())
-        return items if dtype is None else items.astype(dtype, copy=False)
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.edit()
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
-        return _reopen, (self.path, self.name, self._threads)
+        return _reopen, (self.path, self.name, self.threads)
 
     def __repr__(self) -> str:
         return f"<b2kit.hdf5.Data {self.name!r} {self.shape} {self.dtype}, filters {self.filters}>"

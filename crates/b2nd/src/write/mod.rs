@@ -9,4 +9,5 @@ pub(crate) mod edit;
 #[cfg(feature = "ndarray")]
 pub(crate) mod from_ndarray;
 pub(crate) mod produce;
+pub(crate) mod selected_source;
 pub(crate) mod source;

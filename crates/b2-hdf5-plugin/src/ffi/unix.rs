@@ -1,0 +1,111 @@
+//! What the filters need of Unix: memory from `malloc`, and libraries by `dlopen`.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr::NonNull;
+
+use super::Library;
+
+/// Allocates zeros. Returns `None` if there is not enough memory. HDF5 frees what it gets with `free`.
+pub(super) fn zeroed(len: usize) -> Option<NonNull<c_void>> {
+    // SAFETY: any size may be asked for.
+    NonNull::new(unsafe { libc::calloc(len, 1) })
+}
+
+/// Allocates memory that is not initialised. Returns `None` if there is not enough.
+pub(super) fn uninitialized(len: usize) -> Option<NonNull<c_void>> {
+    // SAFETY: any size may be asked for.
+    NonNull::new(unsafe { libc::malloc(len) })
+}
+
+/// Frees memory.
+///
+/// # Safety
+/// It is from here or from HDF5, and nobody has it any more.
+pub(super) unsafe fn free(start: *mut c_void) {
+    // SAFETY: HDF5 uses `malloc`, as this module does.
+    unsafe { libc::free(start) };
+}
+
+/// Loads a library, which stays loaded.
+///
+/// # Safety
+/// What the library does when it is loaded is the caller's concern.
+pub(super) unsafe fn load(path: &CStr) -> Option<Library> {
+    // SAFETY: it is a C string, and a library that has been loaded already runs no code now.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    (!handle.is_null()).then_some(Library(handle))
+}
+
+/// What the process shows to all.
+pub(super) fn shown_to_all() -> Option<Library> {
+    Some(Library(libc::RTLD_DEFAULT))
+}
+
+/// Looks up in the library that has called this one.
+pub(super) fn in_caller<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
+    let caller = caller()?;
+    // SAFETY: the path is that of a library that is loaded; it is not loaded again, and not loaded if it is not.
+    let handle = unsafe { libc::dlopen(caller.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return None;
+    }
+    let found = look(&Library(handle));
+    // SAFETY: the handle is from above. What was found stays, since the library is running.
+    unsafe { libc::dlclose(handle) };
+    found
+}
+
+impl Library {
+    pub(super) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the handle is open, and the name is a C string.
+        NonNull::new(unsafe { libc::dlsym(self.0, name.as_ptr()) })
+    }
+}
+
+// Of the unwinder, which every Rust library is linked to.
+unsafe extern "C" {
+    fn _Unwind_Backtrace(
+        visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIP(frame: *mut c_void) -> usize;
+}
+
+/// Returns the path of the library that has called this one.
+fn caller() -> Option<CString> {
+    const GO_ON: c_int = 0; // _URC_NO_REASON
+    const STOP: c_int = 4; // _URC_NORMAL_STOP
+
+    /// Visits a frame of the stack: stops at the first that is not of this library.
+    extern "C" fn visit(frame: *mut c_void, found: *mut c_void) -> c_int {
+        // SAFETY: the unwinder passes a frame, and what `caller` gave it.
+        let (address, found) = unsafe { (_Unwind_GetIP(frame), &mut *found.cast::<Option<CString>>()) };
+        // The address is where the call returns to, which may be behind the end of a function.
+        let other = library_of(address.wrapping_sub(1) as *const c_void);
+        match (other, library_of(visit as *const c_void)) {
+            (Some((base, name)), Some((own, _))) if base != own => {
+                *found = Some(name);
+                STOP
+            }
+            _ => GO_ON,
+        }
+    }
+
+    let mut found: Option<CString> = None;
+    // SAFETY: `visit` takes the argument as what it is, and does not panic: it only asks for addresses.
+    unsafe { _Unwind_Backtrace(visit, (&raw mut found).cast()) };
+    found
+}
+
+/// Returns where the library with this address is loaded, and its path.
+fn library_of(address: *const c_void) -> Option<(usize, CString)> {
+    // SAFETY: a structure of pointers, for which zeros are valid.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for.
+    if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: it is the name of the library, a C string that lives as long as the library.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some((info.dli_fbase as usize, name.to_owned()))
+}

@@ -1,0 +1,87 @@
+//! Memory that is used again: memory that is new to the process takes longer to fill than to decode into.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use b2_core::memory::{self, OutOfMemory};
+use bytes::Bytes;
+
+/// Bytes that are kept.
+const KEPT: usize = 64 << 20;
+
+/// Buffers that nobody uses now.
+#[derive(Default)]
+pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// Returns bytes to be overwritten.
+    pub(super) fn take(&self, len: usize) -> Result<Vec<u8>, OutOfMemory> {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The smallest that is large enough: chunks and their blocks differ much.
+        let fits = spare.iter().enumerate().filter(|(_, bytes)| bytes.capacity() >= len);
+        match fits.min_by_key(|(_, bytes)| bytes.capacity()).map(|(n, _)| n) {
+            Some(n) => {
+                let mut bytes = spare.swap_remove(n);
+                drop(spare);
+                bytes.resize(len, 0);
+                Ok(bytes)
+            }
+            None => {
+                // Those that are too small for what is read now are not worth keeping.
+                spare.clear();
+                drop(spare);
+                memory::zeroed(len)
+            }
+        }
+    }
+
+    /// Keeps bytes for a later call.
+    pub(super) fn give_back(&self, bytes: Vec<u8>) {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held: usize = spare.iter().map(Vec::capacity).sum();
+        if held.saturating_add(bytes.capacity()) <= KEPT {
+            spare.push(bytes);
+        }
+    }
+
+    /// Returns bytes that come back here when nobody has them any more.
+    pub(super) fn lend(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Lent { bytes, to: self.clone() })
+    }
+}
+
+struct Lent {
+    bytes: Vec<u8>,
+    to: Arc<Buffers>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.to.give_back(std::mem::take(&mut self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back() {
+        let buffers = Arc::new(Buffers::default());
+        let (small, large) = (buffers.take(10).unwrap(), buffers.take(1000).unwrap());
+        let places = (small.as_ptr(), large.as_ptr());
+        buffers.give_back(small);
+        let lent = buffers.lend(large);
+        let part = lent.slice(990..);
+        drop(lent);
+        assert_eq!(part[..], [0; 10]);
+        drop(part);
+        let (large, small) = (buffers.take(900).unwrap(), buffers.take(5).unwrap());
+        assert_eq!((small.as_ptr(), large.as_ptr()), places);
+    }
+}

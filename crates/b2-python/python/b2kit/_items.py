@@ -1,0 +1,145 @@
+"""What arrays and data sets of HDF5 have in common: items that are read by selections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from b2kit._progress import Progress, telling
+from b2kit.errors import ArgumentError, WrongTypeError, checked
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["Indexer", "Items"]
+
+
+class Items:
+    """Items that are read on request. Whoever inherits from it has ``shape``, ``dtype``, ``ndim``, ``size``, ``__len__`` and
+    ``__getitem__``, and reads by ``_get`` and ``_read_into``."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def dtype(self) -> np.dtype[Any]: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def size(self) -> int: ...
+        @property
+        def nbytes(self) -> int: ...
+        @property
+        def cbytes(self) -> int: ...
+        def __len__(self) -> int: ...
+        def __getitem__(self, key: Any) -> Any: ...
+        def _get(self, key: Any, style: str, threads: int | None = None, progress: Any = None) -> Any: ...
+        def _read_into(self, key: Any, out: Any, threads: int | None = None, progress: Any = None) -> None: ...
+
+    @property
+    def ratio(self) -> float:
+        """Compression ratio: uncompressed size divided by compressed size."""
+        return self.nbytes / self.cbytes if self.cbytes else 0.0
+
+    @property
+    def oindex(self) -> Indexer:
+        """Orthogonal indexing: each list of positions selects along its own dimension, as with :func:`numpy.ix_`."""
+        return Indexer(self, "orthogonal")
+
+    @property
+    def vindex(self) -> Indexer:
+        """Vectorized indexing: lists of positions form coordinates, whose dimensions come first in the result."""
+        return Indexer(self, "vectorized")
+
+    @checked
+    def read(
+        self,
+        sel: Any = ...,
+        *,
+        out: Any = None,
+        threads: int | None = None,
+        progress: Progress = None,
+    ) -> Any:
+        """Reads a selection, by default the whole array.
+
+        With ``out``, a NumPy array with any strides or another buffer, the items are read into it and it is returned;
+        nothing else may use it during the call. ``threads`` is the number of threads. ``progress`` is ``True`` for a
+        progress bar, or a function that is called with the number of bytes done and in total.
+        """
+        with telling(progress, "read") as callback:
+            if out is None:
+                return self._get(sel, "numpy", threads, callback)
+            self._read_into(sel, out, threads, callback)
+            return out
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ArgumentError("the items are compressed: an array of them is always a copy")
+        items: np.ndarray[Any, Any] = self[...]
+        return items if dtype is None else items.astype(dtype, copy=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterates over the rows, reading as many at a time as a chunk has."""
+        rows, step = len(self), self._steps()[0] if self.ndim else 1
+        return (row for start in range(0, rows, step) for row in self[start : start + step])
+
+    def iterchunks(self) -> Iterator[tuple[tuple[slice, ...], np.ndarray[Any, Any]]]:
+        """Iterates over the chunks; yields the slices that each one covers, and its items."""
+        steps = self._steps()
+        ranges = (range(0, length, step) for length, step in zip(self.shape, steps))
+        for starts in product(*ranges):
+            part = tuple(
+                slice(start, min(start + step, length))
+                for start, step, length in zip(starts, steps, self.shape)
+            )
+            yield part, np.asarray(self[part])
+
+    def __eq__(self, other: object) -> bool:
+        raise WrongTypeError("the items are compressed: compare those that you read, as in a[...] == 5")
+
+    def __ne__(self, other: object) -> bool:
+        return self.__eq__(other)
+
+    __hash__ = object.__hash__
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Completes the names of fields."""
+        return [] if getattr(self, "closed", False) else list(self.dtype.names or ())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ArgumentError("the truth value of an array with other than one item is ambiguous")
+        return bool(self[...].item())
+
+    def _steps(self) -> tuple[int, ...]:
+        """Returns the lengths of the boxes in which all items are read: those of chunks, or of about 8 MiB without them."""
+        chunks: tuple[int, ...] | None = getattr(self, "chunks", None)
+        if chunks is not None:
+            return tuple(max(1, length) for length in chunks)
+        steps, left = [], max(1, (8 << 20) // max(1, self.dtype.itemsize))
+        for length in reversed(self.shape):
+            steps.append(max(1, min(length, left)))
+            left = max(1, left // steps[-1])
+        return tuple(reversed(steps))
+
+
+class Indexer:
+    """Items in brackets, with index arrays that are combined in one of several ways."""
+
+    __slots__ = ("_array", "_style")
+
+    def __init__(self, array: Any, style: str) -> None:
+        self._array = array
+        self._style = style
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array._get(key, self._style)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        with self._array.edit() as change:
+            change._set(key, value, self._style)
