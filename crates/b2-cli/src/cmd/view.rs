@@ -5,6 +5,8 @@ mod app;
 #[cfg(feature = "terminal")]
 mod graphics;
 #[cfg(feature = "terminal")]
+mod headless;
+#[cfg(feature = "terminal")]
 mod look;
 #[cfg(feature = "terminal")]
 mod screen;
@@ -88,6 +90,10 @@ pub(crate) struct Args {
     #[cfg(feature = "terminal")]
     #[arg(long, value_enum, value_name = "HOW")]
     pixels: Option<graphics::Pixels>,
+    /// Without a terminal: press these keys, and print the screen that follows, of 100 x 30 cells
+    #[cfg(feature = "terminal")]
+    #[arg(long, value_name = "KEYS", hide = true, conflicts_with_all = ["output", "format"])]
+    keys: Option<String>,
     /// Show FILE, which may be a folder, in a browser: serve it on this computer only, until Ctrl-C
     #[cfg(feature = "web")]
     #[arg(long, conflicts_with_all = ["output", "format", "html"])]
@@ -132,10 +138,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
     #[cfg(feature = "terminal")]
-    if is_interactive(args) {
+    if args.keys.is_some() || is_interactive(args) {
         let Args { source, dtype, map, log, range, field, .. } = args;
         let app = app::App::new(&named(), source.key.clone(), *map, *log, *range).with_field(field.clone());
-        let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global };
+        let steps = if args.keys.is_some() { look::QUICK } else { usize::MAX };
+        let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global, steps };
+        if let Some(keys) = &args.keys {
+            let screen = headless::run(app, opening, keys).with_context(named)?;
+            let mut output = Output::create(None, false)?;
+            output.send(screen.as_bytes())?;
+            return output.finish();
+        }
         let pixels = args.pixels.unwrap_or_else(|| graphics::detect(|name| std::env::var(name).ok()));
         return terminal::run(app, opening, pixels).with_context(named);
     }

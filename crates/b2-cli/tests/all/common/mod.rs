@@ -1,6 +1,8 @@
 //! Runs the built command on files in a temporary directory.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod screen;
+#[cfg(target_os = "linux")]
 pub(crate) mod terminal;
 
 use std::fs;
