@@ -70,6 +70,10 @@ const WRITTEN: u64 = 1 << 20;
 /// Data larger than this are not printed, in bytes.
 const PRINTED: u64 = 32 << 20;
 
+/// Keys for all that the screen of `view` does: a member of a store, the crosshair, planes, zoom, other dimensions, values,
+/// histogram, chunks, colours, an index, reading again.
+const KEYS: &str = "\u{2193}\n\u{2193}i\u{2193}\u{2192}\u{2192}.\u{21f2}+\u{1b}\u{2190}-xdo0n2\u{2192}34clp1g-1\n+++r?\u{1b}1i\u{2191}";
+
 /// Up to how many chunks it runs, and a command, or some, with what must hold then.
 type Extra = (u64, fn(&mut Session<'_>) -> Result<()>);
 
@@ -187,10 +191,11 @@ impl Session<'_> {
         self.ask(&["cat", self.name, "--raw", &slice]).map(drop)
     }
 
-    /// Draws a picture, which reads few blocks of large data.
+    /// Draws a picture, which reads few blocks of large data, and presses keys on the screen that a terminal would have.
     fn view(&mut self) -> Result<()> {
         let format = if self.case.id.is_multiple_of(2) { "png" } else { "svg" };
-        self.ask(&["view", self.name, "--format", format, "-q"]).map(drop)
+        self.ask(&["view", self.name, "--format", format, "-q"])?;
+        self.ask(&["view", self.name, "--keys", KEYS, "-q"]).map(drop)
     }
 
     fn chunk(&mut self) -> Result<()> {
