@@ -107,11 +107,17 @@ export! {
             if let Some(ask) = room.engine.ask() {
                 let object = Object::new();
                 room.json = match ask {
-                    Ask::Read { request, file, range } => object
-                        .int("read", request.into())
-                        .int("file", file.into())
-                        .int("start", range.start)
-                        .int("end", range.end),
+                    Ask::Read { request, file, chunk, range } => {
+                        let object = object
+                            .int("read", request.into())
+                            .int("file", file.into())
+                            .int("start", range.start)
+                            .int("end", range.end);
+                        match chunk {
+                            Some(chunk) => object.int("chunk", chunk.into()),
+                            None => object,
+                        }
+                    }
                     Ask::Length { request, file } => object.int("length", request.into()).int("file", file.into()),
                     Ask::Forget { request } => object.int("forget", request.into()),
                 }
