@@ -19,7 +19,7 @@ use crate::view::pack_damaged;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A command that runs in a terminal.
-struct Session {
+pub(crate) struct Session {
     child: Child,
     ours: File,
     /// Keeps the terminal, whose modes are looked at when the command has ended.
@@ -56,7 +56,7 @@ fn start(folder: &Folder, args: &[&str], [columns, rows]: [u16; 2]) -> (Child, F
 }
 
 impl Session {
-    fn start(folder: &Folder, args: &[&str]) -> Self {
+    pub(crate) fn start(folder: &Folder, args: &[&str]) -> Self {
         Self::sized(folder, args, SIZE)
     }
 
@@ -79,8 +79,12 @@ impl Session {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Takes what the screen gets, at most for so long.
-    fn take(&mut self, wait: Duration) {
+    pub(crate) fn take(&mut self, wait: Duration) {
         if let Ok(piece) = self.pieces.recv_timeout(wait) {
             self.all.extend(&piece);
             self.seen.extend(piece);
@@ -94,7 +98,7 @@ impl Session {
 
     /// Waits until the screen shows what is wanted.
     #[track_caller]
-    fn until(&mut self, what: &str, is_there: impl Fn(&Screen) -> bool) -> Screen {
+    pub(crate) fn until(&mut self, what: &str, is_there: impl Fn(&Screen) -> bool) -> Screen {
         let start = Instant::now();
         loop {
             let screen = self.screen();
@@ -124,13 +128,13 @@ impl Session {
         self.seen.clear();
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits for the end of the command. Returns what the screen got, after checking that the terminal is as before.
     #[track_caller]
-    fn end(mut self) -> (ExitStatus, String) {
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

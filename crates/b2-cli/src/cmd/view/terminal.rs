@@ -158,10 +158,8 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
                         }
                         changed = true;
                     }
-                    Event::Mouse(mouse) => {
-                        if point(&mut app, mouse, area, graphics.as_ref()) {
-                            (pressed, changed) = (Some(start), true);
-                        }
+                    Event::Mouse(mouse) if point(&mut app, mouse, area, graphics.as_ref()) => {
+                        (pressed, changed) = (Some(start), true);
                     }
                     Event::Resize(..) => {
                         // The screen is cleared for the new size.

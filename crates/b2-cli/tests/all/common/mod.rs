@@ -1,6 +1,6 @@
 //! Runs the built command on files in a temporary directory.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "terminal"))]
 pub(crate) mod screen;
 #[cfg(target_os = "linux")]
 pub(crate) mod terminal;
