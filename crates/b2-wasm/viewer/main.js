@@ -26,7 +26,8 @@ const engine = new Engine(
   async () => {
     const inside = packed("inside-engine");
     if (inside !== null) return inside;
-    const response = await fetch("engine.wasm");
+    // Never an older one than the page.
+    const response = await fetch("engine.wasm", { cache: "no-cache" });
     if (!response.ok) throw new Error("the page is not complete: engine.wasm is missing");
     return response.arrayBuffer();
   },
