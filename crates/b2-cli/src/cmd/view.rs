@@ -95,16 +95,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEYS", hide = true, conflicts_with_all = ["output", "format"])]
     keys: Option<String>,
     /// Show FILE, which may be a folder, in a browser: serve it on this computer only, until Ctrl-C
-    #[cfg(feature = "web")]
-    #[arg(long, conflicts_with_all = ["output", "format", "html"])]
+    #[arg(long, hide = cfg!(not(feature = "web")), conflicts_with_all = ["output", "format", "html"])]
     web: bool,
     /// Print the address, but open no browser
-    #[cfg(feature = "web")]
-    #[arg(long, requires = "web")]
+    #[arg(long, hide = cfg!(not(feature = "web")), requires = "web")]
     no_open: bool,
     /// Write a page that shows FILE, with all of it inside
-    #[cfg(feature = "web")]
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format"])]
+    #[arg(long, value_name = "OUT", hide = cfg!(not(feature = "web")), conflicts_with_all = ["output", "format"])]
     html: Option<PathBuf>,
 }
 
@@ -121,6 +118,12 @@ const NEAR: u64 = 1 << 30;
 const FAR: u64 = 128 << 20;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    #[cfg(not(feature = "web"))]
+    if args.web || args.html.is_some() {
+        debug_assert!(!args.no_open || args.web);
+        let how = "cargo xtask web in a clone, then cargo install --path crates/b2-cli --features web";
+        return Err(Usage(format!("--web and --html are in builds with the feature web: {how}")).into());
+    }
     #[cfg(feature = "web")]
     if args.web || args.html.is_some() {
         let Args { source, slice, field, log, no_open, .. } = args;
@@ -173,7 +176,6 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 /// Whether a person sits at both ends.
 pub(crate) fn is_interactive(args: &Args) -> bool {
-    #[cfg(feature = "web")]
     if args.web || args.html.is_some() {
         return false;
     }

@@ -443,6 +443,22 @@ fn keys_are_pressed_without_a_terminal() {
     folder.fails(1, &["view", "text", "--keys", "q"]);
 }
 
+#[cfg(not(feature = "web"))]
+#[test]
+fn a_build_without_the_page_says_how_to_get_it() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("<i4", false, "(40, 60)", &counting(2400)), &[]);
+    for args in [
+        &["view", "--web", "a"][..],
+        &["view", "--html", "a.html", "a"],
+        &["view", "--web", "--no-open", "a"],
+    ] {
+        let told = folder.fails(2, args);
+        assert!(told.contains("--features web"), "{told}");
+    }
+    assert!(!folder.ok_text(&["view", "--help"]).contains("--web"));
+}
+
 /// The picture of the terminal in the documentation is what this draws; with `B2KIT_BLESS=1` it is written.
 #[test]
 fn screenshot_of_the_documentation() {
