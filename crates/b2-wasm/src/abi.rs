@@ -42,8 +42,8 @@ export! {
     /// Makes room for `len` bytes of input, and returns its address.
     b2_input(len: usize) -> *mut u8 {
         with(|room| {
-            room.input.clear();
-            room.input.resize(len, 0);
+            // Not `resize`, which writes byte after byte in a library that is built for size.
+            room.input = vec![0; len];
             room.input.as_mut_ptr()
         })
     }
@@ -107,11 +107,17 @@ export! {
             if let Some(ask) = room.engine.ask() {
                 let object = Object::new();
                 room.json = match ask {
-                    Ask::Read { request, file, range } => object
-                        .int("read", request.into())
-                        .int("file", file.into())
-                        .int("start", range.start)
-                        .int("end", range.end),
+                    Ask::Read { request, file, chunk, range } => {
+                        let object = object
+                            .int("read", request.into())
+                            .int("file", file.into())
+                            .int("start", range.start)
+                            .int("end", range.end);
+                        match chunk {
+                            Some(chunk) => object.int("chunk", chunk.into()),
+                            None => object,
+                        }
+                    }
                     Ask::Length { request, file } => object.int("length", request.into()).int("file", file.into()),
                     Ask::Forget { request } => object.int("forget", request.into()),
                 }

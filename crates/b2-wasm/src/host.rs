@@ -19,6 +19,8 @@ pub enum Ask {
         request: u32,
         /// Number of the file, which the page has given.
         file: u32,
+        /// Of a sparse frame: the chunk whose file it is. `None` is the file itself.
+        chunk: Option<u32>,
         /// The bytes.
         range: Range<u64>,
     },
@@ -90,12 +92,12 @@ impl Host {
         }
     }
 
-    /// Reads a range of a file.
+    /// Reads a range of a file, or of one with a chunk of a sparse frame.
     ///
     /// # Errors
     /// What the page answers.
-    pub async fn read(&self, file: u32, range: Range<u64>) -> io::Result<Found> {
-        self.ask(|request| Ask::Read { request, file, range }).await
+    pub async fn read(&self, file: u32, chunk: Option<u32>, range: Range<u64>) -> io::Result<Found> {
+        self.ask(|request| Ask::Read { request, file, chunk, range }).await
     }
 
     /// Finds out how long a file is.

@@ -50,7 +50,13 @@ pub async fn part(opened: &Opened, slice: &str, number: u64) -> Result<Part> {
             });
         }
         match opened {
-            Opened::Array(array) => bytes.extend(array.slice(selections)?.read_bytes().await?),
+            Opened::Array(array) => {
+                let items = array.slice(selections)?.read_bytes().await?;
+                match number {
+                    0 => bytes.extend_from_slice(&items),
+                    _ => bytes = items,
+                }
+            }
             Opened::Frame(frame) => {
                 let [axis] = axes[..] else { bail!("a super-chunk has one dimension") };
                 let items: Vec<u64> = if axis.dropped {
@@ -58,7 +64,7 @@ pub async fn part(opened: &Opened, slice: &str, number: u64) -> Result<Part> {
                 } else {
                     (start..end).map(|k| axis.position(k)).collect()
                 };
-                bytes.extend(frame.gather(&items).await?);
+                bytes.extend_from_slice(&frame.gather(&items).await?);
             }
             Opened::Store(_) => bail!("a store has no items of its own"),
         }

@@ -39,7 +39,7 @@ impl File {
     /// # Errors
     /// What the page answers.
     pub async fn open(host: &Host, number: u32, name: &str) -> io::Result<Self> {
-        let found = host.read(number, 0..Opening::FIRST).await?;
+        let found = host.read(number, None, 0..Opening::FIRST).await?;
         let short = (found.bytes.len() as u64) < Opening::FIRST;
         let first = found.bytes;
         let len = match found.version.len {
@@ -91,7 +91,7 @@ impl File {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let found = self.host.read(self.number, range.clone()).await?;
+        let found = self.host.read(self.number, None, range.clone()).await?;
         self.version.accept(&range, Answer::new(found.bytes, found.version))
     }
 
@@ -119,7 +119,9 @@ impl RangeReader for Source {
     }
 
     async fn open(&self, which: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
-        only(which)?;
+        if which != FrameFile::Main {
+            return Err(apart());
+        }
         match self {
             Self::Memory(_, bytes) => bytes.open(which, first, last).await,
             Self::File(file) => {
@@ -136,20 +138,19 @@ impl RangeReader for Source {
     }
 
     async fn range(&self, which: FrameFile, range: Range<u64>) -> io::Result<Answer> {
-        only(which)?;
-        match self {
-            Self::Memory(_, bytes) => bytes.range(which, range).await,
-            Self::File(file) => Ok(Answer::new(file.range(range).await?, Version::default())),
+        match (self, which) {
+            (Self::File(file), FrameFile::Chunk(chunk)) if file.part.start == 0 => {
+                let found = file.host.read(file.number, Some(chunk), range).await?;
+                Ok(Answer::new(found.bytes, found.version))
+            }
+            _ if which != FrameFile::Main => Err(apart()),
+            (Self::Memory(_, bytes), _) => bytes.range(which, range).await,
+            (Self::File(file), _) => Ok(Answer::new(file.range(range).await?, Version::default())),
         }
     }
 }
 
-/// The page has no other files of a frame.
-fn only(file: FrameFile) -> io::Result<()> {
-    if file == FrameFile::Main {
-        return Ok(());
-    }
-    let what =
-        "a sparse frame, a folder of files, is not read in a browser: `b2kit copy` makes one file of it";
-    Err(io::Error::new(io::ErrorKind::Unsupported, what))
+/// Members of stores have no other files.
+fn apart() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "the chunks of this sparse frame are not in the store")
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use b2_chunk::{Chunk, Compression};
-use b2_frame::{FrameParams, FrameWriter, SuperChunk, Version};
+use b2_frame::{FrameParams, FrameWriter, Storage, SuperChunk, Version};
 use b2_store::{Layout, StoreWriter};
 use b2_wasm::engine::{Answer, Engine};
 use b2_wasm::host::{Ask, Found};
@@ -15,6 +15,8 @@ use bytes::Bytes;
 struct Page {
     engine: Engine,
     files: HashMap<u32, Bytes>,
+    /// Those of a sparse frame.
+    chunks: HashMap<u32, Bytes>,
     next: u32,
     /// Whether it tells how long files are.
     tells_length: bool,
@@ -29,9 +31,9 @@ impl Page {
 
     fn serve(&mut self, ask: Ask) {
         let (request, found) = match ask {
-            Ask::Read { request, file, range } => {
+            Ask::Read { request, file, chunk, range } => {
                 self.requests.push((range.start, range.end));
-                let bytes = &self.files[&file];
+                let bytes = chunk.map_or_else(|| &self.files[&file], |chunk| &self.chunks[&chunk]);
                 let at = |at: u64| usize::try_from(at).unwrap().min(bytes.len());
                 let len = Some(bytes.len() as u64).filter(|_| self.tells_length);
                 let bytes = bytes.slice(at(range.start)..at(range.end));
@@ -192,6 +194,38 @@ fn stores_are_opened() {
         assert!(page.call("member\nhandle=1\nmember=2").is_err());
         assert!(page.call("look\nhandle=1\ndecoded=1\nmost=1,1\nslice=\ndims=0\nwindows=0,1").is_err());
     }
+}
+
+#[test]
+fn sparse_frames_are_read_file_by_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sparse");
+    let items: Vec<f32> = (0..4 * 30 * 40).map(|k| k as f32 / 2.0).collect();
+    ArrayBuilder::new::<f32>([4, 30, 40])
+        .chunks([2, 30, 20])
+        .blocks([1, 10, 10])
+        .write_options(FrameWriter::options().storage(Storage::Sparse))
+        .write(&path, &items[..])
+        .unwrap();
+    let mut page = Page::with(std::fs::read(path.join("chunks.b2frame")).unwrap());
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if let Some(id) = name.strip_suffix(".chunk") {
+            let id = u32::from_str_radix(id, 16).unwrap();
+            page.chunks.insert(id, std::fs::read(entry.path()).unwrap().into());
+        }
+    }
+    assert_eq!(page.chunks.len(), 4);
+    page.open();
+    page.json(&format!("{LOOK}\nslice=2\ndims=1,2\nwindows=0,30,0,40"));
+    let expected: Vec<f64> = items[2400..3600].iter().map(|x| f64::from(*x)).collect();
+    assert_eq!(page.values(), expected);
+    // Cut files are errors.
+    for bytes in page.chunks.values_mut() {
+        *bytes = bytes.slice(..bytes.len() / 2);
+    }
+    assert!(page.call(&format!("{LOOK}\nslice=1\ndims=1,2\nwindows=0,30,0,40")).is_err());
 }
 
 #[test]

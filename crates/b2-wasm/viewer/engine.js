@@ -1,25 +1,36 @@
 // The engine, as the page sees it: commands are calls, and answers are promises.
 
+/** How often the worker is asked for a sign of life, and after how long without one the page says so; in milliseconds. */
+const PULSE = 500;
+const LONG = 2000;
+
 /** What fails because of the file, in words for people. */
 class Problem extends Error {}
 
 class Engine {
-  /** `source()` returns the wasm module, `worker()` a new worker. `counted(counts)` is told requests and bytes. */
-  constructor(source, worker, counted) {
+  /**
+   * `source()` returns the wasm module, `worker()` a new worker. `counted(counts)` is told requests and bytes. `slow(time)` is
+   * told for how many milliseconds the worker has been decoding without a break, if that is long, and 0 afterwards.
+   */
+  constructor(source, worker, counted, slow) {
     this.source = source;
     this.newWorker = worker;
     this.counted = counted;
+    this.slow = slow;
+    this.isSlow = false;
     this.tasks = new Map();
     this.next = 1;
     this.files = 0;
     /** Grows with each engine that had to be started anew: handles of older ones mean nothing. */
     this.generation = 0;
     this.start();
+    setInterval(() => this.watch(), PULSE);
   }
 
   start() {
     this.generation += 1;
     this.began = false;
+    this.asked = null;
     const worker = this.newWorker();
     this.worker = worker;
     this.ready = new Promise((resolve, reject) => {
@@ -28,6 +39,9 @@ class Engine {
         if (data.ready) {
           this.began = true;
           resolve();
+        } else if (data.alive) {
+          this.asked = null;
+          this.watch();
         } else if (data.stopped !== undefined) {
           this.fail(data.stopped);
         } else {
@@ -38,6 +52,24 @@ class Engine {
     });
     this.ready.catch(() => {});
     this.source().then((module) => worker.postMessage({ start: module }), (error) => this.fail(error.message));
+  }
+
+  /** Asks the worker for a sign of life, which it cannot give while it decodes. */
+  watch() {
+    const now = performance.now();
+    const time = this.asked === null ? 0 : now - this.asked;
+    if (time > LONG || this.isSlow) this.slow(time > LONG ? time : 0);
+    this.isSlow = time > LONG;
+    if (this.began && this.asked === null && this.tasks.size > 0) {
+      this.asked = now;
+      this.worker.postMessage({ alive: true });
+    }
+  }
+
+  /** Ends what the worker does. */
+  stop() {
+    this.fail(null);
+    this.watch();
   }
 
   /** All open tasks fail, and another engine starts, unless this one could not start either. */
@@ -51,7 +83,9 @@ class Engine {
       for (const task of tasks) task.reject(problem);
       return;
     }
-    for (const task of tasks) task.reject(new Problem(`This file stopped the reader (${why}). The page goes on; open another file.`));
+    const words = why === null ? "Reading this file was stopped, since it took long. The page goes on."
+      : `This file stopped the reader (${why}). The page goes on; open another file.`;
+    for (const task of tasks) task.reject(new Problem(words));
     this.start();
   }
 

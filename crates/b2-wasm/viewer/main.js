@@ -26,7 +26,8 @@ const engine = new Engine(
   async () => {
     const inside = packed("inside-engine");
     if (inside !== null) return inside;
-    const response = await fetch("engine.wasm");
+    // Never an older one than the page.
+    const response = await fetch("engine.wasm", { cache: "no-cache" });
     if (!response.ok) throw new Error("the page is not complete: engine.wasm is missing");
     return response.arrayBuffer();
   },
@@ -36,6 +37,10 @@ const engine = new Engine(
     return new Worker(URL.createObjectURL(new Blob([inside.textContent], { type: "text/javascript" })));
   },
   (now) => { counts = now; tell(); },
+  (time) => {
+    at("slow").hidden = time === 0;
+    if (time > 0) at("slow-text").textContent = `Still decoding, for ${Math.round(time / 1000)} seconds: the file has very large blocks, or is damaged.`;
+  },
 );
 
 function say(problem) {
@@ -70,7 +75,9 @@ async function trying(work) {
 // Files
 
 /** Opens a file of this computer, or an address. */
-async function open(source, name, wanted = {}) {
+async function open(source, name, wanted = {}, member = false) {
+  if (engine.isSlow) engine.stop();
+  if (!member) folder = null;
   opening += 1;
   const own = opening;
   looking += 1;
@@ -87,7 +94,7 @@ async function open(source, name, wanted = {}) {
     at("welcome").hidden = true;
     at("side").hidden = false;
     at("view").hidden = true;
-    at("store").hidden = true;
+    at("store").hidden = folder === null;
     if (answer.file.kind === "store") {
       shown.store = answer;
       showStore(answer.file);
@@ -105,6 +112,58 @@ async function open(source, name, wanted = {}) {
   });
 }
 
+/** The files of the folder that is open: their names and what can be opened. */
+let folder = null;
+/** The most files of a folder. */
+const MOST_FILES = 20000;
+const ENDINGS = /\.(b2nd|b2frame|b2f|b2z|b2e)$/;
+const INDEX = "chunks.b2frame";
+
+/** Opens a folder, given the paths and files in it: a sparse frame is one, otherwise the files in it are listed. */
+function openFolder(name, files) {
+  const folders = new Map();
+  for (const [path, file] of files) {
+    const cut = path.lastIndexOf("/") + 1;
+    const key = path.slice(0, cut);
+    if (!folders.has(key)) folders.set(key, new Map());
+    folders.get(key).set(path.slice(cut), file);
+  }
+  const list = [];
+  for (const [key, inside] of folders) {
+    const index = inside.get(INDEX);
+    if (index !== undefined) list.push({ key: key.slice(0, -1) || name, source: { index, folder: inside } });
+    for (const [file, source] of inside) {
+      if (file !== INDEX && ENDINGS.test(file)) list.push({ key: key + file, source });
+    }
+  }
+  list.sort((a, b) => (a.key < b.key ? -1 : 1));
+  if (list.length === 0) {
+    say("there is no file in this folder that the page reads: .b2nd, .b2frame, .b2z, .b2e, or a sparse frame");
+    document.body.dataset.state = "problem";
+    return;
+  }
+  folder = list.length > 1 ? list : null;
+  if (folder !== null) {
+    at("side").hidden = false;
+    members(list.map(({ key }) => ({ key, why: "" })), (k) => open(list[k].source, list[k].key, {}, true));
+  }
+  open(list[0].source, list[0].key, {}, true);
+}
+
+/** The paths and files in a folder that was dropped. */
+async function filesIn(entry, prefix = "", files = []) {
+  const reader = entry.createReader();
+  for (;;) {
+    const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (entries.length === 0) return files;
+    for (const inner of entries) {
+      if (files.length >= MOST_FILES) throw new Problem(`the folder has more than ${MOST_FILES} files`);
+      if (inner.isDirectory) await filesIn(inner, `${prefix}${inner.name}/`, files);
+      else files.push([prefix + inner.name, await new Promise((resolve, reject) => inner.file(resolve, reject))]);
+    }
+  }
+}
+
 /** Opens the file anew where the engine had to be started anew. */
 async function alive() {
   if (shown.generation === engine.generation || shown.source === null) return;
@@ -112,15 +171,20 @@ async function alive() {
 }
 
 function showStore(file) {
+  members(file.members, (k) => trying(() => openMember(k)));
+}
+
+/** Lists members of a store or files of a folder, which `choose_(k)` opens. */
+function members(list, choose_) {
   at("store").hidden = false;
-  at("tree").replaceChildren(...file.members.map((member, k) => {
+  at("tree").replaceChildren(...list.map((member, k) => {
     const item = document.createElement("li");
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = member.key + (member.why === "" ? "" : " (not readable)");
     button.title = member.why;
     button.style.paddingLeft = `${0.3 + 0.8 * Math.max(0, member.key.split("/").length - 2)}rem`;
-    button.addEventListener("click", () => trying(() => openMember(k)));
+    button.addEventListener("click", () => choose_(k));
     item.append(button);
     return item;
   }));
@@ -615,6 +679,8 @@ function openAddress(text, wanted) {
   let url;
   try {
     url = new URL(text, location.href);
+    // The folder of a sparse frame.
+    if (url.pathname.endsWith("/")) url.pathname += INDEX;
     if (url.protocol !== "https:" && url.protocol !== "http:") throw new Error();
   } catch {
     say("this is no address of a file: it starts with https:// or http://");
@@ -665,6 +731,16 @@ function begin() {
     const [file] = at("pick").files;
     if (file) open(file, file.name);
   });
+  at("pick-folder").addEventListener("change", () => {
+    const files = [...at("pick-folder").files];
+    if (files.length > MOST_FILES) say(`the folder has more than ${MOST_FILES} files`);
+    else if (files.length > 0) {
+      // Paths begin with the name of the folder.
+      const path = (file) => file.webkitRelativePath.slice(file.webkitRelativePath.indexOf("/") + 1);
+      openFolder(files[0].webkitRelativePath.split("/")[0], files.map((file) => [path(file), file]));
+    }
+  });
+  at("stop").addEventListener("click", () => engine.stop());
   addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("drop"); });
   addEventListener("dragleave", () => document.body.classList.remove("drop"));
   addEventListener("drop", (event) => {
@@ -672,7 +748,7 @@ function begin() {
     document.body.classList.remove("drop");
     const [file] = event.dataTransfer.files;
     const entry = event.dataTransfer.items?.[0]?.webkitGetAsEntry?.();
-    if (entry?.isDirectory) say("this is a folder. A store or a sparse frame in a folder is not read here: b2kit copy makes one file of it");
+    if (entry?.isDirectory) trying(async () => openFolder(entry.name, await filesIn(entry)));
     else if (file) open(file, file.name);
   });
   const again = (change) => () => trying(async () => { change(); await look(); });

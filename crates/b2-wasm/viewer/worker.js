@@ -16,6 +16,8 @@ onmessage = async ({ data }) => {
       const module = data.start instanceof WebAssembly.Module ? data.start : await WebAssembly.compile(data.start);
       wasm = (await WebAssembly.instantiate(module, {})).exports;
       postMessage({ ready: true });
+    } else if (data.alive) {
+      postMessage({ alive: true });
     } else if (data.file !== undefined) {
       files.set(data.file, data.source);
     } else if (data.call !== undefined) {
@@ -73,8 +75,7 @@ async function request(ask) {
   running.set(number, abort);
   let found;
   try {
-    const source = files.get(ask.file);
-    if (source === undefined) throw new Error("this file is not open");
+    const source = part(files.get(ask.file), ask.chunk);
     if (ask.length !== undefined) {
       found = await length(source, abort.signal);
     } else if (source instanceof Blob) {
@@ -97,6 +98,20 @@ async function request(ask) {
   } catch (error) {
     stopped(error);
   }
+}
+
+/** The file itself; of a sparse frame its index, or the file with a chunk. */
+function part(source, chunk) {
+  if (source === undefined) throw new Error("this file is not open");
+  if (chunk === undefined) return source.index ?? source;
+  const name = `${chunk.toString(16).toUpperCase().padStart(8, "0")}.chunk`;
+  if (typeof source === "string") return new URL(name, source).href;
+  if (source.folder === undefined) {
+    throw failure("this is the index of a sparse frame, whose chunks are files beside it: drop or open the folder with all of them");
+  }
+  const file = source.folder.get(name);
+  if (file === undefined) throw failure(`the folder of the sparse frame has no file ${name}`, 2);
+  return file;
 }
 
 function failure(message, kind = 1) {

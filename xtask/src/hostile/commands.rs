@@ -70,6 +70,11 @@ const WRITTEN: u64 = 1 << 20;
 /// Data larger than this are not printed, in bytes.
 const PRINTED: u64 = 32 << 20;
 
+/// Keys for all that the screen of `view` does: the crosshair, zoom and planes; other dimensions, an index and values;
+/// histogram, chunks and colours; a member of a store, fields, and reading again.
+const KEYS: [&str; 4] =
+    ["i\u{2193}\u{2192}+.\u{1b}-", "xdog-1\n2\u{2192}", "34clp1", "\u{2193}\nnr?\u{1b}i\u{2191}2"];
+
 /// Up to how many chunks it runs, and a command, or some, with what must hold then.
 type Extra = (u64, fn(&mut Session<'_>) -> Result<()>);
 
@@ -187,10 +192,12 @@ impl Session<'_> {
         self.ask(&["cat", self.name, "--raw", &slice]).map(drop)
     }
 
-    /// Draws a picture, which reads few blocks of large data.
+    /// Draws a picture, which reads few blocks of large data, and presses keys on the screen that a terminal would have.
     fn view(&mut self) -> Result<()> {
         let format = if self.case.id.is_multiple_of(2) { "png" } else { "svg" };
-        self.ask(&["view", self.name, "--format", format, "-q"]).map(drop)
+        self.ask(&["view", self.name, "--format", format, "-q"])?;
+        let keys = KEYS[self.case.id as usize / 2 % KEYS.len()];
+        self.ask(&["view", self.name, "--keys", keys, "-q"]).map(drop)
     }
 
     fn chunk(&mut self) -> Result<()> {

@@ -101,6 +101,14 @@ pub(super) fn records() -> Result<Vec<u8>> {
     Ok(ArrayBuilder::with_dtype([10, 20], dtype).to_bytes(&items[..])?.to_vec())
 }
 
+/// The sea surface temperature as a sparse frame, a folder.
+pub(super) fn sparse(path: &Path) -> Result<()> {
+    let (shape, items) = temperature_items()?;
+    let options = FrameWriter::options().storage(b2_frame::Storage::Sparse);
+    let builder = ArrayBuilder::new::<f32>(shape).chunks([3, 90, 180]).blocks([1, 45, 90]);
+    Ok(builder.write_options(options).write(path, &items[..])?)
+}
+
 /// A store of two arrays.
 pub(super) fn store(path: &Path, layout: Layout) -> Result<()> {
     let mut writer = StoreWriter::create(path, layout, true)?;

@@ -176,7 +176,13 @@ impl Page {
 
     /// Chooses a file of this computer in the element for that.
     pub(super) fn pick(&self, file: &Path) -> Result<()> {
-        let found = self.send("POST", "/element", &json!({ "using": "css selector", "value": "#pick" }))?;
+        self.pick_in("pick", file)
+    }
+
+    /// Chooses a file or folder of this computer in an element.
+    pub(super) fn pick_in(&self, id: &str, file: &Path) -> Result<()> {
+        let wanted = json!({ "using": "css selector", "value": format!("#{id}") });
+        let found = self.send("POST", "/element", &wanted)?;
         let element = found.as_object().and_then(|found| found.values().next()).and_then(Value::as_str);
         let path = file.canonicalize()?;
         let keys = json!({ "text": path });

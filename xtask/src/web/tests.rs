@@ -55,6 +55,8 @@ const TESTS: &[Test] = &[
     ("servers that refuse are told in words", refusals_are_told),
     ("servers that misbehave are told in words", misbehaviour_is_told),
     ("damaged files leave the page alive", damaged_files),
+    ("folders and sparse frames are opened", folders_are_opened),
+    ("decoding that takes long is told and can be stopped", long_decoding_is_stopped),
     ("a page that is not complete says so", incomplete_page),
     ("the command serves the page", command_serves),
     ("a page holds the file", page_holds_the_file),
@@ -611,6 +613,106 @@ fn damaged_files(bench: &Bench) -> Result<()> {
         "document.body.dataset.state = 'none'; document.getElementById('url').value = '{url}'; \
          document.getElementById('address').requestSubmit();"
     ))?;
+    bench.page.state("shown")?;
+    bench.compare(180, &month(6)?, Map::Viridis)
+}
+
+fn folders_are_opened(bench: &Bench) -> Result<()> {
+    let folder = root::temporary("folder-")?;
+    let sparse = folder.path().join("inner").join("sparse.b2nd");
+    std::fs::create_dir(folder.path().join("inner"))?;
+    data::sparse(&sparse)?;
+    std::fs::write(folder.path().join("zzz.b2nd"), data::array([70], &[1.5_f32; 70])?)?;
+    std::fs::write(folder.path().join("notes.txt"), "no file of ours")?;
+    bench.page.open(&bench.home.url("index.html"))?;
+    bench.page.state("empty")?;
+    bench.page.pick_in("pick-folder", folder.path())?;
+    bench.page.state("shown")?;
+    bench.compare(180, &month(6)?, Map::Viridis)?;
+    let members = "return [...document.querySelectorAll('#tree button')].map((b) => b.textContent);";
+    ensure!(
+        bench.page.run(members)? == json!(["inner/sparse.b2nd", "zzz.b2nd"]),
+        "{}",
+        bench.page.run(members)?
+    );
+    bench.page.run("document.querySelectorAll('#tree button')[1].click();")?;
+    bench.page.wait("document.getElementById('facts').textContent.includes('shape70') && document.body.dataset.state === 'shown'")?;
+    ensure!(bench.page.run(members)?[0] == json!("inner/sparse.b2nd"), "the list stays");
+    // What is dropped has entries to be read, of which an event of a script has none.
+    bench.page.run(
+        "document.body.dataset.state = ''; const files = [...document.getElementById('pick-folder').files]; \
+         const entry = (name, depth, inside) => ({ name, isDirectory: true, createReader() { \
+             const names = new Map(); \
+             for (const file of inside) { \
+                 const parts = file.webkitRelativePath.split('/'); \
+                 if (parts.length === depth + 2) names.set(parts[depth + 1], { name: parts[depth + 1], isDirectory: false, file: (ok) => ok(file) }); \
+                 else names.set(parts[depth + 1], entry(parts[depth + 1], depth + 1, inside.filter((f) => f.webkitRelativePath.split('/')[depth + 1] === parts[depth + 1]))); \
+             } \
+             const rest = [...names.values()]; \
+             return { readEntries: (ok) => ok(rest.splice(0, 2)) }; } }); \
+         const event = new Event('drop', { cancelable: true }); \
+         event.dataTransfer = { files: [], items: [{ webkitGetAsEntry: () => entry('dropped', 0, files) }] }; \
+         window.dispatchEvent(event);",
+    )?;
+    bench.page.state("shown")?;
+    bench.compare(180, &month(6)?, Map::Viridis)?;
+    // By its address: chunks are files beside the index.
+    for entry in std::fs::read_dir(&sparse)?.flatten() {
+        bench
+            .files
+            .put(&format!("sparse/{}", entry.file_name().to_string_lossy()), std::fs::read(entry.path())?);
+    }
+    for url in ["sparse/", "sparse/chunks.b2frame"] {
+        bench.show(&bench.files.url(url), "&slice=3")?;
+        bench.page.state("shown")?;
+        bench.compare(180, &month(3)?, Map::Viridis).context(url)?;
+    }
+    // The index alone, and a folder without files of ours.
+    bench.page.open(&bench.home.url("index.html"))?;
+    bench.page.state("empty")?;
+    bench.page.pick(&sparse.join("chunks.b2frame"))?;
+    bench.page.state("problem")?;
+    let told = bench.page.text("problem")?;
+    ensure!(told.contains("open the folder"), "{told}");
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty)?;
+    std::fs::write(empty.join("notes.txt"), "no file of ours")?;
+    bench.page.pick_in("pick-folder", &empty)?;
+    bench.page.wait("document.getElementById('problem').textContent.includes('no file in this folder')")?;
+    let serving = serve(&sparse, &["--slice=3"])?;
+    bench.page.open(&serving.address)?;
+    bench.page.state("shown")?;
+    bench.compare(180, &month(3)?, Map::Viridis)
+}
+
+/// An engine that never returns from its first command: room for input, and a loop.
+const ENDLESS: &[u8] = b"\0asm\x01\0\0\0\
+    \x01\x0a\x02\x60\x01\x7f\x01\x7f\x60\x01\x7f\0\
+    \x03\x03\x02\0\x01\
+    \x05\x03\x01\0\x01\
+    \x07\x1f\x03\x06memory\x02\0\x08b2_input\0\0\x07b2_call\0\x01\
+    \x0a\x0f\x02\x05\0\x41\x80\x08\x0b\x07\0\x03\x40\x0c\0\x0b\x0b";
+
+fn long_decoding_is_stopped(bench: &Bench) -> Result<()> {
+    let url = bench.files.put("sst.b2nd", data::temperature()?);
+    let good = std::fs::read(folder("page").join("engine.wasm"))?;
+    bench.home.put("engine.wasm", ENDLESS);
+    bench.show(&url, "&slice=3")?;
+    bench.page.wait("!document.getElementById('slow').hidden")?;
+    let told = bench.page.text("slow-text")?;
+    ensure!(told.starts_with("Still decoding, for ") && told.contains("seconds"), "{told}");
+    // The page itself is alive, and the time goes on.
+    bench.page.wait(&format!("document.getElementById('slow-text').textContent !== '{told}'"))?;
+    focus(bench, "stop")?;
+    bench.home.put("engine.wasm", good);
+    bench.page.keys(ENTER)?;
+    bench.page.state("problem")?;
+    let told = bench.page.text("problem")?;
+    ensure!(told.contains("was stopped"), "{told}");
+    bench.page.wait("document.getElementById('slow').hidden")?;
+    bench
+        .page
+        .run("document.body.dataset.state = ''; document.getElementById('address').requestSubmit();")?;
     bench.page.state("shown")?;
     bench.compare(180, &month(6)?, Map::Viridis)
 }

@@ -5,6 +5,8 @@ mod app;
 #[cfg(feature = "terminal")]
 mod graphics;
 #[cfg(feature = "terminal")]
+mod headless;
+#[cfg(feature = "terminal")]
 mod look;
 #[cfg(feature = "terminal")]
 mod screen;
@@ -88,17 +90,18 @@ pub(crate) struct Args {
     #[cfg(feature = "terminal")]
     #[arg(long, value_enum, value_name = "HOW")]
     pixels: Option<graphics::Pixels>,
+    /// Without a terminal: press these keys, and print the screen that follows, of 100 x 30 cells
+    #[cfg(feature = "terminal")]
+    #[arg(long, value_name = "KEYS", hide = true, conflicts_with_all = ["output", "format"])]
+    keys: Option<String>,
     /// Show FILE, which may be a folder, in a browser: serve it on this computer only, until Ctrl-C
-    #[cfg(feature = "web")]
-    #[arg(long, conflicts_with_all = ["output", "format", "html"])]
+    #[arg(long, hide = cfg!(not(feature = "web")), conflicts_with_all = ["output", "format", "html"])]
     web: bool,
     /// Print the address, but open no browser
-    #[cfg(feature = "web")]
-    #[arg(long, requires = "web")]
+    #[arg(long, hide = cfg!(not(feature = "web")), requires = "web")]
     no_open: bool,
     /// Write a page that shows FILE, with all of it inside
-    #[cfg(feature = "web")]
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format"])]
+    #[arg(long, value_name = "OUT", hide = cfg!(not(feature = "web")), conflicts_with_all = ["output", "format"])]
     html: Option<PathBuf>,
 }
 
@@ -115,6 +118,12 @@ const NEAR: u64 = 1 << 30;
 const FAR: u64 = 128 << 20;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    #[cfg(not(feature = "web"))]
+    if args.web || args.html.is_some() {
+        debug_assert!(!args.no_open || args.web);
+        let how = "cargo xtask web in a clone, then cargo install --path crates/b2-cli --features web";
+        return Err(Usage(format!("--web and --html are in builds with the feature web: {how}")).into());
+    }
     #[cfg(feature = "web")]
     if args.web || args.html.is_some() {
         let Args { source, slice, field, log, no_open, .. } = args;
@@ -132,10 +141,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
     #[cfg(feature = "terminal")]
-    if is_interactive(args) {
+    if args.keys.is_some() || is_interactive(args) {
         let Args { source, dtype, map, log, range, field, .. } = args;
         let app = app::App::new(&named(), source.key.clone(), *map, *log, *range).with_field(field.clone());
-        let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global };
+        let steps = if args.keys.is_some() { look::QUICK } else { usize::MAX };
+        let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global, steps };
+        if let Some(keys) = &args.keys {
+            let screen = headless::run(app, opening, keys).with_context(named)?;
+            let mut output = Output::create(None, false)?;
+            output.send(screen.as_bytes())?;
+            return output.finish();
+        }
         let pixels = args.pixels.unwrap_or_else(|| graphics::detect(|name| std::env::var(name).ok()));
         return terminal::run(app, opening, pixels).with_context(named);
     }
@@ -160,7 +176,6 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 
 /// Whether a person sits at both ends.
 pub(crate) fn is_interactive(args: &Args) -> bool {
-    #[cfg(feature = "web")]
     if args.web || args.html.is_some() {
         return false;
     }

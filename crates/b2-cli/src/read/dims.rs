@@ -77,6 +77,11 @@ impl Points {
         Some(Self { simple, items, values, unit: unit(points), is_number })
     }
 
+    /// The coordinate of an item, with its unit.
+    pub(crate) fn label(&self, position: u64) -> String {
+        format!("{} {}", self.text(position), self.unit).trim_end().to_owned()
+    }
+
     fn text(&self, position: u64) -> String {
         let (at, size) = (usize::try_from(position).unwrap_or(usize::MAX), self.simple.size());
         let item = at.checked_mul(size).and_then(|at| self.items.get(at..at + size)).unwrap_or_default();

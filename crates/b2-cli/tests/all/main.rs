@@ -51,5 +51,7 @@ mod urls;
 mod verify;
 mod view;
 #[cfg(all(target_os = "linux", feature = "terminal"))]
+mod view_latency;
+#[cfg(all(target_os = "linux", feature = "terminal"))]
 mod view_screen;
 mod words;

@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
+#[cfg(any(unix, windows))]
+use crate::storage::traits::FileId;
+use crate::storage::traits::{FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 #[cfg(windows)]
 use crate::storage::windows;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::look::{Chunks, Facts, Look, Told, What};
+use super::look::{Chunks, Facts, Item, Look, Told, What};
 use crate::print::{Map, Scale, printable};
 use crate::read::Axis;
 use crate::read::sample::{Lined, Plane};
@@ -78,6 +78,11 @@ pub(super) struct App {
     pub(super) windows: Vec<Range<u64>>,
     /// Where the grid of values starts in each of these.
     pub(super) corner: Vec<u64>,
+    /// Where the crosshair is in each of these, and whether the arrows move it.
+    pub(super) cursor: Option<Vec<u64>>,
+    pub(super) steers: bool,
+    /// The item that was read last for the crosshair.
+    pub(super) item: Option<Item>,
     /// The dimension that keys go along.
     pub(super) along: Option<usize>,
     pub(super) map: Map,
@@ -117,6 +122,9 @@ impl App {
             dims: Vec::new(),
             windows: Vec::new(),
             corner: Vec::new(),
+            cursor: None,
+            steers: false,
+            item: None,
             along: None,
             map,
             log,
@@ -169,7 +177,8 @@ impl App {
             }
             _ => What::Facts,
         };
-        Look { key: self.key.clone(), refresh: self.refresh, what }
+        let item = self.item_axes();
+        Look { key: self.key.clone(), refresh: self.refresh, what, item }
     }
 
     /// The axes, with the position that is shown of those that are not drawn.
@@ -179,6 +188,33 @@ impl App {
             false => Axis { step: 1, dropped: true, ..axis.part(self.at[dim], self.at[dim] + 1) },
         };
         self.axes.iter().enumerate().map(single).collect()
+    }
+
+    /// The item below the crosshair, where there is one.
+    fn item_axes(&self) -> Option<Vec<Axis>> {
+        let cursor = self.cursor.as_ref().filter(|_| self.mode == Mode::Picture && self.facts.is_some())?;
+        let mut axes = self.shown_axes();
+        for (dim, place) in self.dims.iter().zip(cursor) {
+            axes[*dim] = Axis { step: 1, dropped: true, ..self.axes[*dim].part(*place, place + 1) };
+        }
+        Some(axes)
+    }
+
+    /// Index, coordinates and value of the item below the crosshair; without the last two until they are read.
+    pub(super) fn under_cursor(&self) -> Option<String> {
+        let axes = self.item_axes()?;
+        let index = axes.iter().map(|axis| axis.start.to_string()).collect::<Vec<_>>().join(", ");
+        let Some(item) = self.item.as_ref().filter(|item| item.axes == axes) else {
+            return Some(format!("[{index}]"));
+        };
+        let points = item.points.iter().enumerate().filter_map(|(dim, point)| {
+            let point = point.as_ref()?;
+            Some(format!("{} {point}", self.name(dim)))
+        });
+        let points = points.collect::<Vec<_>>().join(", ");
+        let unit = self.facts.as_ref().map_or("", |facts| &facts.unit);
+        let gap = if points.is_empty() { "" } else { "  " };
+        Some(format!("[{index}]{gap}{points}: {} {unit}", item.value).trim_end().to_owned())
     }
 
     /// The items of the grid: as many as there are cells, from the start of the window.
@@ -220,6 +256,7 @@ impl App {
             }
             Told::Grid { axes, texts } => self.grid = Some((axes, texts)),
             Told::Chunks(chunks) => self.chunks = Some(chunks),
+            Told::Item(item) => self.item = Some(item),
             Told::Done => self.reading = false,
             Told::Failed(message) => {
                 self.message = Some(message);
@@ -243,6 +280,9 @@ impl App {
                     false => window.start.min(len.saturating_sub(1))..window.end.min(len),
                 };
                 self.corner[k] = self.corner[k].min(len.saturating_sub(1));
+                if let Some(place) = self.cursor.as_mut().and_then(|cursor| cursor.get_mut(k)) {
+                    *place = (*place).min(len.saturating_sub(1));
+                }
             }
             for (at, axis) in self.at.iter_mut().zip(&self.axes) {
                 *at = (*at).min(axis.len.saturating_sub(1));
@@ -257,6 +297,7 @@ impl App {
             self.dims = long[long.len().saturating_sub(2)..].to_vec();
             self.along = long.len().checked_sub(3).map(|k| long[k]);
             self.whole();
+            (self.cursor, self.steers) = (None, false);
             let asked = self.asked.as_ref();
             let named = |field: &Option<String>| asked.is_some() && field.as_ref() == asked;
             self.field = facts.fields.iter().position(named).unwrap_or(0);
@@ -271,9 +312,10 @@ impl App {
         if self.axes.iter().any(|axis| axis.len == 0) {
             self.dims.clear();
             self.windows.clear();
+            (self.cursor, self.steers) = (None, false);
             self.message = Some("there are no items".into());
         }
-        (self.grid, self.chunks) = (None, None);
+        (self.grid, self.chunks, self.item) = (None, None, None);
         self.facts = Some(facts);
     }
 
@@ -374,10 +416,13 @@ impl App {
     fn key_in_picture(&mut self, key: Key) {
         let ndim = self.dims.len();
         match key {
-            Key::Left => self.pan(ndim.wrapping_sub(1), -1),
-            Key::Right => self.pan(ndim.wrapping_sub(1), 1),
-            Key::Up => self.pan(ndim.wrapping_sub(2), -1),
-            Key::Down => self.pan(ndim.wrapping_sub(2), 1),
+            Key::Left => self.arrow(ndim.wrapping_sub(1), -1),
+            Key::Right => self.arrow(ndim.wrapping_sub(1), 1),
+            Key::Up => self.arrow(ndim.wrapping_sub(2), -1),
+            Key::Down => self.arrow(ndim.wrapping_sub(2), 1),
+            Key::Char('i') if self.steers => (self.cursor, self.steers) = (None, false),
+            Key::Char('i') => self.begin_to_steer(),
+            Key::Escape => (self.cursor, self.steers) = (None, false),
             Key::Char('+' | '=') => self.zoom(true),
             Key::Char('-' | '_') => self.zoom(false),
             Key::Char('0') => self.whole(),
@@ -391,6 +436,9 @@ impl App {
                 self.dims.swap(0, 1);
                 self.windows.swap(0, 1);
                 self.corner.swap(0, 1);
+                if let Some(cursor) = &mut self.cursor {
+                    cursor.reverse();
+                }
             }
             Key::Char('d') => self.next_dimension(),
             Key::Char('o') => self.draw_along(),
@@ -435,10 +483,79 @@ impl App {
         *window = start..start.saturating_add(wide).min(len);
     }
 
-    fn zoom(&mut self, closer: bool) {
-        for (dim, window) in self.dims.iter().zip(&mut self.windows) {
+    fn arrow(&mut self, k: usize, sign: i64) {
+        match self.steers && self.mode == Mode::Picture {
+            true => self.steer(k, sign),
+            false => self.pan(k, sign),
+        }
+    }
+
+    /// Shows the crosshair, in the middle of the picture if it was not there.
+    fn begin_to_steer(&mut self) {
+        if self.dims.is_empty() {
+            return;
+        }
+        self.set_mode(Mode::Picture);
+        (self.steers, self.in_tree) = (true, false);
+        let middle = || self.windows.iter().map(|window| (window.start + window.end) / 2).collect();
+        self.cursor.get_or_insert_with(middle);
+    }
+
+    /// Moves the crosshair to the next pixel, and the window with it.
+    fn steer(&mut self, k: usize, sign: i64) {
+        let Some(place) = self.cursor.as_ref().and_then(|cursor| cursor.get(k)).copied() else { return };
+        let len = self.axes[self.dims[k]].len;
+        let (known, apart): (&[u64], u64) = match &self.sample {
+            Some(Sample::Plane { dims, windows, plane, .. })
+                if self.dims == *dims && windows[k] == self.windows[k] =>
+            {
+                let known = &plane.at[k];
+                (known, known.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(1))
+            }
+            Some(Sample::Line { window, line }) if self.dims.len() == 1 => {
+                (&[], (window.end - window.start) / line.columns.len().max(1) as u64)
+            }
+            _ => (&[], 1),
+        };
+        let next = match sign < 0 {
+            true => known.iter().rev().find(|next| **next < place).copied(),
+            false => known.iter().find(|next| **next > place).copied(),
+        };
+        let apart = apart.max(1);
+        let next = next.unwrap_or(match sign < 0 {
+            true => place.saturating_sub(apart),
+            false => place.saturating_add(apart).min(len.saturating_sub(1)),
+        });
+        let window = &mut self.windows[k];
+        let wide = window.end - window.start;
+        if !window.contains(&next) {
+            // It is then an eighth of the window from the edge.
+            let margin = wide / 8;
+            let start = match sign < 0 {
+                true => next.saturating_sub(margin),
+                false => next.saturating_add(margin + 1).saturating_sub(wide),
+            };
+            let start = start.min(len.saturating_sub(wide));
+            *window = start..start + wide;
+        }
+        if let Some(cursor) = &mut self.cursor {
+            cursor[k] = next;
+        }
+    }
+
+    /// Puts the crosshair where the mouse points to: a place in each dimension that is drawn.
+    pub(super) fn point(&mut self, places: Vec<u64>) {
+        if !self.help && self.prompt.is_none() && places.len() == self.dims.len() {
+            self.cursor = Some(places);
+        }
+    }
+
+    /// Zooms around the crosshair, if there is one.
+    pub(super) fn zoom(&mut self, closer: bool) {
+        for (k, (dim, window)) in self.dims.iter().zip(&mut self.windows).enumerate() {
             let (len, wide) = (self.axes[*dim].len, window.end - window.start);
-            let middle = window.start + wide / 2;
+            let place = self.cursor.as_ref().and_then(|cursor| cursor.get(k)).copied();
+            let middle = place.unwrap_or(window.start + wide / 2);
             let wide = if closer { (wide / 2).max(2.min(len)) } else { wide.saturating_mul(2).min(len) };
             let start = middle.saturating_sub(wide / 2).min(len - wide);
             *window = start..start + wide;
@@ -481,8 +598,12 @@ impl App {
     fn draw_along(&mut self) {
         if let (Some(dim), [rows, _]) = (self.along, &mut self.dims[..]) {
             let old = std::mem::replace(rows, dim);
-            self.at[old] = (self.windows[0].start + self.windows[0].end) / 2;
+            let middle = (self.windows[0].start + self.windows[0].end) / 2;
+            self.at[old] = self.cursor.as_ref().map_or(middle, |cursor| cursor[0]);
             self.windows[0] = 0..self.axes[dim].len;
+            if let Some(cursor) = &mut self.cursor {
+                cursor[0] = self.at[dim];
+            }
             self.along = Some(old);
             self.start_grid();
         }
@@ -531,6 +652,7 @@ impl App {
             self.windows[k] = start..start.saturating_add(wide).min(len);
             self.corner[k] = at[*dim];
         }
+        self.cursor = Some(self.dims.iter().map(|dim| at[*dim]).collect());
         self.at = at;
         Ok(())
     }

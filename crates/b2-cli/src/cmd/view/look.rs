@@ -15,7 +15,12 @@ pub(super) struct Opening {
     pub(super) parts: Vec<Selection>,
     pub(super) dtype: Option<String>,
     pub(super) global: Global,
+    /// The most pictures of one look, of which each is made of more blocks than the one before.
+    pub(super) steps: usize,
 }
+
+/// So many where nobody waits for the best picture.
+pub(super) const QUICK: usize = 2;
 
 /// What is to be read next. The newest look ends all others.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +30,8 @@ pub(super) struct Look {
     /// Counts how often the file was to be read anew.
     pub(super) refresh: u64,
     pub(super) what: What,
+    /// The item below the crosshair: one place of each dimension.
+    pub(super) item: Option<Vec<Axis>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -77,9 +84,20 @@ pub(super) enum Told {
         texts: Vec<String>,
     },
     Chunks(Chunks),
+    Item(Item),
     /// The newest look is done.
     Done,
     Failed(String),
+}
+
+/// An item, as text.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Item {
+    pub(super) axes: Vec<Axis>,
+    /// Its value, or why it cannot be read.
+    pub(super) value: String,
+    /// Its coordinates, where there are any.
+    pub(super) points: Vec<Option<String>>,
 }
 
 /// What is in an open file.

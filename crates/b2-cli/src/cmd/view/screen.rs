@@ -21,10 +21,10 @@ const HELP: &[&str] = &[
     "1 2 3 4   picture, values, histogram, chunks (v: the next one)",
     "arrows    move     + -  zoom     0  all of it",
     ", .       the plane before, the next one (PageUp, PageDown: further)",
-    "d         go along another dimension",
-    "o         draw the dimension that , and . go along",
+    "d o       , and . go along another dimension; draw that one",
     "x         swap rows and columns",
     "g         go to an index",
+    "i         crosshair: arrows or the mouse move it (Esc: off)",
     "c l p     colours, logarithm, range (all, 1-99 %, 5-95 %)",
     "n         the next field of records",
     "r f       read again, follow a file that grows",
@@ -76,6 +76,46 @@ impl Parts {
         [usize::from(height.saturating_sub(1)), usize::from(width.saturating_sub(CELL) / CELL)]
             .map(|n| n.max(1))
     }
+}
+
+/// The place that is shown at a cell of the screen, in each dimension that is drawn. `None` where there is no picture.
+pub(super) fn pointed(area: Rect, app: &App, graphics: Option<&Graphics>, at: [u16; 2]) -> Option<Vec<u64>> {
+    let picture = Parts::of(area, app).picture();
+    if app.mode != Mode::Picture || !picture.contains((at[1], at[0]).into()) {
+        return None;
+    }
+    let (y, x) = (usize::from(at[0] - picture.y), usize::from(at[1] - picture.x));
+    match &app.windows[..] {
+        [window] => Some(vec![item(window, x, picture.width.into())]),
+        [rows, columns] => {
+            let grain = grain(graphics, picture);
+            let size = size([rows, columns], grain, picture);
+            // The middle of the cell.
+            let [row, column] = [y * grain[0] + grain[0] / 2, x * grain[1] + grain[1] / 2];
+            (row < size[0] && column < size[1])
+                .then(|| vec![item(rows, row, size[0]), item(columns, column, size[1])])
+        }
+        _ => None,
+    }
+}
+
+/// The size of a picture of these windows in pixels: rows and columns.
+fn size(windows: [&Range<u64>; 2], grain: [usize; 2], area: Rect) -> [usize; 2] {
+    let room = [grain[0] * usize::from(area.height), grain[1] * usize::from(area.width)];
+    fit(windows.map(|window| window.end - window.start), room)
+}
+
+/// The place in a window that pixel `k` of `size` shows.
+fn item(window: &Range<u64>, k: usize, size: usize) -> u64 {
+    let share = (k as f64 + 0.5) / size as f64;
+    window.start + (share * (window.end - window.start) as f64) as u64
+}
+
+/// The pixel that shows a place of a window: the inverse of [`item`].
+fn pixel(window: &Range<u64>, place: u64, size: usize) -> Option<usize> {
+    let at = window.contains(&place).then(|| place - window.start)?;
+    let share = (at as f64 + 0.5) / (window.end - window.start) as f64;
+    Some(((share * size as f64) as usize).min(size.saturating_sub(1)))
 }
 
 /// How many pixels a cell has: rows and columns.
@@ -244,14 +284,9 @@ impl Screen<'_> {
     fn plane(&mut self, area: Rect, app: &App, at: &[Vec<u64>; 2], values: &[f64]) {
         let (Some(scale), [rows, columns]) = (app.scale, &app.windows[..]) else { return };
         let grain = grain(self.graphics.as_deref(), area);
-        let room = [grain[0] * usize::from(area.height), grain[1] * usize::from(area.width)];
-        let size = fit([rows, columns].map(|window| window.end - window.start), room);
+        let size = size([rows, columns], grain, area);
         let place = |window: &Range<u64>, known: &[u64], size: usize| -> Vec<Option<usize>> {
-            let item = |k: usize| {
-                let share = (k as f64 + 0.5) / size as f64;
-                window.start + (share * (window.end - window.start) as f64) as u64
-            };
-            (0..size).map(|k| nearest(known, item(k))).collect()
+            (0..size).map(|k| nearest(known, item(window, k, size))).collect()
         };
         let y = place(rows, &at[0], size[0]);
         let x = place(columns, &at[1], size[1]);
@@ -260,8 +295,16 @@ impl Screen<'_> {
             let (row, column) = ((*y.get(row)?)?, x[column]?);
             values.get(row * wide + column).copied()
         };
+        let cross = match app.cursor.as_deref() {
+            Some([row, column]) => pixel(rows, *row, size[0]).zip(pixel(columns, *column, size[1])),
+            _ => None,
+        };
         if let Some(graphics) = self.graphics.as_deref_mut() {
-            let colour = |row, column| Some(scale.colour(value(row, column)?).unwrap_or(scale.map.missing()));
+            let colour = |row: usize, column: usize| {
+                let colour = scale.colour(value(row, column)?).unwrap_or(scale.map.missing());
+                let is_cross = cross.is_some_and(|cross| is_arm([row, column], cross.into(), grain));
+                Some(if is_cross { contrast(colour) } else { colour })
+            };
             self.pixels = Some(graphics.draw(self.buffer, area, size, grain, colour));
             return;
         }
@@ -271,6 +314,32 @@ impl Screen<'_> {
                 self.half_blocks(area.x + column as u16, area.y + line as u16, scale, pair);
             }
         }
+        if let Some((row, column)) = cross {
+            self.crosshair(area, [row / 2, column], [size[0].div_ceil(2), size[1]]);
+        }
+    }
+
+    /// Four arms around a cell, on the colours that are there.
+    fn crosshair(&mut self, area: Rect, [y, x]: [usize; 2], size: [usize; 2]) {
+        let arms = (1..=3).flat_map(|k| [([0, k], '\u{2500}'), ([0, -k], '\u{2500}')]);
+        let arms = arms.chain((1..=2).flat_map(|k| [([k, 0], '\u{2502}'), ([-k, 0], '\u{2502}')]));
+        for ([down, right], c) in arms {
+            let (Some(y), Some(x)) = (y.checked_add_signed(down), x.checked_add_signed(right)) else {
+                continue;
+            };
+            if y >= size[0] || x >= size[1] {
+                continue;
+            }
+            let (x, y) = (area.x + x as u16, area.y + y as u16);
+            let style = match self.buffer.cell((x, y)).map(|cell| cell.fg) {
+                Some(Color::Rgb(r, g, b)) => {
+                    let [dark, _, _] = contrast([r, g, b]);
+                    Style::new().bg(Color::Rgb(r, g, b)).fg(Color::Rgb(dark, dark, dark))
+                }
+                _ => Style::new(),
+            };
+            self.put(x, y, c, style);
+        }
     }
 
     /// Draws a line as bars from the smallest to the largest item of each column.
@@ -278,9 +347,15 @@ impl Screen<'_> {
         let (Some(scale), [window]) = (app.scale, &app.windows[..]) else { return };
         let (high, count) = (2 * i64::from(area.height), line.columns.len() as u64);
         let style = self.style([90, 160, 230]);
+        if let Some(column) =
+            app.cursor.as_ref().and_then(|cursor| pixel(window, *cursor.first()?, area.width.into()))
+        {
+            for y in area.y..area.y + area.height {
+                self.put(area.x + column as u16, y, '\u{2502}', Style::new());
+            }
+        }
         for column in 0..area.width {
-            let share = (f64::from(column) + 0.5) / f64::from(area.width);
-            let item = window.start + (share * (window.end - window.start) as f64) as u64;
+            let item = item(window, column.into(), area.width.into());
             if !known.contains(&item) || count == 0 {
                 continue;
             }
@@ -337,7 +412,9 @@ impl Screen<'_> {
             }
         }
         let mut notes = Vec::new();
+        let cursor = app.under_cursor();
         match app.dims[..] {
+            _ if cursor.is_some() => notes.extend(cursor.clone()),
             [dim] => notes.push(format!("along: {}", app.name(dim))),
             [rows, columns] => notes.push(format!("down: {}, across: {}", app.name(rows), app.name(columns))),
             _ => {}
@@ -348,7 +425,8 @@ impl Screen<'_> {
         if every > 1 {
             notes.push(format!("1 block of {}", thousands(every)));
         }
-        self.text(x, y + 1, &notes.join("   "), width, Style::new().add_modifier(Modifier::DIM));
+        let weight = if cursor.is_some() { Modifier::BOLD } else { Modifier::DIM };
+        self.text(x, y + 1, &notes.join("   "), width, Style::new().add_modifier(weight));
     }
 
     fn grid(&mut self, area: Rect, app: &App) {
@@ -584,6 +662,20 @@ fn number(x: f64) -> String {
     }
 }
 
+/// Black or white, what is seen on this colour.
+fn contrast([r, g, b]: [u8; 3]) -> [u8; 3] {
+    let bright = 3 * u32::from(r) + 6 * u32::from(g) + u32::from(b);
+    [if bright > 1280 { 0 } else { 255 }; 3]
+}
+
+/// Whether a pixel is in an arm of a crosshair: a sixth of a cell wide, three cells long, with a gap in the middle.
+fn is_arm([row, column]: [usize; 2], [y, x]: [usize; 2], grain: [usize; 2]) -> bool {
+    let (down, right) = (row.abs_diff(y), column.abs_diff(x));
+    let (near, long) = (grain[1] / 6, 3 * grain[1]);
+    let arm = |along: usize, beside: usize| beside <= near && (grain[1] / 2 + 1..=long).contains(&along);
+    arm(down, right) || arm(right, down)
+}
+
 /// The size of a picture of so many items in this room. An item is a square unless it would be too narrow.
 fn fit(items: [u64; 2], room: [usize; 2]) -> [usize; 2] {
     let scale = [0, 1].map(|d| room[d] as f64 / items[d].max(1) as f64);
@@ -615,58 +707,26 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::super::app::Key;
+    use super::super::headless::{Headless, text};
     use super::super::look::{Facts, Told};
     use super::super::testing::{array, opening};
-    use super::super::worker::Worker;
     use super::*;
 
-    /// A screen of this size, and what it shows when everything is read.
-    struct Seen {
-        app: App,
-        worker: Worker,
-        terminal: Terminal<TestBackend>,
-        colours: bool,
-    }
+    struct Seen(Headless, bool);
 
     impl Seen {
         fn new(path: &std::path::Path, width: u16, height: u16, colours: bool) -> Self {
             let app = App::new("a.b2nd", None, Map::Viridis, false, None);
-            let terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-            Self { app, worker: Worker::start(opening(path)).unwrap(), terminal, colours }
+            Self(Headless::start(app, opening(path), [width, height]).unwrap(), colours)
         }
 
         fn text(&mut self) -> String {
-            loop {
-                let parts = Parts::of(*self.terminal.backend().buffer().area(), &self.app);
-                let look = self.app.look(parts.pixels(None), parts.cells());
-                self.worker.ask(look.clone());
-                self.app.reading = true;
-                while self.app.reading {
-                    self.app.told(self.worker.told.recv().unwrap());
-                }
-                if self.app.look(parts.pixels(None), parts.cells()) == look {
-                    break;
-                }
-            }
-            let (app, colours) = (&self.app, self.colours);
-            self.terminal
-                .draw(|frame| {
-                    draw(frame.buffer_mut(), app, colours, None);
-                })
-                .unwrap();
-            let buffer = self.terminal.backend().buffer();
-            let line = |y: u16| -> String {
-                (0..buffer.area.width)
-                    .map(|x| buffer[(x, y)].symbol())
-                    .collect::<String>()
-                    .trim_end()
-                    .to_owned()
-            };
-            (0..buffer.area.height).map(line).collect::<Vec<_>>().join("\n")
+            self.0.settle().unwrap();
+            text(&self.0.buffer(self.1))
         }
 
         fn press(&mut self, keys: &str) -> String {
-            keys.chars().for_each(|c| self.app.key(Key::Char(c)));
+            keys.chars().for_each(|c| self.0.app.key(Key::Char(c)));
             self.text()
         }
     }
@@ -720,8 +780,8 @@ mod tests {
         // One pixel for each item: 30 columns and 20 rows, two in a cell.
         let mut seen = Seen::new(&path, 30, 14, true);
         seen.text();
-        let buffer = seen.terminal.backend().buffer();
-        let scale = seen.app.scale.unwrap();
+        let buffer = seen.0.buffer(true);
+        let scale = seen.0.app.scale.unwrap();
         let colour = |value: f64| {
             let [r, g, b] = scale.colour(value).unwrap_or(scale.map.missing());
             Color::Rgb(r, g, b)

@@ -2,12 +2,16 @@
 
 use std::io::{self, Stdout, Write};
 use std::mem::ManuallyDrop;
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    self, DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEventKind, KeyModifiers, MouseButton,
+    MouseEvent, MouseEventKind,
+};
 use ratatui::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
@@ -17,7 +21,7 @@ use ratatui::layout::Rect;
 use super::app::{App, Key};
 use super::graphics::{Graphics, Pixels};
 use super::look::{Opening, Told};
-use super::screen::{Parts, draw};
+use super::screen::{Parts, draw, pointed};
 use super::worker::Worker;
 use crate::print::colours;
 use crate::process::signals;
@@ -37,7 +41,7 @@ impl Taken {
         enable_raw_mode()?;
         // From here on dropping undoes what was done.
         let taken = Self(ManuallyDrop::new(terminal));
-        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, EnableMouseCapture)?;
         Ok(taken)
     }
 
@@ -60,7 +64,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         // Nothing can be done about a terminal that is gone.
-        let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
+        let _ = execute!(io::stdout(), DisableMouseCapture, cursor::Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
         let _ = io::stdout().flush();
     }
@@ -87,7 +91,14 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
         loop {
             signals::check()?;
             let mut arrived = false;
-            while let Ok(told) = worker.told.try_recv() {
+            loop {
+                let told = match worker.told.try_recv() {
+                    Ok(told) => told,
+                    Err(TryRecvError::Disconnected) if app.reading => {
+                        Told::Failed("reading has ended unexpectedly".into())
+                    }
+                    Err(_) => break,
+                };
                 arrived |= !matches!(told, Told::Done);
                 app.told(told);
                 changed = true;
@@ -107,7 +118,8 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
                 followed = Instant::now();
             }
             let size = taken.0.size()?;
-            let parts = Parts::of(Rect::new(0, 0, size.width, size.height), &app);
+            let area = Rect::new(0, 0, size.width, size.height);
+            let parts = Parts::of(area, &app);
             let look = app.look(parts.pixels(graphics.as_ref()), parts.cells());
             if asked.as_ref() != Some(&look) {
                 worker.ask(look.clone());
@@ -145,6 +157,9 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
                             pressed = Some(start);
                         }
                         changed = true;
+                    }
+                    Event::Mouse(mouse) if point(&mut app, mouse, area, graphics.as_ref()) => {
+                        (pressed, changed) = (Some(start), true);
                     }
                     Event::Resize(..) => {
                         // The screen is cleared for the new size.
@@ -221,6 +236,23 @@ fn translate(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
         KeyCode::Backspace => Key::Backspace,
         _ => return None,
     })
+}
+
+/// Does what the mouse says. Returns whether that is anything.
+fn point(app: &mut App, mouse: MouseEvent, area: Rect, graphics: Option<&Graphics>) -> bool {
+    let closer = match mouse.kind {
+        MouseEventKind::Moved | MouseEventKind::Down(MouseButton::Left) => None,
+        MouseEventKind::Drag(MouseButton::Left) => None,
+        MouseEventKind::ScrollUp => Some(true),
+        MouseEventKind::ScrollDown => Some(false),
+        _ => return false,
+    };
+    let Some(places) = pointed(area, app, graphics, [mouse.row, mouse.column]) else { return false };
+    app.point(places);
+    if let Some(closer) = closer {
+        app.zoom(closer);
+    }
+    true
 }
 
 /// The size of a cell in pixels, width and height, if the terminal tells.

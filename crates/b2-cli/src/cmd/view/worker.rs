@@ -1,23 +1,26 @@
 //! Reads for the screen on a thread of its own, so that no key waits for a file.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use b2kit::Dtype;
 use b2kit::chunk::SpecialKind;
 use b2kit::frame::Entry;
 
-use super::look::{Cell, Chunks, Facts, Look, Opening, Told, What};
+use super::look::{Cell, Chunks, Facts, Item, Look, Opening, Told, What};
 use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
 use crate::npy;
 use crate::print::{dims, items, printable, short_size};
 use crate::process::{one_line, threads};
+use crate::read::dims::Points;
 use crate::read::sample::{self, Cost, line, plane};
-use crate::read::{Data, Input, Store, resolve};
+use crate::read::{Axis, Data, Input, Store, resolve};
 use crate::write::codec_text;
 
 /// Bytes of blocks to decode for a picture: at first, so that there is one at once, and then for better ones.
@@ -46,7 +49,8 @@ impl Worker {
         let (answers, told) = channel();
         let newest = Arc::new(AtomicU64::new(0));
         let threads = opening.global.threads;
-        let mut reader = Reader { opening, newest: newest.clone(), answers, store: None, open: None };
+        let mut reader =
+            Reader { opening, newest: newest.clone(), answers, store: None, open: None, seen: None };
         let work = move || {
             // The pool includes the thread that starts it, which must be the one that reads.
             if let Some(threads) = threads
@@ -97,6 +101,17 @@ struct Reader {
     /// The store, if the file is one; `None` before it was opened.
     store: Option<Option<Store>>,
     open: Option<Open>,
+    /// What was read of the open file last.
+    seen: Option<Seen>,
+}
+
+/// How far a look was read, so that a crosshair that moves does not begin it anew.
+struct Seen {
+    what: What,
+    /// How many of the steps of [`NEAR`] or [`FAR`] are done; all of them where there are no steps.
+    steps: usize,
+    /// Of how many blocks one was read in the last of these.
+    every: u64,
 }
 
 struct Open {
@@ -104,6 +119,8 @@ struct Open {
     refresh: u64,
     data: Data,
     source: Source,
+    /// The coordinates that were looked for.
+    points: HashMap<usize, Option<Points>>,
 }
 
 impl Reader {
@@ -124,6 +141,8 @@ impl Reader {
             Some(open) if open.refresh == look.refresh => {}
             Some(open) => {
                 open.refresh = look.refresh;
+                open.points.clear();
+                self.seen = None;
                 let changed = match &mut open.data {
                     Data::Blosc(Input::Array(array)) => array.refresh()?,
                     Data::Blosc(Input::SuperChunk(frame)) => frame.refresh()?,
@@ -135,7 +154,7 @@ impl Reader {
                 }
             }
             None => {
-                self.open = None;
+                (self.open, self.seen) = (None, None);
                 let mut source = source.clone();
                 let data = match (&self.store, &look.key) {
                     (Some(Some(store)), Some(key)) => {
@@ -146,12 +165,35 @@ impl Reader {
                     (Some(Some(_)), None) => return Ok(()),
                     _ => Data::open(&source, *global)?,
                 };
-                self.open = Some(Open { key: look.key.clone(), refresh: look.refresh, data, source });
+                let (key, points) = (look.key.clone(), HashMap::new());
+                self.open = Some(Open { key, refresh: look.refresh, data, source, points });
                 self.tell_facts()?;
             }
         }
-        let Some(open) = &self.open else { return Ok(()) };
-        self.read(open, number, &look.what)
+        let Some(open) = &mut self.open else { return Ok(()) };
+        if let Some(axes) = &look.item {
+            let value = item(&open.data, self.opening.dtype.as_deref(), axes);
+            let value = value.unwrap_or_else(|error| format!("cannot be read: {}", one_line(&error)));
+            let labels = open.data.labels();
+            let points = axes.iter().enumerate().map(|(dim, axis)| {
+                let find = || Points::find(&open.source, &open.data, &labels, dim, *global);
+                let points = open.points.entry(dim).or_insert_with(find);
+                Some(printable(&points.as_ref()?.label(axis.start)))
+            });
+            let points = points.collect();
+            let _ = self.answers.send(Told::Item(Item { axes: axes.clone(), value, points }));
+        }
+        let mut seen = self.seen.take().filter(|seen| seen.what == look.what).unwrap_or_else(|| Seen {
+            what: look.what.clone(),
+            steps: 0,
+            every: u64::MAX,
+        });
+        let result = match &self.open {
+            Some(open) => self.read(open, number, &mut seen),
+            None => Ok(()),
+        };
+        self.seen = Some(seen).filter(|_| result.is_ok() || self.newest.load(Ordering::Relaxed) != number);
+        result
     }
 
     fn tell_facts(&self) -> Result<()> {
@@ -175,27 +217,31 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads what a look asks for, at first little of it.
-    fn read(&self, open: &Open, number: u64, what: &What) -> Result<()> {
+    /// Reads what a look asks for, at first little of it, as far as that was not done.
+    fn read(&self, open: &Open, number: u64, seen: &mut Seen) -> Result<()> {
         let Open { data, source, .. } = open;
         let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
+        let budgets = budgets.get(..self.opening.steps).unwrap_or(budgets);
+        let Some(budgets) = budgets.get(seen.steps..).filter(|budgets| !budgets.is_empty()) else {
+            return Ok(());
+        };
         let numbers = |field: &Option<String>| {
             let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
             sample::numbers(&dtype, field.as_deref(), data.labels().fills)
         };
         let cost = |decoded: u64| Cost { decoded, looks: Some((number, self.newest.clone())) };
-        match what {
+        match &seen.what {
             What::Facts => {}
             What::Plane { field, axes, dims, windows, most } => {
                 let numbers = numbers(field)?;
-                let mut before = u64::MAX;
                 for decoded in budgets {
                     let cost = cost(*decoded);
                     cost.check()?;
                     let plane = plane(data, &numbers, axes, *dims, windows, *most, &cost)?;
                     let every = plane.every;
-                    if every < before {
-                        before = every;
+                    seen.steps += 1;
+                    if every < seen.every {
+                        seen.every = every;
                         let (dims, windows, axes) = (*dims, windows.clone(), axes.clone());
                         let _ = self.answers.send(Told::Plane { dims, windows, axes, plane });
                     }
@@ -210,6 +256,7 @@ impl Reader {
                     let cost = cost(*decoded);
                     let line = line(data, &numbers, axes, *dim, window, *most, &cost)?;
                     let every = line.every;
+                    seen.steps += 1;
                     let _ = self.answers.send(Told::Line { window: window.clone(), line });
                     if every == 1 {
                         break;
@@ -222,14 +269,7 @@ impl Reader {
                 let nbytes = axes.iter().fold(dtype.itemsize() as u64, |n, axis| n.saturating_mul(axis.len));
                 ensure!(nbytes <= LARGE, "items of {} bytes are too large for a grid", dtype.itemsize());
                 data.view(&[])?.read(axes, &mut buffer)?;
-                let texts = buffer.chunks_exact(dtype.itemsize().max(1)).map(|item| {
-                    // Long texts would take more memory than the screen shows.
-                    let text = items::item(
-                        &dtype,
-                        item.get(..item.len().min(4096)).filter(|_| dtype.fields().is_none()).unwrap_or(item),
-                    );
-                    printable(&text.chars().take(64).collect::<String>())
-                });
+                let texts = buffer.chunks_exact(dtype.itemsize().max(1)).map(|item| text(&dtype, item));
                 let _ = self.answers.send(Told::Grid { axes: axes.clone(), texts: texts.collect() });
             }
             What::Chunks { most } => {
@@ -237,6 +277,7 @@ impl Reader {
                 let _ = self.answers.send(Told::Chunks(chunks));
             }
         }
+        seen.steps = usize::MAX;
         Ok(())
     }
 
@@ -286,6 +327,22 @@ impl Reader {
     }
 }
 
+/// An item, one place of each dimension, as text.
+fn item(data: &Data, dtype: Option<&str>, axes: &[Axis]) -> Result<String> {
+    let dtype = data.dtype_or(dtype)?;
+    ensure!(dtype.itemsize() as u64 <= LARGE, "an item of {} bytes is too large", dtype.itemsize());
+    let mut buffer = Vec::new();
+    data.view(&[])?.read(axes, &mut buffer)?;
+    Ok(text(&dtype, &buffer))
+}
+
+/// The first characters of an item as text.
+fn text(dtype: &Dtype, item: &[u8]) -> String {
+    // Long texts would take more memory than the screen shows.
+    let part = item.get(..item.len().min(4096)).filter(|_| dtype.fields().is_none()).unwrap_or(item);
+    printable(&items::item(dtype, part).chars().take(64).collect::<String>())
+}
+
 /// Lines about a file: kind, shape, compression, metalayers.
 fn about(data: &Data, dtype: &str) -> Result<Vec<String>> {
     let mut lines = vec![format!("{} ({})", printable(dtype), dims(&data.shape()))];
@@ -325,7 +382,7 @@ mod tests {
 
     /// Everything that is told until a look is done.
     fn all(worker: &Worker, what: What) -> Vec<Told> {
-        worker.ask(Look { key: None, refresh: 0, what });
+        worker.ask(Look { key: None, refresh: 0, what, item: None });
         let mut told = Vec::new();
         loop {
             match worker.told.recv().unwrap() {

@@ -1,5 +1,7 @@
 //! Runs the built command on files in a temporary directory.
 
+#[cfg(all(target_os = "linux", feature = "terminal"))]
+pub(crate) mod screen;
 #[cfg(target_os = "linux")]
 pub(crate) mod terminal;
 

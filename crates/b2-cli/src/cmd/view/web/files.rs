@@ -14,6 +14,8 @@ use crate::files::urls;
 
 /// Endings of files that the page reads.
 const ENDINGS: &[&str] = &["b2nd", "b2frame", "b2f", "b2z", "b2e", "b2", "bl2"];
+/// The index of a sparse frame, a folder.
+const INDEX: &str = "chunks.b2frame";
 /// The most files of a folder that are listed, and how deep.
 const MOST: usize = 10_000;
 const DEEPEST: usize = 16;
@@ -75,26 +77,39 @@ impl Files {
         self.list.iter().map(|served| served.name.as_str())
     }
 
-    /// Opens a file by its number.
+    /// Opens a file by its number and name; beside the index of a sparse frame, also a file with a chunk.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none; any error of opening it.
-    pub(super) fn open(&self, number: usize) -> io::Result<Open> {
+    pub(super) fn open(&self, number: usize, name: &str) -> io::Result<Open> {
         let served = self.list.get(number).ok_or(io::ErrorKind::NotFound)?;
+        let mut path = served.path.clone();
+        if is_chunk(name) {
+            if self.folder.is_none() || path.file_name().is_none_or(|own| own != INDEX) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            path.set_file_name(name);
+        }
         if let Some(file) = &self.remote {
             let len = file.len()?;
             return Ok(Open { file: file.clone(), len, etag: format!("\"{len:x}\"") });
         }
         let file = match &self.folder {
-            Some(folder) => folder.open(&served.path, Links::Refuse)?,
-            None => open_regular(&served.path).map_err(|error| io::Error::other(format!("{error:#}")))?,
+            Some(folder) => folder.open(&path, Links::Refuse)?,
+            None => open_regular(&path).map_err(|error| io::Error::other(format!("{error:#}")))?,
         };
         let len = file.len()?;
-        let changed = std::fs::symlink_metadata(&served.path).and_then(|data| data.modified()).ok();
+        let changed = std::fs::symlink_metadata(&path).and_then(|data| data.modified()).ok();
         let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let etag = format!("\"{len:x}-{:x}\"", changed.map_or(0, |time| time.as_nanos()));
         Ok(Open { file, len, etag })
     }
+}
+
+/// Whether a file of this name holds a chunk of a sparse frame.
+fn is_chunk(name: &str) -> bool {
+    let id = name.strip_suffix(".chunk");
+    id.is_some_and(|id| id.len() == 8 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')))
 }
 
 fn below(folder: &Inside, dir: PathBuf, prefix: &str, depth: usize, list: &mut Vec<Served>) -> Result<()> {

@@ -162,11 +162,11 @@ impl Server {
             "/worker.js" => part("text/javascript; charset=utf-8", page.worker.as_bytes()),
             "/engine.wasm" => part("application/wasm", page.engine),
             _ => {
-                let number = path.strip_prefix("/files/").and_then(|rest| rest.split('/').next());
-                let Some(number) = number.and_then(|number| number.parse().ok()) else {
+                let mut parts = path.strip_prefix("/files/").unwrap_or_default().split('/');
+                let Some(number) = parts.next().and_then(|number| number.parse().ok()) else {
                     return plain("404 Not Found");
                 };
-                match files.open(number) {
+                match files.open(number, parts.next().unwrap_or_default()) {
                     Ok(open) => range(head, open),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => plain("404 Not Found"),
                     Err(_) => plain("500 Internal Server Error"),
