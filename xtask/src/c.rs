@@ -25,6 +25,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ("schunks", "", ""),
     ("arrays", "", ""),
     ("callbacks", "", ""),
+    ("threads", "", ""),
     ("hostile", "3000", "60"),
 ];
 

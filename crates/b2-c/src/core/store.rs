@@ -16,15 +16,15 @@ use crate::core::error::{Error, Result, ensure};
 use crate::core::params::limits;
 use crate::ffi::memory::Malloced;
 
-/// The bytes of a chunk.
-pub(crate) enum Stored<'a> {
-    /// In the list, where they stay.
-    Listed(&'a [u8]),
+/// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
+pub(crate) enum Stored {
+    /// From the list.
+    Listed(Arc<Malloced>),
     /// Read from a frame.
     Read(Bytes),
 }
 
-impl Deref for Stored<'_> {
+impl Deref for Stored {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -50,7 +50,7 @@ pub(crate) enum Store {
 /// Chunks in memory.
 #[derive(Default)]
 pub(crate) struct Memory {
-    chunks: Vec<Malloced>,
+    chunks: Vec<Arc<Malloced>>,
     /// Their addresses, as C sees them.
     pointers: Pointers,
     metas: Vec<Meta>,
@@ -361,10 +361,10 @@ impl Store {
     }
 
     /// Returns the bytes of a chunk.
-    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<Stored<'_>> {
+    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<Stored> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => Ok(Stored::Listed(&memory.chunks[nchunk])),
+            Self::Memory(memory) => Ok(Stored::Listed(memory.chunks[nchunk].clone())),
             Self::Frame(frame) => Ok(Stored::Read(frame.reader()?.chunk(nchunk).read()?.into_bytes())),
         }
     }
@@ -405,7 +405,7 @@ impl Store {
             Self::Memory(memory) => {
                 ensure(nchunk <= memory.chunks.len(), code::INVALID_PARAM)?;
                 memory.pointers.0.insert(nchunk, chunk.as_ptr());
-                memory.chunks.insert(nchunk, chunk);
+                memory.chunks.insert(nchunk, Arc::new(chunk));
                 Ok(())
             }
             Self::Frame(frame) => {
@@ -421,7 +421,7 @@ impl Store {
         match self {
             Self::Memory(memory) => {
                 memory.pointers.0[nchunk] = chunk.as_ptr();
-                memory.chunks[nchunk] = chunk;
+                memory.chunks[nchunk] = Arc::new(chunk);
                 Ok(())
             }
             Self::Frame(frame) => {
@@ -454,31 +454,30 @@ impl Store {
             Self::Memory(memory) => {
                 let mut old: Vec<_> = memory.chunks.drain(..).map(Some).collect();
                 memory.chunks.extend(order.iter().filter_map(|nchunk| old[*nchunk].take()));
-                memory.pointers.0 = memory.chunks.iter().map(Malloced::as_ptr).collect();
+                memory.pointers.0 = memory.chunks.iter().map(|chunk| chunk.as_ptr()).collect();
                 Ok(())
             }
             Self::Frame(frame) => frame.change(&mut |editor| editor.reorder(order)),
         }
     }
 
-    /// Fills an empty super-chunk with chunks of `chunksize` bytes that repeat a value, `nbytes` in all. `make` makes such a
-    /// chunk of a size, for the list in memory.
+    /// Fills an empty super-chunk with chunks of `chunksize` bytes that repeat a value, `nbytes` in all. For the list in memory,
+    /// `chunk` is one of them, and `rest` the last one, if it is smaller.
     pub(crate) fn fill_special(
         &mut self,
         kind: SpecialKind,
         nbytes: u64,
         chunksize: usize,
-        make: &dyn Fn(usize) -> Result<Chunk>,
+        (chunk, rest): (Option<Chunk>, Option<Chunk>),
     ) -> Result<()> {
         match self {
             Self::Memory(memory) => {
-                let (full, rest) = (nbytes / chunksize as u64, (nbytes % chunksize as u64) as usize);
-                let chunk = make(chunksize)?;
-                for _ in 0..full {
+                let chunk = chunk.ok_or(Error(code::FAILURE))?;
+                for _ in 0..nbytes / chunksize as u64 {
                     memory.push(Malloced::copy(chunk.as_bytes())?);
                 }
-                if rest > 0 {
-                    memory.push(Malloced::copy(make(rest)?.as_bytes())?);
+                if let Some(rest) = rest {
+                    memory.push(Malloced::copy(rest.as_bytes())?);
                 }
                 Ok(())
             }
@@ -676,7 +675,7 @@ impl Frame {
 impl Memory {
     pub(crate) fn push(&mut self, chunk: Malloced) {
         self.pointers.0.push(chunk.as_ptr());
-        self.chunks.push(chunk);
+        self.chunks.push(Arc::new(chunk));
     }
 }
 

@@ -9,7 +9,7 @@ pub(super) enum Fill<'a> {
     /// All items, in C order.
     Items(&'a [u8]),
     /// A box of another array.
-    Of(&'a mut Array<'a>, Vec<i64>),
+    Of(Array<'a>, Vec<i64>),
     Nothing,
 }
 
@@ -20,31 +20,32 @@ pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Re
     params.cparams.blocksize = i32::try_from(block).map_err(|_| Error(code::INVALID_PARAM))?;
     let storage = params.storage();
     // SAFETY: all that it refers to is in `params`.
-    let mut full = unsafe { schunk::new(&storage) }?;
+    let full = unsafe { schunk::new(&storage) }?;
     let meta = nd::serialize(shapes, &params.dtype.0, params.dtype.1);
-    schunk::add_meta(&mut full, META, &meta)?;
+    schunk::add_meta(&full, META, &meta)?;
     for (name, value) in &params.metas {
-        schunk::add_meta(&mut full, name, value)?;
+        schunk::add_meta(&full, name, value)?;
     }
     full.set_blockshape(&shapes.block)?;
     let dtype = &params.dtype;
     finish(full, |sc, full| {
         let array = wrap(sc, full, shapes, Some(dtype))?;
         // SAFETY: it was just made, and is used by nobody else.
-        let filled = unsafe { at(array) }.and_then(|c| full.together(|full| fill_new(c, full, shapes, fill)));
+        let filled =
+            unsafe { shared(array) }.and_then(|c| full.together(|full| fill_new(c, full, shapes, fill)));
         if let Err(error) = filled {
             // SAFETY: as above.
             unsafe { free_array(array) };
             return Err(error);
         }
         // SAFETY: as above.
-        unsafe { at(array) }?.last_tick = full.c.change_tick;
+        unsafe { shared(array) }?.last_tick.set(full.c.change_tick.get());
         Ok(array)
     })
 }
 
-fn fill_new(c: &mut b2nd_array_t, full: &mut Full, shapes: &Shapes, fill: Fill<'_>) -> Result<()> {
-    let itemsize = length(full.c.typesize)?;
+fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> Result<()> {
+    let itemsize = length(full.c.typesize.get())?;
     let stored = shapes.chunk_stored();
     let nbytes = i32::try_from(stored * itemsize as i64).map_err(|_| Error(code::MAX_BUFSIZE_EXCEEDED))?;
     ensure(nbytes <= MAX_BUFFERSIZE, code::MAX_BUFSIZE_EXCEEDED)?;
@@ -59,7 +60,7 @@ fn fill_new(c: &mut b2nd_array_t, full: &mut Full, shapes: &Shapes, fill: Fill<'
             return Ok(());
         }
         Fill::Value(value) => {
-            let cparams = full.cctx()?.cparams;
+            let cparams = full.cctx()?.cparams();
             let chunk = special(&cparams, SpecialKind::Value, value, nbytes)?;
             for n in 0..length(nchunks)? {
                 full.insert(n, Malloced::copy(chunk.as_bytes())?, code::CHUNK_APPEND)?;
@@ -109,8 +110,8 @@ pub(super) unsafe fn free_array(array: *mut b2nd_array_t) {
     // SAFETY: the caller promises so.
     unsafe {
         let array = Box::from_raw(array);
-        free(array.dtype);
-        free(array.chunk_cache.data);
+        free(array.dtype.get());
+        free(array.chunk_cache.data.get());
     }
 }
 
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
         ensure(count < crate::abi::MAX_METALAYERS, code::INVALID_PARAM)?;
         for n in 0..count {
             // SAFETY: as above.
-            let meta = unsafe { at(metalayers.cast_mut().add(n)) }?;
+            let meta = unsafe { copy_at(metalayers.add(n)) }?;
             // SAFETY: as above.
             let (name, value) =
                 unsafe { (text(meta.name)?, bytes(meta.content.cast(), length(meta.content_len)?)?) };
@@ -206,9 +207,9 @@ pub unsafe extern "C" fn b2nd_free_ctx(ctx: *mut c_void) -> c_int {
 unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: Fill<'_>) -> Result<c_int> {
     ensure(!array.is_null(), code::NULL_POINTER)?;
     // SAFETY: the caller promises so.
-    let params = unsafe { params(ctx) }?;
+    let mut params = unsafe { params(ctx) }?;
     let shapes = params.shapes.clone();
-    let new = create(params, &shapes, fill)?;
+    let new = create(&mut params, &shapes, fill)?;
     // SAFETY: as above.
     unsafe { put(array, new) };
     Ok(0)
@@ -284,7 +285,7 @@ pub unsafe extern "C" fn b2nd_free(array: *mut b2nd_array_t) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         unsafe {
-            let sc = at(array)?.sc;
+            let sc = shared(array)?.sc.get();
             free_array(array);
             schunk::blosc2_schunk_free(sc);
         }
@@ -327,7 +328,7 @@ pub unsafe extern "C" fn b2nd_to_cframe(
         ensure(!cframe.is_null() && !cframe_len.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
         let mut array = unsafe { array_at(array) }?;
-        let mut answer = |full: &mut Full| {
+        let mut answer = |full: &Full| {
             let frame = schunk::to_frame(full)?;
             // SAFETY: as above.
             unsafe {
@@ -337,17 +338,17 @@ pub unsafe extern "C" fn b2nd_to_cframe(
             }
             Ok(0)
         };
-        if array.full.c.view { with_copy(&mut array, &mut answer) } else { answer(array.full) }
+        if array.full.c.view.get() { with_copy(&mut array, &mut answer) } else { answer(array.full) }
     })
 }
 
 /// Calls `work` with an array in memory that has the shape of a view, for which the metalayer of its chunks is wrong.
-fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&mut Full) -> Result<c_int>) -> Result<c_int> {
-    let cparams = blosc2_cparams { prefilter: None, tuner_id: 0, ..array.full.cctx()?.cparams };
-    let dtype = match array.c.dtype.is_null() {
+fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&Full) -> Result<c_int>) -> Result<c_int> {
+    let cparams = blosc2_cparams { prefilter: None, tuner_id: 0, ..array.full.cctx()?.cparams() };
+    let dtype = match array.c.dtype.get().is_null() {
         true => (b"|u1".to_vec(), 0),
         // SAFETY: a C string that belongs to the array.
-        false => (unsafe { text(array.c.dtype) }?.to_bytes().to_vec(), array.c.dtype_format),
+        false => (unsafe { text(array.c.dtype.get()) }?.to_bytes().to_vec(), array.c.dtype_format.get()),
     };
     let mut params = Params {
         ndim: array.shapes.ndim() as i8,
@@ -367,9 +368,9 @@ fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&mut Full) -> Result<c_
     let copy = create(&mut params, &shapes, Fill::Nothing)?;
     let mut copied = || {
         // SAFETY: it was just made, and is used by nobody else.
-        let full = unsafe { full(at(copy)?.sc) }?;
-        for n in 0..length(array.full.c.nchunks)? {
-            let chunk = Malloced::copy(&array.full.store().chunk(n)?)?;
+        let full = unsafe { full(shared(copy)?.sc.get()) }?;
+        for n in 0..length(array.full.c.nchunks.get())? {
+            let chunk = Malloced::copy(&array.full.chunk(n)?)?;
             full.insert(n, chunk, code::CHUNK_APPEND)?;
         }
         work(full)
@@ -443,12 +444,12 @@ pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_c
         // SAFETY: the caller promises so.
         let (mut array, path) = unsafe { (array_at(array)?, text(urlpath)?) };
         let path = paths::trimmed(paths::without_scheme(path));
-        let mut save = |full: &mut Full| {
+        let mut save = |full: &Full| {
             let params = full.frame_params()?;
             full.store().save(path, params)?;
             Ok(0)
         };
-        if array.full.c.view { with_copy(&mut array, &mut save) } else { save(array.full) }
+        if array.full.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.full) }
     })
 }
 
@@ -462,7 +463,7 @@ pub unsafe extern "C" fn b2nd_save_append(array: *const b2nd_array_t, urlpath: *
         // SAFETY: the caller promises so.
         let array = unsafe { array_at(array) }?;
         // SAFETY: as above.
-        Ok(unsafe { schunk::blosc2_schunk_append_file(array.c.sc, urlpath) })
+        Ok(unsafe { schunk::blosc2_schunk_append_file(array.c.sc.get(), urlpath) })
     })
 }
 
@@ -505,11 +506,11 @@ pub unsafe extern "C" fn b2nd_get_slice(
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
-        let (params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
+        let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
         let n = source.shapes.ndim();
         // SAFETY: as above.
         let (start, stop) = unsafe { (values(start, n)?, values(stop, n)?) };
-        let new = slice(params, &mut source, start, stop)?;
+        let new = slice(&mut params, &mut source, start, stop)?;
         // SAFETY: as above.
         unsafe { put(array, new) };
         Ok(0)
@@ -528,11 +529,7 @@ pub(super) fn slice(
     let shapes = Shapes::new(&shape, &params.shapes.chunk, &params.shapes.block, source.itemsize as i64)?;
     params.shapes = shapes.clone();
     params.cparams.typesize = source.itemsize as i32;
-    // SAFETY: the same array, for the call that follows only.
-    let again = unsafe { array_at(std::ptr::from_ref(&*source.c)) }?;
-    let mut again = again;
-    // SAFETY: `create` uses it only while it runs.
-    let again: &mut Array<'_> = unsafe { &mut *std::ptr::from_mut(&mut again) };
+    let again = Array { shapes: source.shapes.clone(), ..*source };
     create(params, &shapes, Fill::Of(again, start.to_vec()))
 }
 
@@ -549,8 +546,8 @@ pub unsafe extern "C" fn b2nd_copy(
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
-        let (params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
-        let new = copy(params, &mut source)?;
+        let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
+        let new = copy(&mut params, &mut source)?;
         // SAFETY: as above.
         unsafe { put(array, new) };
         Ok(0)
@@ -565,11 +562,12 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
             params.metas.push((name, value));
         }
     }
-    if !source.c.dtype.is_null() {
+    if !source.c.dtype.get().is_null() {
         // SAFETY: a C string that belongs to the array.
-        params.dtype = (unsafe { text(source.c.dtype) }?.to_bytes().to_vec(), source.c.dtype_format);
+        params.dtype =
+            (unsafe { text(source.c.dtype.get()) }?.to_bytes().to_vec(), source.c.dtype_format.get());
     }
-    let own = source.full.cctx()?.cparams;
+    let own = source.full.cctx()?.cparams();
     let wanted = params.cparams;
     let key = |c: &blosc2_cparams| {
         (
@@ -583,9 +581,8 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
             c.filters_meta,
         )
     };
-    let hooked = own.prefilter.is_some()
-        || wanted.prefilter.is_some()
-        || source.full.dctx()?.dparams.postfilter.is_some();
+    let hooked =
+        own.prefilter.is_some() || wanted.prefilter.is_some() || source.full.dctx()?.hooks.has_postfilter();
     let same = params.shapes.chunk == source.shapes.chunk && params.shapes.block == source.shapes.block;
     let (start, stop) = (vec![0; source.shapes.ndim()], source.shapes.shape.clone());
     let new = if same && key(&own) == key(&wanted) && !hooked {
@@ -594,9 +591,9 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
         let new = create(params, &shapes, Fill::Nothing)?;
         let fill = || {
             // SAFETY: it was just made.
-            let full = unsafe { full(at(new)?.sc) }?;
-            for n in 0..length(source.full.c.nchunks)? {
-                let chunk = Malloced::copy(&source.full.store().chunk(n)?)?;
+            let full = unsafe { full(shared(new)?.sc.get()) }?;
+            for n in 0..length(source.full.c.nchunks.get())? {
+                let chunk = Malloced::copy(&source.full.chunk(n)?)?;
                 full.insert(n, chunk, code::CHUNK_APPEND)?;
             }
             Ok(())
@@ -611,13 +608,13 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
         slice(params, source, &start, &stop)?
     };
     // SAFETY: it was just made.
-    let full = unsafe { full(at(new)?.sc) }?;
+    let full = unsafe { full(shared(new)?.sc.get()) }?;
     for (name, chunk) in source.full.store().vlmetas()? {
         let value = b2_chunk::Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
         full.store().set_vlmeta(&name, chunk, &value)?;
     }
-    full.show_metas()?;
+    full.mirror_metas()?;
     // SAFETY: as above.
-    unsafe { at(new)? }.last_tick = full.c.change_tick;
+    unsafe { shared(new)? }.last_tick.set(full.c.change_tick.get());
     Ok(new)
 }

@@ -17,9 +17,9 @@ pub unsafe extern "C" fn b2nd_print_meta(array: *const b2nd_array_t) -> c_int {
         println!(" Ndim:       {}", shapes.ndim());
         println!(" shape:      {}", list(&shapes.shape));
         println!(" chunkshape: {}", list(&shapes.chunk64()));
-        if !array.c.dtype.is_null() {
+        if !array.c.dtype.get().is_null() {
             // SAFETY: a C string that belongs to the array.
-            println!(" dtype:      {}", unsafe { text(array.c.dtype) }?.to_string_lossy());
+            println!(" dtype:      {}", unsafe { text(array.c.dtype.get()) }?.to_string_lossy());
         }
         println!(" blockshape: {}", list(&shapes.block64()));
         Ok(0)

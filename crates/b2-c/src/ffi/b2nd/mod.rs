@@ -15,15 +15,15 @@ use std::ops::Range;
 use b2_chunk::SpecialKind;
 
 use crate::abi::{
-    MAX_BUFFERSIZE, MAX_DIM, b2nd_array_t, blosc2_cparams, blosc2_metalayer, blosc2_schunk, blosc2_storage,
-    chunk_cache_s, code,
+    Field, MAX_BUFFERSIZE, MAX_DIM, b2nd_array_t, blosc2_cparams, blosc2_metalayer, blosc2_schunk,
+    blosc2_storage, code, values_of,
 };
 use crate::core::context::special;
 use crate::core::error::{Error, Result, ensure};
 use crate::core::nd::{self, Dtype, Part, Shapes};
 use crate::ffi::memory::{Malloced, copied, copied_text, free};
 use crate::ffi::schunk::{self, Full, full};
-use crate::ffi::{at, bytes, bytes_mut, guard, length, paths, put, text, values};
+use crate::ffi::{bytes, bytes_mut, copy_at, guard, length, paths, put, shared, text, values};
 
 /// The most chunks of an array, so that lists of them fit into memory.
 pub(super) const MAX_NCHUNKS: i64 = 1 << 26;
@@ -34,6 +34,7 @@ pub(super) const META_BEFORE: &[u8] = b"caterva";
 
 /// What is behind a `b2nd_context_t *`. The first fields are where C-Blosc2 has them, since its own tests read them.
 #[repr(C)]
+#[derive(Clone)]
 pub(crate) struct Params {
     ndim: i8,
     shape: [i64; MAX_DIM],
@@ -50,7 +51,7 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// Returns the storage, whose pointers are valid while the parameters are.
+    /// Returns the storage, whose pointers are valid while the parameters are, and stay where they are.
     fn storage(&mut self) -> blosc2_storage {
         let urlpath = self.path.as_ref().map_or(std::ptr::null_mut(), |path| path.as_ptr().cast_mut());
         blosc2_storage {
@@ -64,45 +65,45 @@ impl Params {
 }
 
 /// # Safety
-/// `ctx` is null or from [`b2nd_create_ctx`].
-pub(super) unsafe fn params<'a>(ctx: *mut c_void) -> Result<&'a mut Params> {
-    // SAFETY: the caller promises so.
-    unsafe { at(ctx.cast()) }
+/// `ctx` is null or from [`b2nd_create_ctx`], and not freed meanwhile.
+pub(super) unsafe fn params(ctx: *mut c_void) -> Result<Params> {
+    // SAFETY: the caller promises so; nothing changes parameters once they are made, since each call takes a copy.
+    unsafe { shared::<Params>(ctx.cast_const().cast()) }.cloned()
 }
 
 /// # Safety
-/// `array` is null or from this library, and nobody else uses it for `'a`.
+/// `array` is null or from this library, and not freed for `'a`.
 pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<Array<'a>> {
     // SAFETY: the caller promises so.
-    let c = unsafe { at(array.cast_mut()) }?;
+    let c = unsafe { shared(array) }?;
     // SAFETY: an array has its super-chunk.
-    let full = unsafe { full(c.sc) }?;
-    let mut array = Array { shapes: shapes_in(c)?, itemsize: length(full.c.typesize)?, c, full };
+    let full = unsafe { full(c.sc.get()) }?;
+    let mut array = Array { shapes: shapes_in(c)?, itemsize: length(full.c.typesize.get())?, c, full };
     array.look()?;
     Ok(array)
 }
 
 /// An array, as functions work on it.
 pub(super) struct Array<'a> {
-    c: &'a mut b2nd_array_t,
-    full: &'a mut Full,
+    c: &'a b2nd_array_t,
+    full: &'a Full,
     shapes: Shapes,
     itemsize: usize,
 }
 
 /// Takes the shapes from what C sees.
 pub(super) fn shapes_in(c: &b2nd_array_t) -> Result<Shapes> {
-    let n = length(c.ndim)?;
+    let n = length(c.ndim.get())?;
     ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
     Ok(Shapes {
-        shape: c.shape[..n].to_vec(),
-        chunk: c.chunkshape[..n].to_vec(),
-        block: c.blockshape[..n].to_vec(),
+        shape: values_of(&c.shape)[..n].to_vec(),
+        chunk: values_of(&c.chunkshape)[..n].to_vec(),
+        block: values_of(&c.blockshape)[..n].to_vec(),
     })
 }
 
 /// Reads the metalayer of an array.
-pub(super) fn meta_of(full: &mut Full) -> Result<Option<(Shapes, Option<Dtype>)>> {
+pub(super) fn meta_of(full: &Full) -> Result<Option<(Shapes, Option<Dtype>)>> {
     let metas = full.store().metas()?;
     let find = |name: &[u8]| metas.iter().find(|meta| meta.0 == name);
     let Some((_, meta)) = find(META).or_else(|| find(META_BEFORE)) else { return Ok(None) };
@@ -111,7 +112,7 @@ pub(super) fn meta_of(full: &mut Full) -> Result<Option<(Shapes, Option<Dtype>)>
 }
 
 /// Returns the shapes of a super-chunk that holds an array.
-pub(crate) fn shapes_of(full: &mut Full) -> Result<Option<Shapes>> {
+pub(crate) fn shapes_of(full: &Full) -> Result<Option<Shapes>> {
     Ok(meta_of(full)?.map(|(shapes, _)| shapes))
 }
 
@@ -122,32 +123,38 @@ pub(super) fn fixed<T: Copy>(list: &[T], rest: T) -> [T; MAX_DIM] {
 }
 
 /// Shows C the shapes of an array, and all that follows from them.
-pub(super) fn show(c: &mut b2nd_array_t, shapes: &Shapes) {
+pub(super) fn show(c: &b2nd_array_t, shapes: &Shapes) {
     let (ext, ext_chunk) = (shapes.ext(), shapes.ext_chunk());
-    c.ndim = shapes.ndim() as i8;
-    c.shape = fixed(&shapes.shape, 1);
-    c.chunkshape = fixed(&shapes.chunk, 1);
-    c.blockshape = fixed(&shapes.block, 1);
-    c.extshape = fixed(&ext, 1);
-    c.extchunkshape = fixed(&ext_chunk, 1);
-    c.nitems = shapes.nitems();
-    c.chunknitems = shapes.chunk64().iter().product::<i64>() as i32;
-    c.extnitems = ext.iter().product();
-    c.blocknitems = shapes.block_nitems() as i32;
-    c.extchunknitems = shapes.chunk_stored();
-    c.item_array_strides = fixed(&nd::strides(&shapes.shape), 0);
-    c.item_chunk_strides = fixed(&nd::strides(&shapes.chunk64()), 0);
-    c.item_extchunk_strides = fixed(&nd::strides(&ext_chunk), 0);
-    c.item_block_strides = fixed(&nd::strides(&shapes.block64()), 0);
-    c.block_chunk_strides = fixed(&nd::strides(&shapes.blocks()), 0);
-    c.chunk_array_strides = fixed(&nd::strides(&shapes.grid()), 0);
-    c.chunk_cache.nchunk = -1;
+    set_all(&c.shape, &shapes.shape, 1);
+    set_all(&c.chunkshape, &shapes.chunk, 1);
+    set_all(&c.blockshape, &shapes.block, 1);
+    set_all(&c.extshape, &ext, 1);
+    set_all(&c.extchunkshape, &ext_chunk, 1);
+    c.ndim.set(shapes.ndim() as i8);
+    c.nitems.set(shapes.nitems());
+    c.chunknitems.set(shapes.chunk64().iter().product::<i64>() as i32);
+    c.extnitems.set(ext.iter().product());
+    c.blocknitems.set(shapes.block_nitems() as i32);
+    c.extchunknitems.set(shapes.chunk_stored());
+    set_all(&c.item_array_strides, &nd::strides(&shapes.shape), 0);
+    set_all(&c.item_chunk_strides, &nd::strides(&shapes.chunk64()), 0);
+    set_all(&c.item_extchunk_strides, &nd::strides(&ext_chunk), 0);
+    set_all(&c.item_block_strides, &nd::strides(&shapes.block64()), 0);
+    set_all(&c.block_chunk_strides, &nd::strides(&shapes.blocks()), 0);
+    set_all(&c.chunk_array_strides, &nd::strides(&shapes.grid()), 0);
+    c.chunk_cache.nchunk.set(-1);
+}
+
+/// Sets fields in a row: to the values of a list, and what is after it to another.
+fn set_all<T: Copy, F: Field<T>>(fields: &[F; MAX_DIM], list: &[T], rest: T) {
+    let values = list.iter().copied().chain(std::iter::repeat(rest));
+    fields.iter().zip(values).for_each(|(field, value)| field.set(value));
 }
 
 /// Makes the structure of an array over a super-chunk.
 pub(super) fn wrap(
     sc: *mut blosc2_schunk,
-    full: &mut Full,
+    full: &Full,
     shapes: &Shapes,
     dtype: Option<&Dtype>,
 ) -> Result<*mut b2nd_array_t> {
@@ -155,39 +162,21 @@ pub(super) fn wrap(
         Some((text, _)) => copied_text(&CString::new(text.clone()).map_err(|_| Error(code::FAILURE))?)?,
         None => std::ptr::null_mut(),
     };
-    let mut array = Box::new(b2nd_array_t {
-        sc,
-        shape: [1; MAX_DIM],
-        chunkshape: [1; MAX_DIM],
-        extshape: [1; MAX_DIM],
-        blockshape: [1; MAX_DIM],
-        extchunkshape: [1; MAX_DIM],
-        nitems: 0,
-        chunknitems: 0,
-        extnitems: 0,
-        blocknitems: 0,
-        extchunknitems: 0,
-        ndim: 0,
-        chunk_cache: chunk_cache_s { data: std::ptr::null_mut(), nchunk: -1 },
-        item_array_strides: [0; MAX_DIM],
-        item_chunk_strides: [0; MAX_DIM],
-        item_extchunk_strides: [0; MAX_DIM],
-        item_block_strides: [0; MAX_DIM],
-        block_chunk_strides: [0; MAX_DIM],
-        chunk_array_strides: [0; MAX_DIM],
-        dtype: text,
-        dtype_format: dtype.map_or(0, |dtype| dtype.1),
-        last_tick: full.c.change_tick,
-    });
-    show(&mut array, shapes);
+    // SAFETY: all its fields are numbers and pointers, for which zeros are valid.
+    let array: Box<b2nd_array_t> = Box::new(unsafe { std::mem::zeroed() });
+    array.sc.set(sc);
+    array.dtype.set(text);
+    array.dtype_format.set(dtype.map_or(0, |dtype| dtype.1));
+    array.last_tick.set(full.c.change_tick.get());
+    show(&array, shapes);
     full.set_blockshape(&shapes.block)?;
     Ok(Box::into_raw(array))
 }
 
 /// Makes an array over a super-chunk that has the metalayer.
-pub(super) fn of_schunk(sc: *mut blosc2_schunk, full: &mut Full) -> Result<*mut b2nd_array_t> {
+pub(super) fn of_schunk(sc: *mut blosc2_schunk, full: &Full) -> Result<*mut b2nd_array_t> {
     let (shapes, dtype) = meta_of(full)?.ok_or(Error(code::METALAYER_NOT_FOUND))?;
-    let itemsize = i64::from(full.c.typesize);
+    let itemsize = i64::from(full.c.typesize.get());
     let shapes = Shapes::new(&shapes.shape, &shapes.chunk, &shapes.block, itemsize)?;
     wrap(sc, full, &shapes, dtype.as_ref())
 }
@@ -195,7 +184,7 @@ pub(super) fn of_schunk(sc: *mut blosc2_schunk, full: &mut Full) -> Result<*mut 
 /// Finishes a super-chunk as an array.
 pub(super) fn finish(
     full: Box<Full>,
-    array: impl FnOnce(*mut blosc2_schunk, &mut Full) -> Result<*mut b2nd_array_t>,
+    array: impl FnOnce(*mut blosc2_schunk, &Full) -> Result<*mut b2nd_array_t>,
 ) -> Result<*mut b2nd_array_t> {
     let sc: *mut blosc2_schunk = Box::into_raw(full).cast();
     // SAFETY: it was just made.
@@ -216,7 +205,7 @@ pub(super) unsafe fn together<T>(
     work: impl FnOnce(&mut Array<'_>) -> Result<T>,
 ) -> Result<T> {
     // SAFETY: the caller promises so.
-    let sc = unsafe { at(array) }?.sc;
+    let sc = unsafe { shared(array) }?.sc.get();
     // SAFETY: an array has its super-chunk.
     let full = unsafe { full(sc) }?;
     full.refresh()?;

@@ -83,10 +83,12 @@ unsafe fn make_view(
         chunk: axes.iter().map(|axis| axis.map_or(1, |axis| of.chunk[axis])).collect(),
         block: axes.iter().map(|axis| axis.map_or(1, |axis| of.block[axis])).collect(),
     };
-    let dtype = match array.c.dtype.is_null() {
+    let dtype = match array.c.dtype.get().is_null() {
         true => None,
-        // SAFETY: a C string that belongs to the array.
-        false => Some((unsafe { text(array.c.dtype) }?.to_bytes().to_vec(), array.c.dtype_format)),
+        false => {
+            // SAFETY: a C string that belongs to the array.
+            Some((unsafe { text(array.c.dtype.get()) }?.to_bytes().to_vec(), array.c.dtype_format.get()))
+        }
     };
     let full = schunk::view_of(array.full)?;
     let new = finish(full, |sc, full| wrap(sc, full, &shapes, dtype.as_ref()))?;
@@ -111,10 +113,10 @@ pub unsafe extern "C" fn b2nd_concatenate(
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
-        let (params, mut first) = unsafe { (params(ctx)?, array_at(src1)?) };
+        let (mut params, mut first) = unsafe { (params(ctx)?, array_at(src1)?) };
         // SAFETY: as above.
         let second = unsafe { array_at(src2) }?;
-        ensure(second.shapes.nchunks() == second.full.c.nchunks, code::DATA)?;
+        ensure(second.shapes.nchunks() == second.full.c.nchunks.get(), code::DATA)?;
         let second_shapes = second.shapes;
         let axis = length(axis)?;
         let n = first.shapes.ndim();
@@ -127,7 +129,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
         let result = if copy {
             params.shapes.shape.clone_from(&first.shapes.shape);
             ensure(params.shapes.ndim() == n, code::INVALID_PARAM)?;
-            self::copy(params, &mut first)?
+            self::copy(&mut params, &mut first)?
         } else {
             src1.cast_mut()
         };
@@ -199,10 +201,10 @@ pub unsafe extern "C" fn b2nd_resize(
 pub unsafe extern "C" fn b2nd_refresh(array: *mut b2nd_array_t) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let before = unsafe { at(array) }?.shape;
+        let before = values_of(&unsafe { shared(array) }?.shape);
         // SAFETY: as above.
         let array = unsafe { array_at(array) }?;
-        Ok(c_int::from(array.c.shape != before))
+        Ok(c_int::from(values_of(&array.c.shape) != before))
     })
 }
 

@@ -6,10 +6,10 @@ impl Array<'_> {
     /// Takes a new shape from the file where another handle has changed it. Returns whether it was changed.
     pub(super) fn look(&mut self) -> Result<bool> {
         self.full.refresh()?;
-        if self.c.last_tick == self.full.c.change_tick || self.full.c.view {
+        if self.c.last_tick.get() == self.full.c.change_tick.get() || self.full.c.view.get() {
             return Ok(false);
         }
-        self.c.last_tick = self.full.c.change_tick;
+        self.c.last_tick.set(self.full.c.change_tick.get());
         let Some((shapes, _)) = meta_of(self.full)? else { return Ok(false) };
         let same = shapes.chunk == self.shapes.chunk && shapes.block == self.shapes.block;
         ensure(same && shapes.ndim() == self.shapes.ndim(), code::DATA)?;
@@ -164,34 +164,34 @@ impl Array<'_> {
             self.fill(&mut plain, (&origin, &from, &to), buffer, Part { shape: room, start })?;
             let chunk = self.full.compressed(n, &plain)?;
             self.full.update(n, chunk)?;
-            self.c.last_tick = self.full.c.change_tick;
+            self.c.last_tick.set(self.full.c.change_tick.get());
         }
         Ok(())
     }
 
     /// Writes the shape into the metalayer.
     pub(super) fn save_shape(&mut self) -> Result<()> {
-        let dtype = match self.c.dtype.is_null() {
+        let dtype = match self.c.dtype.get().is_null() {
             true => Vec::new(),
             // SAFETY: a C string that belongs to the array.
-            false => unsafe { text(self.c.dtype) }?.to_bytes().to_vec(),
+            false => unsafe { text(self.c.dtype.get()) }?.to_bytes().to_vec(),
         };
-        let meta = nd::serialize(&self.shapes, &dtype, self.c.dtype_format);
+        let meta = nd::serialize(&self.shapes, &dtype, self.c.dtype_format.get());
         let name =
             if self.full.store().metas()?.iter().any(|meta| meta.0 == META) { META } else { META_BEFORE };
         schunk::update_meta(self.full, name, &meta)?;
         show(self.c, &self.shapes);
-        self.c.last_tick = self.full.c.change_tick;
+        self.c.last_tick.set(self.full.c.change_tick.get());
         Ok(())
     }
 
     /// Changes the shape. Along each axis, items are added or removed at `start`, or at the end.
     pub(super) fn resize(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
-        ensure(!self.full.c.view, code::INVALID_PARAM)?;
+        ensure(!self.full.c.view.get(), code::INVALID_PARAM)?;
         let old = self.shapes.clone();
         let new = Shapes::new(shape, &old.chunk, &old.block, self.itemsize as i64)?;
         // Shapes of damaged files may ask for more chunks than there are, and for more memory than there is.
-        ensure(old.nchunks() == self.full.c.nchunks, code::DATA)?;
+        ensure(old.nchunks() == self.full.c.nchunks.get(), code::DATA)?;
         let most = |grid: &[i64]| grid.iter().all(|len| *len <= MAX_NCHUNKS);
         ensure(most(&old.grid()) && most(&new.grid()) && new.nchunks() <= MAX_NCHUNKS, code::INVALID_PARAM)?;
         // Which old chunk is where along each axis.
@@ -241,13 +241,13 @@ impl Array<'_> {
     pub(super) fn rearrange(&mut self, list: &[Option<i64>]) -> Result<()> {
         let mut kept = list.iter().flatten().copied().collect::<Vec<_>>();
         kept.sort_unstable();
-        for nchunk in (0..self.full.c.nchunks).rev() {
+        for nchunk in (0..self.full.c.nchunks.get()).rev() {
             if kept.binary_search(&nchunk).is_err() {
                 self.full.delete(length(nchunk)?)?;
             }
         }
         let nbytes = self.chunk_nbytes()?;
-        let cparams = self.full.cctx()?.cparams;
+        let cparams = self.full.cctx()?.cparams();
         let zeros = special(&cparams, SpecialKind::Zeros, &[], nbytes as i32)?;
         for (n, chunk) in list.iter().enumerate() {
             if chunk.is_none() {
@@ -314,7 +314,7 @@ impl Array<'_> {
         if matches!(buffer, Selected::Set(_)) {
             let chunk = self.full.compressed(nchunk, plain)?;
             self.full.update(nchunk, chunk)?;
-            self.c.last_tick = self.full.c.change_tick;
+            self.c.last_tick.set(self.full.c.change_tick.get());
         }
         Ok(())
     }

@@ -2,22 +2,32 @@
 
 use super::*;
 
-/// Takes a chunk that a program gives: a copy of it, or the memory itself.
+/// Calls `work` with a chunk that a program gives: a copy of it, or the memory itself.
 ///
 /// # Safety
 /// `chunk` is a chunk; without `copy` it is from `malloc`.
-unsafe fn given(full: &Full, chunk: *mut u8, copy: bool) -> Result<(Malloced, bool)> {
+unsafe fn give(
+    full: &Full,
+    chunk: *mut u8,
+    copy: bool,
+    work: impl FnOnce(Malloced) -> Result<i64>,
+) -> Result<i64> {
     // SAFETY: the caller promises so: a program gives no size, the header has it.
     let bytes = unsafe { chunk_at(chunk.cast(), i32::MAX) }?;
     let lazy = crate::core::header::is_lazy(bytes);
     ensure(!lazy, code::INVALID_PARAM)?;
     if copy || full.is_frame() {
-        return Ok((Malloced::copy(bytes)?, !copy));
+        let n = work(Malloced::copy(bytes)?)?;
+        if !copy {
+            // SAFETY: it was given away, and has been copied.
+            unsafe { free(chunk) };
+        }
+        return Ok(n);
     }
     // SAFETY: the memory is from `malloc`; a smaller size keeps it valid where `realloc` fails.
     let shrunk = unsafe { libc::realloc(chunk.cast(), bytes.len()) }.cast::<u8>();
     // SAFETY: as above; the program has given it away.
-    Ok((unsafe { Malloced::adopt(if shrunk.is_null() { chunk } else { shrunk }, bytes.len()) }?, false))
+    work(unsafe { Malloced::adopt(if shrunk.is_null() { chunk } else { shrunk }, bytes.len()) }?)
 }
 
 /// Appends a chunk. Answers the number of chunks.
@@ -34,14 +44,9 @@ pub unsafe extern "C" fn blosc2_schunk_append_chunk(
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
         full.refresh()?;
+        let end = length(full.c.nchunks.get())?;
         // SAFETY: as above.
-        let (owned, rest) = unsafe { given(full, chunk, copy) }?;
-        let n = full.insert(length(full.c.nchunks)?, owned, code::CHUNK_APPEND)?;
-        if rest {
-            // SAFETY: it was given away, and has been copied into the frame.
-            unsafe { free(chunk) };
-        }
-        Ok(n)
+        unsafe { give(full, chunk, copy, |chunk| full.insert(end, chunk, code::CHUNK_APPEND)) }
     })
 }
 
@@ -60,15 +65,10 @@ pub unsafe extern "C" fn blosc2_schunk_insert_chunk(
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
         full.refresh()?;
-        ensure((0..=full.c.nchunks).contains(&nchunk), code::INVALID_PARAM)?;
+        ensure((0..=full.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
+        let place = length(nchunk)?;
         // SAFETY: as above.
-        let (owned, rest) = unsafe { given(full, chunk, copy) }?;
-        let n = full.insert(length(nchunk)?, owned, code::CHUNK_INSERT)?;
-        if rest {
-            // SAFETY: as above.
-            unsafe { free(chunk) };
-        }
-        Ok(n)
+        unsafe { give(full, chunk, copy, |chunk| full.insert(place, chunk, code::CHUNK_INSERT)) }
     })
 }
 
@@ -89,13 +89,7 @@ pub unsafe extern "C" fn blosc2_schunk_update_chunk(
         full.refresh()?;
         let nchunk = full.nchunk(nchunk)?;
         // SAFETY: as above.
-        let (owned, rest) = unsafe { given(full, chunk, copy) }?;
-        let n = full.update(nchunk, owned)?;
-        if rest {
-            // SAFETY: as above.
-            unsafe { free(chunk) };
-        }
-        Ok(n)
+        unsafe { give(full, chunk, copy, |chunk| full.update(nchunk, chunk)) }
     })
 }
 
@@ -130,14 +124,14 @@ pub unsafe extern "C" fn blosc2_schunk_append_buffer(
         full.refresh()?;
         let len = length(nbytes)?;
         let blank;
-        let src = if src.is_null() && full.cctx()?.cparams.prefilter.is_some() {
+        let src = if src.is_null() && full.cctx()?.hooks.has_prefilter() {
             blank = b2_core::memory::zeroed(len)?;
             &blank[..]
         } else {
             // SAFETY: as above.
             unsafe { bytes(src, len) }?
         };
-        let nchunk = length(full.c.nchunks)?;
+        let nchunk = length(full.c.nchunks.get())?;
         let chunk = full.compressed(nchunk, src)?;
         full.insert(nchunk, chunk, code::CHUNK_APPEND)
     })
@@ -182,7 +176,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
         let full = unsafe { full(schunk) }?;
         full.refresh()?;
         let nchunk = full.nchunk(nchunk)?;
-        full.c.current_nchunk = nchunk as i64;
+        full.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
         unsafe { answer(full, nchunk, chunk, needs_free, |store, nchunk| Ok(store.chunk(nchunk)?.to_vec())) }
     })
@@ -204,7 +198,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
         let full = unsafe { full(schunk) }?;
         full.refresh()?;
         let nchunk = full.nchunk(nchunk)?;
-        full.c.current_nchunk = nchunk as i64;
+        full.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
         unsafe { answer(full, nchunk, chunk, needs_free, lazy_chunk) }
     })
@@ -213,7 +207,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
 /// # Safety
 /// As [`blosc2_schunk_get_chunk`].
 unsafe fn answer(
-    full: &mut Full,
+    full: &Full,
     nchunk: usize,
     chunk: *mut *mut u8,
     needs_free: *mut bool,
@@ -254,7 +248,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
         let nchunk = full.nchunk(nchunk)?;
         ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
         let dctx = full.dctx()?;
-        let block = dctx.block(&full.store().chunk(nchunk)?, length(nblock)?)?;
+        let block = dctx.block(&full.chunk(nchunk)?, length(nblock)?)?;
         // SAFETY: as above.
         unsafe {
             put(dest, copied(&block)?);
@@ -266,22 +260,23 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
 
 /// A range of items as bytes.
 fn range_of(full: &Full, start: i64, stop: i64) -> Result<(u64, usize)> {
-    let size = i64::from(full.c.typesize);
+    let size = i64::from(full.c.typesize.get());
     ensure(start >= 0 && start <= stop && size > 0, code::INVALID_PARAM)?;
-    let end = stop.checked_mul(size).filter(|end| *end <= full.c.nbytes).ok_or(Error(code::INVALID_PARAM))?;
+    let end =
+        stop.checked_mul(size).filter(|end| *end <= full.c.nbytes.get()).ok_or(Error(code::INVALID_PARAM))?;
     Ok(((start * size) as u64, length(end - start * size)?))
 }
 
 /// Calls `work` with each chunk that a range of bytes touches, its part of the range, and the place of that in the range.
 fn for_chunks(
-    full: &mut Full,
+    full: &Full,
     start: u64,
     len: usize,
-    mut work: impl FnMut(&mut Full, usize, Range<usize>, usize) -> Result<()>,
+    mut work: impl FnMut(&Full, usize, Range<usize>, usize) -> Result<()>,
 ) -> Result<()> {
     let (mut at, mut nchunk) = (0_u64, 0_usize);
-    if full.c.chunksize > 0 {
-        let size = full.c.chunksize as u64;
+    if full.c.chunksize.get() > 0 {
+        let size = full.c.chunksize.get() as u64;
         nchunk = (start / size) as usize;
         at = nchunk as u64 * size;
     }
@@ -384,10 +379,10 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
         ensure(!coords.is_null() && !buffer.is_null() && !schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
         let (full, coords) = unsafe { (full(schunk)?, values(coords, length(ncoords)?)?) };
-        let (size, chunksize) = (length(full.c.typesize)?, length(full.c.chunksize)?);
+        let (size, chunksize) = (length(full.c.typesize.get())?, length(full.c.chunksize.get())?);
         ensure(size > 0 && chunksize > 0 && chunksize.is_multiple_of(size), code::INVALID_PARAM)?;
-        ensure(full.c.flags2 & 1 == 0, code::INVALID_PARAM)?;
-        let nitems = full.c.nbytes / size as i64;
+        ensure(full.c.flags2.get() & 1 == 0, code::INVALID_PARAM)?;
+        let nitems = full.c.nbytes.get() / size as i64;
         ensure(coords.iter().all(|at| (0..nitems).contains(at)), code::INVALID_PARAM)?;
         // SAFETY: as above.
         let buffer = unsafe { bytes_mut(buffer, coords.len().saturating_mul(size)) }?;
@@ -400,7 +395,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
 
 /// Copies items, given in order as their place in `buffer` and their number. Each block is decompressed once.
 pub(crate) fn gather(
-    full: &mut Full,
+    full: &Full,
     size: usize,
     chunksize: usize,
     items: &mut dyn Iterator<Item = (usize, usize)>,
@@ -448,7 +443,7 @@ pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
         // SAFETY: as above.
-        let order = unsafe { values(offsets_order, length(full.c.nchunks)?) }?;
+        let order = unsafe { values(offsets_order, length(full.c.nchunks.get())?) }?;
         let order: Result<Vec<usize>> =
             order.iter().map(|n| usize::try_from(*n).map_err(|_| Error(code::DATA))).collect();
         full.store().reorder(&order?)?;
@@ -474,13 +469,13 @@ pub unsafe extern "C" fn blosc2_schunk_fill_special(
     })
 }
 
-pub(crate) fn fill_special(full: &mut Full, nitems: i64, value: c_int, chunksize: i32) -> Result<i64> {
+pub(crate) fn fill_special(full: &Full, nitems: i64, value: c_int, chunksize: i32) -> Result<i64> {
     if nitems == 0 {
         return Ok(0);
     }
-    let size = full.c.typesize;
+    let size = full.c.typesize.get();
     ensure(nitems > 0 && size > 0 && chunksize >= size, code::INVALID_PARAM)?;
-    ensure(full.c.nbytes == 0 && full.c.nchunks == 0, code::FRAME_SPECIAL)?;
+    ensure(full.c.nbytes.get() == 0 && full.c.nchunks.get() == 0, code::FRAME_SPECIAL)?;
     let kind = match value {
         1 => SpecialKind::Zeros,
         2 => SpecialKind::NaN,
@@ -491,14 +486,21 @@ pub(crate) fn fill_special(full: &mut Full, nitems: i64, value: c_int, chunksize
     let nbytes = nitems.checked_mul(i64::from(size)).ok_or(Error(code::SCHUNK_SPECIAL))?;
     let nchunks = (nbytes - 1) / i64::from(chunksize) + 1;
     ensure(nchunks <= i64::from(i32::MAX), code::SCHUNK_SPECIAL)?;
-    let cparams = full.cctx()?.cparams;
-    let make = |nbytes: usize| special(&cparams, kind, &[], nbytes as i32);
+    let cparams = full.cctx()?.cparams();
+    // Before the lock is taken: functions of the program may run. Frames only need to know the kind.
+    let listed = matches!(&*full.store(), Store::Memory(_));
+    let make =
+        |nbytes: i32| if listed && nbytes > 0 { Some(special(&cparams, kind, &[], nbytes)) } else { None };
+    let rest = (nbytes % i64::from(chunksize)) as i32;
+    let chunks = (make(chunksize).transpose()?, make(rest).transpose()?);
     full.store()
-        .fill_special(kind, nbytes as u64, chunksize as usize, &make)
+        .fill_special(kind, nbytes as u64, chunksize as usize, chunks)
         .map_err(|error| if error.0 == code::MEMORY_ALLOC { error } else { Error(code::SCHUNK_SPECIAL) })?;
-    (full.c.chunksize, full.c.nbytes, full.c.nchunks) = (chunksize, nbytes, nchunks);
+    full.c.chunksize.set(chunksize);
+    full.c.nbytes.set(nbytes);
+    full.c.nchunks.set(nchunks);
     if !full.is_frame() {
-        full.c.cbytes = nchunks * EXTENDED_HEADER as i64;
+        full.c.cbytes.set(nchunks * EXTENDED_HEADER as i64);
     }
     full.mirror();
     Ok(nchunks)

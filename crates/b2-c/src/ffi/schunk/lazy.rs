@@ -12,7 +12,7 @@ pub(crate) unsafe fn behind(context: &Context, lazy: &[u8]) -> Result<Bytes> {
     let nchunk = lazy_nchunk(lazy)?;
     let chunk = match full.store().chunk(nchunk)? {
         Stored::Read(bytes) => bytes,
-        Stored::Listed(bytes) => Bytes::from(b2_core::memory::copied(bytes)?),
+        Stored::Listed(bytes) => Bytes::from(b2_core::memory::copied(&bytes)?),
     };
     // The chunk may have been replaced since.
     ensure(chunk.get(4..8) == lazy.get(4..8), code::READ_BUFFER)?;

@@ -41,7 +41,7 @@ pub unsafe extern "C" fn blosc2_meta_add(
     })
 }
 
-pub(crate) fn add_meta(full: &mut Full, name: &[u8], content: &[u8]) -> Result<c_int> {
+pub(crate) fn add_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
     let metas = full.store().metas()?;
     ensure(!metas.iter().any(|meta| meta.0 == name), code::INVALID_PARAM)?;
     ensure(metas.len() < MAX_METALAYERS, code::INVALID_PARAM)?;
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn blosc2_meta_update(
     })
 }
 
-pub(crate) fn update_meta(full: &mut Full, name: &[u8], content: &[u8]) -> Result<c_int> {
+pub(crate) fn update_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
     full.refresh()?;
     let metas = full.store().metas()?;
     let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
@@ -81,7 +81,7 @@ pub(crate) fn update_meta(full: &mut Full, name: &[u8], content: &[u8]) -> Resul
     Ok(n as c_int)
 }
 
-fn vlmeta_at(full: &mut Full, name: &[u8]) -> Result<(usize, Bytes)> {
+fn vlmeta_at(full: &Full, name: &[u8]) -> Result<(usize, Bytes)> {
     let metas = full.store().vlmetas()?;
     let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
     Ok((n, metas[n].1.clone()))
@@ -104,22 +104,17 @@ pub unsafe extern "C" fn blosc2_vlmeta_exists(schunk: *mut blosc2_schunk, name: 
 
 /// # Safety
 /// `cparams` is null or valid.
-unsafe fn set_vlmeta(
-    full: &mut Full,
-    name: &[u8],
-    content: &[u8],
-    cparams: *mut blosc2_cparams,
-) -> Result<()> {
+unsafe fn set_vlmeta(full: &Full, name: &[u8], content: &[u8], cparams: *mut blosc2_cparams) -> Result<()> {
     // SAFETY: the caller promises so.
     let cparams = unsafe { cparams.as_ref() }.copied().unwrap_or(blosc2_cparams::DEFAULT);
     let cparams = blosc2_cparams { schunk: std::ptr::null_mut(), ..cparams };
     // SAFETY: as above.
-    let mut context = unsafe { create_cctx(&cparams) }?;
+    let context = unsafe { create_cctx(&cparams) }?;
     let mut chunk = b2_core::memory::zeroed(content.len() + MAX_OVERHEAD)?;
     let cbytes = context.compress(content, &mut chunk)?;
     chunk.truncate(cbytes);
     full.store().set_vlmeta(name, chunk.into(), content)?;
-    full.c.change_tick += 1;
+    full.c.change_tick.add(1);
     full.mirror_metas()
 }
 
@@ -215,7 +210,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_delete(schunk: *mut blosc2_schunk, name: 
         vlmeta_at(full, name)?;
         full.store().delete_vlmeta(name)?;
         full.mirror_metas()?;
-        Ok(c_int::from(full.c.nvlmetalayers))
+        Ok(c_int::from(full.c.nvlmetalayers.get()))
     })
 }
 
@@ -231,10 +226,11 @@ pub unsafe extern "C" fn blosc2_vlmeta_get_names(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        let n = usize::try_from(full.c.nvlmetalayers).unwrap_or(0);
+        let _shown = locked(&full.shown);
+        let n = usize::try_from(full.c.nvlmetalayers.get()).unwrap_or(0);
         for (place, meta) in full.c.vlmetalayers.iter().take(n).enumerate() {
             // SAFETY: as above; the metalayers were made by `mirror_metas`.
-            unsafe { put(names.add(place), at(*meta)?.name) };
+            unsafe { put(names.add(place), copy_at(meta.get())?.name) };
         }
         Ok(n as c_int)
     })

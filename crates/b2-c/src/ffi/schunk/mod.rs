@@ -1,20 +1,13 @@
 //! Super-chunks: the structure that C programs read and write, in front of a [`Store`].
 //!
-//! A super-chunk may be read from several threads at once, each with a context of its own (`blosc2_schunk_get_lazychunk` and
-//! `blosc2_getitem_ctx`, as in functions for blocks); its own contexts and all changes need one thread at a time, as in C.
+//! A super-chunk may be read from several threads at once, also by functions for blocks while it is used itself. All functions here
+//! take it as a shared reference; its numbers are atomics, its chunks are behind a lock that is not held while anything of the
+//! program runs. Changes need one thread at a time, as in C: memory that C sees, like `schunk->data`, is freed by them.
 
 mod items;
 mod lazy;
 mod meta;
 mod open;
-
-pub(crate) use items::{fill_special, gather};
-pub(crate) use lazy::behind;
-use lazy::lazy_chunk;
-pub(crate) use meta::{add_meta, update_meta};
-pub(crate) use open::{
-    blosc2_schunk_append_file, blosc2_schunk_free, from_buffer, new, open, to_frame, view_of,
-};
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
@@ -27,8 +20,9 @@ use b2_frame::FrameParams;
 use bytes::Bytes;
 
 use crate::abi::{
-    EXTENDED_HEADER, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS, METALAYER_NAME_MAXLEN, blosc2_cparams,
-    blosc2_dparams, blosc2_io, blosc2_metalayer, blosc2_schunk, blosc2_storage, code,
+    EXTENDED_HEADER, Field, MAX_FILTERS, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS,
+    METALAYER_NAME_MAXLEN, blosc2_cparams, blosc2_dparams, blosc2_io, blosc2_metalayer, blosc2_schunk,
+    blosc2_storage, code, values_of,
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
@@ -37,7 +31,17 @@ use crate::core::store::{Frame, Memory, Store, Stored};
 use crate::ffi::callbacks::Call;
 use crate::ffi::contexts::{chunk_at, context, create_cctx, create_dctx, schunk_of};
 use crate::ffi::memory::{self, Malloced, copied, copied_text, copied_value, free};
-use crate::ffi::{at, bytes, bytes_mut, callbacks, guard, io, length, paths, put, text, values};
+use crate::ffi::{
+    bytes, bytes_mut, callbacks, copy_at, guard, io, length, locked, paths, put, shared, text, values,
+};
+
+pub(crate) use items::{fill_special, gather};
+pub(crate) use lazy::behind;
+use lazy::lazy_chunk;
+pub(crate) use meta::{add_meta, update_meta};
+pub(crate) use open::{
+    blosc2_schunk_append_file, blosc2_schunk_free, from_buffer, new, open, to_frame, view_of,
+};
 
 /// What is behind a `blosc2_schunk *`: what C sees, and after it what it does not.
 #[repr(C)]
@@ -46,17 +50,21 @@ pub(crate) struct Full {
     store: Arc<Mutex<Store>>,
     /// Whether the bytes of a frame in memory are freed with it.
     frees: Option<Arc<AtomicBool>>,
-    /// The sizes of chunks, where they differ.
-    spare: Vec<u8>,
+    /// Room for a chunk that is compressed.
+    spare: Mutex<Vec<u8>>,
+    /// The shape of a block, which `c.blockshape` shows.
+    blockshape: Mutex<Arc<[u32]>>,
+    /// Held while the metalayers that C sees are replaced.
+    shown: Mutex<()>,
 }
 
 /// Returns the super-chunk at a pointer.
 ///
 /// # Safety
-/// `schunk` is null or from this library, and nobody else changes it for `'a`.
-pub(crate) unsafe fn full<'a>(schunk: *mut blosc2_schunk) -> Result<&'a mut Full> {
-    // SAFETY: all super-chunks are made here, as the first field of this structure.
-    unsafe { at(schunk.cast()) }
+/// `schunk` is null or from this library, and not freed for `'a`.
+pub(crate) unsafe fn full<'a>(schunk: *mut blosc2_schunk) -> Result<&'a Full> {
+    // SAFETY: all super-chunks are made here, as the first field of this structure, whose fields are atomics and locks.
+    unsafe { shared(schunk.cast_const().cast()) }
 }
 
 /// The bytes that a program gave as a frame.
@@ -94,7 +102,7 @@ impl Drop for Lent {
 /// `storage` is null or valid, and so is what it refers to.
 pub(super) unsafe fn copy_storage(storage: *const blosc2_storage) -> Result<*mut blosc2_storage> {
     // SAFETY: the caller promises so.
-    let from = unsafe { storage.as_ref() }.unwrap_or(&blosc2_storage::DEFAULT);
+    let from = unsafe { storage.as_ref() }.copied().unwrap_or(blosc2_storage::DEFAULT);
     // SAFETY: as above.
     let (cparams, dparams, io) = unsafe {
         (
@@ -127,7 +135,7 @@ pub(super) unsafe fn copy_storage(storage: *const blosc2_storage) -> Result<*mut
 pub(super) unsafe fn free_storage(storage: *mut blosc2_storage) {
     // SAFETY: the caller promises so; the program may have replaced parts, which are from `malloc` as well.
     unsafe {
-        let Some(parts) = storage.as_mut() else { return };
+        let Ok(parts) = copy_at(storage) else { return };
         free(parts.urlpath);
         free(parts.cparams);
         free(parts.dparams);
@@ -142,155 +150,135 @@ impl Full {
     /// # Safety
     /// `storage` is from [`copy_storage`].
     unsafe fn new(storage: *mut blosc2_storage, store: Store) -> Result<Box<Self>> {
-        let c = blosc2_schunk {
-            version: 0,
-            compcode: 0,
-            compcode_meta: 0,
-            clevel: 0,
-            splitmode: 0,
-            typesize: 0,
-            blocksize: 0,
-            chunksize: -1,
-            flags2: 0,
-            use_dict: 0,
-            filters: [0; 6],
-            filters_meta: [0; 6],
-            nchunks: 0,
-            current_nchunk: 0,
-            nbytes: 0,
-            cbytes: 0,
-            data: std::ptr::null_mut(),
-            data_len: 0,
-            storage,
-            frame: std::ptr::null_mut(),
-            cctx: std::ptr::null_mut(),
-            dctx: std::ptr::null_mut(),
-            metalayers: [std::ptr::null_mut(); MAX_METALAYERS],
-            nmetalayers: 0,
-            vlmetalayers: [std::ptr::null_mut(); MAX_VLMETALAYERS],
-            nvlmetalayers: 0,
-            tuner_params: std::ptr::null_mut(),
-            tuner_id: 0,
-            ndim: 0,
-            blockshape: std::ptr::null_mut(),
-            view: false,
-            change_tick: 0,
-        };
+        // SAFETY: all its fields are numbers and pointers, for which zeros are valid.
+        let c: blosc2_schunk = unsafe { std::mem::zeroed() };
+        c.chunksize.set(-1);
+        c.storage.set(storage);
         #[allow(clippy::arc_with_non_send_sync, reason = "the addresses in it are only shown to C")]
         let store = Arc::new(Mutex::new(store));
-        let mut this = Box::new(Self { c, store, frees: None, spare: Vec::new() });
-        let address = std::ptr::from_mut(&mut *this).cast::<c_void>();
+        let (spare, blockshape, shown) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let this = Box::new(Self { c, store, frees: None, spare, blockshape, shown });
+        let address = std::ptr::from_ref(&*this).cast_mut().cast::<c_void>();
         // SAFETY: the caller promises so.
-        let parts = unsafe { at(storage) }?;
+        let parts = unsafe { copy_at(storage) }?;
         // SAFETY: as above.
-        let (cparams, dparams) = unsafe { (at(parts.cparams)?, at(parts.dparams)?) };
+        let (mut cparams, mut dparams) = unsafe { (copy_at(parts.cparams)?, copy_at(parts.dparams)?) };
         (cparams.schunk, dparams.schunk) = (address, address);
         dparams.typesize = cparams.typesize;
         // SAFETY: as above.
-        let (cctx, dctx) = unsafe { (create_cctx(cparams)?, create_dctx(dparams)?) };
-        this.c.cctx = Box::into_raw(cctx).cast();
-        this.c.dctx = Box::into_raw(dctx).cast();
-        let c = &mut this.c;
-        (c.compcode, c.compcode_meta, c.clevel) = (cparams.compcode, cparams.compcode_meta, cparams.clevel);
-        (c.splitmode, c.use_dict) = (cparams.splitmode as u8, cparams.use_dict as u8);
-        (c.typesize, c.blocksize) = (cparams.typesize, cparams.blocksize);
-        (c.filters, c.filters_meta) = (cparams.filters, cparams.filters_meta);
-        (c.tuner_params, c.tuner_id) = (cparams.tuner_params, cparams.tuner_id);
+        unsafe {
+            put(parts.cparams, cparams);
+            put(parts.dparams, dparams);
+        }
+        // SAFETY: as above.
+        let (cctx, dctx) = unsafe { (create_cctx(&cparams)?, create_dctx(&dparams)?) };
+        let c = &this.c;
+        c.cctx.set(Box::into_raw(cctx).cast());
+        c.dctx.set(Box::into_raw(dctx).cast());
+        c.compcode.set(cparams.compcode);
+        c.compcode_meta.set(cparams.compcode_meta);
+        c.clevel.set(cparams.clevel);
+        c.splitmode.set(cparams.splitmode as u8);
+        c.use_dict.set(cparams.use_dict as u8);
+        c.typesize.set(cparams.typesize);
+        c.blocksize.set(cparams.blocksize);
+        for n in 0..MAX_FILTERS {
+            c.filters[n].set(cparams.filters[n]);
+            c.filters_meta[n].set(cparams.filters_meta[n]);
+        }
+        c.tuner_params.set(cparams.tuner_params);
+        c.tuner_id.set(cparams.tuner_id);
         Ok(this)
     }
 
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        locked(&self.store)
     }
 
     pub(crate) fn is_frame(&self) -> bool {
-        !self.c.frame.is_null()
+        !self.c.frame.get().is_null()
     }
 
     fn io(&self) -> Result<blosc2_io> {
         // SAFETY: the storage is made by `copy_storage`; programs replace its parts only by valid ones.
-        unsafe { Ok(*at(at(self.c.storage)?.io)?) }
+        unsafe { copy_at(copy_at(self.c.storage.get())?.io) }
     }
 
     pub(crate) fn path(&self) -> Result<Option<&CStr>> {
         // SAFETY: as above.
-        let path = unsafe { at(self.c.storage)? }.urlpath;
+        let path = unsafe { copy_at(self.c.storage.get())? }.urlpath;
         // SAFETY: as above.
         if path.is_null() { Ok(None) } else { unsafe { text(path) }.map(Some) }
     }
 
     /// Returns the context for compressing, which knows the shape of a block.
-    pub(crate) fn cctx(&mut self) -> Result<&'static mut Context> {
-        let shape = self.blockshape()?;
-        // SAFETY: it is from this library, also where the program has replaced it.
-        let context = unsafe { context(self.c.cctx) }?;
-        context.set_blockshape(&shape);
+    pub(crate) fn cctx(&self) -> Result<&Context> {
+        // SAFETY: it is from this library, also where the program has replaced it, and is freed with the super-chunk.
+        let context = unsafe { context(self.c.cctx.get()) }?;
+        context.set_blockshape(&locked(&self.blockshape));
         Ok(context)
     }
 
     /// Returns the context for decompressing.
-    pub(crate) fn dctx(&mut self) -> Result<&'static mut Context> {
-        let shape = self.blockshape()?;
+    pub(crate) fn dctx(&self) -> Result<&Context> {
         // SAFETY: as above.
-        let context = unsafe { context(self.c.dctx) }?;
-        if self.c.typesize > 255 && context.dparams.typesize != self.c.typesize {
-            context.dparams.typesize = self.c.typesize;
-            context.changed();
+        let context = unsafe { context(self.c.dctx.get()) }?;
+        let typesize = self.c.typesize.get();
+        if typesize > 255 {
+            context
+                .change(|settings| std::mem::replace(&mut settings.dparams.typesize, typesize) != typesize);
         }
-        context.set_blockshape(&shape);
+        context.set_blockshape(&locked(&self.blockshape));
         Ok(context)
     }
 
-    fn blockshape(&self) -> Result<Vec<u32>> {
-        // SAFETY: `b2nd` sets it with as many sizes as dimensions.
-        let shape = unsafe {
-            values(self.c.blockshape, if self.c.blockshape.is_null() { 0 } else { length(self.c.ndim)? })
-        }?;
-        Ok(shape.iter().map(|size| u32::try_from(*size).unwrap_or(u32::MAX)).collect())
-    }
-
     /// Sets the shape of a block, for codecs and filters that need it.
-    pub(crate) fn set_blockshape(&mut self, shape: &[i32]) -> Result<()> {
-        let shape: Vec<i64> = shape.iter().map(|size| i64::from(*size)).collect();
+    pub(crate) fn set_blockshape(&self, shape: &[i32]) -> Result<()> {
+        let mut blockshape = locked(&self.blockshape);
+        let sizes: Vec<i64> = shape.iter().map(|size| i64::from(*size)).collect();
+        let shown = self.c.blockshape.swap(memory::copied_values(&sizes)?, Ordering::AcqRel);
         // SAFETY: it is null or was made here.
-        unsafe { free(self.c.blockshape) };
-        self.c.blockshape = memory::copied_values(&shape)?;
-        self.c.ndim = shape.len() as i8;
+        unsafe { free(shown) };
+        self.c.ndim.set(shape.len() as i8);
+        *blockshape = shape.iter().map(|size| u32::try_from(*size).unwrap_or(u32::MAX)).collect();
         Ok(())
     }
 
     /// Returns the parameters for the header of a frame.
-    pub(crate) fn frame_params(&mut self) -> Result<FrameParams> {
-        let chunksize = self.c.chunksize;
-        // SAFETY: as in `cctx`.
-        let context = self.cctx()?;
-        let params = params::frame(context.compression()?, chunksize);
-        Ok(params)
+    pub(crate) fn frame_params(&self) -> Result<FrameParams> {
+        Ok(params::frame(&self.cctx()?.compression()?, self.c.chunksize.get()))
     }
 
     /// Shows C the addresses of the chunks.
-    fn mirror(&mut self) {
+    fn mirror(&self) {
         let (data, len) = self.store().pointers();
-        (self.c.data, self.c.data_len) = (data, len);
-        self.c.change_tick += 1;
+        self.c.data.set(data);
+        self.c.data_len.set(len);
+        self.c.change_tick.add(1);
     }
 
     /// Reads again what another handle may have changed.
-    pub(crate) fn refresh(&mut self) -> Result<bool> {
+    pub(crate) fn refresh(&self) -> Result<bool> {
         let newer = match &mut *self.store() {
             Store::Frame(frame) => frame.refresh()?,
             Store::Memory(_) => false,
         };
         if newer {
-            self.counters()?;
-            self.mirror_metas()?;
-            self.c.change_tick += 1;
+            self.look_anew()?;
         }
         Ok(newer)
     }
 
+    /// Shows C what is in the frame now.
+    fn look_anew(&self) -> Result<()> {
+        self.counters()?;
+        self.mirror_metas()?;
+        self.c.change_tick.add(1);
+        Ok(())
+    }
+
     /// Takes the numbers in the structure from the frame.
-    fn counters(&mut self) -> Result<()> {
+    fn counters(&self) -> Result<()> {
         let (nchunks, nbytes, cbytes, chunksize) = match &mut *self.store() {
             Store::Frame(frame) => {
                 let reader = frame.reader()?;
@@ -298,77 +286,76 @@ impl Full {
             }
             Store::Memory(_) => return Ok(()),
         };
-        (self.c.nchunks, self.c.nbytes, self.c.cbytes) = (nchunks as i64, nbytes as i64, cbytes as i64);
-        self.c.chunksize = if nchunks == 0 && chunksize == 0 { -1 } else { chunksize };
+        self.c.nchunks.set(nchunks as i64);
+        self.c.nbytes.set(nbytes as i64);
+        self.c.cbytes.set(cbytes as i64);
+        self.c.chunksize.set(if nchunks == 0 && chunksize == 0 { -1 } else { chunksize });
         Ok(())
     }
 
     /// Shows C the metalayers.
-    fn mirror_metas(&mut self) -> Result<()> {
-        self.free_metas();
+    pub(crate) fn mirror_metas(&self) -> Result<()> {
         let (metas, vlmetas) = {
             let mut store = self.store();
             (store.metas()?, store.vlmetas()?)
         };
-        for (place, (name, value)) in self.c.metalayers.iter_mut().zip(&metas) {
-            *place = metalayer(name, value)?;
+        let shown = locked(&self.shown);
+        self.free_metas(&shown);
+        for (place, (name, value)) in self.c.metalayers.iter().zip(&metas) {
+            place.set(metalayer(name, value)?);
+            self.c.nmetalayers.add(1);
         }
-        self.c.nmetalayers = metas.len().min(MAX_METALAYERS) as u16;
-        for (place, (name, chunk)) in self.c.vlmetalayers.iter_mut().zip(&vlmetas) {
-            *place = metalayer(name, chunk)?;
+        for (place, (name, chunk)) in self.c.vlmetalayers.iter().zip(&vlmetas) {
+            place.set(metalayer(name, chunk)?);
+            self.c.nvlmetalayers.add(1);
         }
-        self.c.nvlmetalayers = vlmetas.len().min(MAX_VLMETALAYERS) as i16;
         Ok(())
     }
 
-    /// As [`mirror_metas`](Self::mirror_metas), for other modules.
-    pub(crate) fn show_metas(&mut self) -> Result<()> {
-        self.mirror_metas()
-    }
-
-    fn free_metas(&mut self) {
-        let (n, nvl) = (usize::from(self.c.nmetalayers), usize::try_from(self.c.nvlmetalayers).unwrap_or(0));
-        let metas = self.c.metalayers.iter_mut().take(n).chain(self.c.vlmetalayers.iter_mut().take(nvl));
-        for place in metas {
-            let meta = std::mem::replace(place, std::ptr::null_mut());
-            // SAFETY: it was made by `metalayer`.
+    fn free_metas(&self, _shown: &MutexGuard<'_, ()>) {
+        let n = usize::from(self.c.nmetalayers.get());
+        let nvl = usize::try_from(self.c.nvlmetalayers.get()).unwrap_or(0);
+        self.c.nmetalayers.set(0);
+        self.c.nvlmetalayers.set(0);
+        for place in self.c.metalayers.iter().take(n).chain(self.c.vlmetalayers.iter().take(nvl)) {
+            let meta = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
+            // SAFETY: it was made by `metalayer`, and the lock keeps others of this library away.
             unsafe {
-                if let Some(parts) = meta.as_mut() {
+                if let Ok(parts) = copy_at(meta) {
                     free(parts.name);
                     free(parts.content);
                 }
                 free(meta);
             }
         }
-        (self.c.nmetalayers, self.c.nvlmetalayers) = (0, 0);
     }
 
     fn nchunk(&self, nchunk: i64) -> Result<usize> {
-        ensure((0..self.c.nchunks).contains(&nchunk), code::INVALID_PARAM)?;
+        ensure((0..self.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
         length(nchunk)
     }
 
     /// Checks a new chunk against those that are there, and sets the chunk size as C does.
-    fn fit(&mut self, nchunk: usize, header: &ChunkHeader, replaces: bool, failed: i32) -> Result<()> {
-        let (n, nbytes) = (self.c.nchunks as usize, header.nbytes() as i64);
+    fn fit(&self, nchunk: usize, header: &ChunkHeader, replaces: bool, failed: i32) -> Result<()> {
+        let (n, nbytes) = (self.c.nchunks.get() as usize, header.nbytes() as i64);
         let others = n - usize::from(replaces);
         if others > 0 {
             let other = usize::from(replaces && nchunk == 0);
             let is_vl = self.store().header(other)?.0.is_vl();
             ensure(is_vl == header.is_vl(), failed)?;
         } else {
-            self.c.flags2 = u8::from(header.is_vl());
+            self.c.flags2.set(u8::from(header.is_vl()));
         }
-        if self.c.chunksize == -1 {
-            self.c.chunksize = header.nbytes() as i32;
-        } else if self.c.chunksize > 0 {
-            let size = i64::from(self.c.chunksize);
+        let size = i64::from(self.c.chunksize.get());
+        if size == -1 {
+            self.c.chunksize.set(header.nbytes() as i32);
+        } else if size > 0 {
             let last = if replaces || n == 0 { size } else { self.store().header(n - 1)?.0.nbytes() as i64 };
             let end = nchunk + usize::from(replaces) == n;
             if nbytes > size && (n > 0 || replaces) || last < size || !end && nbytes != size {
-                self.c.chunksize = 0;
+                self.c.chunksize.set(0);
             }
-            ensure(self.c.chunksize == 0 || nbytes <= size, failed)?;
+            ensure(self.c.chunksize.get() == 0 || nbytes <= size, failed)?;
         }
         Ok(())
     }
@@ -381,53 +368,52 @@ impl Full {
         }
     }
 
-    pub(crate) fn insert(&mut self, nchunk: usize, chunk: Malloced, failed: i32) -> Result<i64> {
+    pub(crate) fn insert(&self, nchunk: usize, chunk: Malloced, failed: i32) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
         self.fit(nchunk, &header, false, failed)?;
         self.store().insert(nchunk, chunk)?;
-        self.c.current_nchunk = nchunk as i64;
-        self.c.nchunks += 1;
-        self.c.nbytes += header.nbytes() as i64;
-        self.c.cbytes += self.stored(&header);
+        self.c.current_nchunk.set(nchunk as i64);
+        self.c.nchunks.add(1);
+        self.c.nbytes.add(header.nbytes() as i64);
+        self.c.cbytes.add(self.stored(&header));
         self.changed()
     }
 
-    pub(crate) fn update(&mut self, nchunk: usize, chunk: Malloced) -> Result<i64> {
+    pub(crate) fn update(&self, nchunk: usize, chunk: Malloced) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
         self.fit(nchunk, &header, true, code::CHUNK_UPDATE)?;
         let (old, old_cbytes) = self.store().header(nchunk)?;
         self.store().update(nchunk, chunk)?;
-        self.c.current_nchunk = nchunk as i64;
-        self.c.nbytes += header.nbytes() as i64 - old.nbytes() as i64;
-        self.c.cbytes += self.stored(&header) - old_cbytes as i64;
+        self.c.current_nchunk.set(nchunk as i64);
+        self.c.nbytes.add(header.nbytes() as i64 - old.nbytes() as i64);
+        self.c.cbytes.add(self.stored(&header) - old_cbytes as i64);
         self.changed()
     }
 
-    pub(crate) fn delete(&mut self, nchunk: usize) -> Result<i64> {
+    pub(crate) fn delete(&self, nchunk: usize) -> Result<i64> {
         let (old, old_cbytes) = self.store().header(nchunk)?;
-        if nchunk as i64 + 1 != self.c.nchunks && self.c.chunksize > 0 {
-            let last = self.store().header(self.c.nchunks as usize - 1)?.0.nbytes();
-            if old.nbytes() != self.c.chunksize as usize || last > self.c.chunksize as usize {
-                self.c.chunksize = 0;
+        let (nchunks, size) = (self.c.nchunks.get(), self.c.chunksize.get());
+        if nchunk as i64 + 1 != nchunks && size > 0 {
+            let last = self.store().header(nchunks as usize - 1)?.0.nbytes();
+            if old.nbytes() != size as usize || last > size as usize {
+                self.c.chunksize.set(0);
             }
         }
         self.store().delete(nchunk)?;
-        self.c.nchunks -= 1;
-        self.c.nbytes -= old.nbytes() as i64;
-        self.c.cbytes -= old_cbytes as i64;
+        self.c.nchunks.add(-1);
+        self.c.nbytes.add(-(old.nbytes() as i64));
+        self.c.cbytes.add(-(old_cbytes as i64));
         self.changed()
     }
 
     /// Makes several changes of a file one commit: all or, after an error, none.
-    pub(crate) fn together<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn together<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let anew = match &mut *self.store() {
             Store::Frame(frame) => frame.begin()?,
             Store::Memory(_) => false,
         };
         if anew {
-            self.counters()?;
-            self.mirror_metas()?;
-            self.c.change_tick += 1;
+            self.look_anew()?;
         }
         let result = work(self);
         let ended = match &mut *self.store() {
@@ -435,66 +421,57 @@ impl Full {
             Store::Memory(_) => return result,
         };
         if result.is_err() || ended.is_err() {
-            self.counters()?;
-            self.mirror_metas()?;
-            self.c.change_tick += 1;
+            self.look_anew()?;
         }
         ended.and(result)
     }
 
-    fn changed(&mut self) -> Result<i64> {
+    fn changed(&self) -> Result<i64> {
         self.mirror();
         if matches!(&*self.store(), Store::Frame(_)) && self.has_other_handles() {
             self.counters()?;
         }
-        Ok(self.c.nchunks)
+        Ok(self.c.nchunks.get())
     }
 
     /// Whether another handle may have changed the frame since the numbers were counted.
-    fn has_other_handles(&mut self) -> bool {
+    fn has_other_handles(&self) -> bool {
         let n = self.store().len();
-        n.is_ok_and(|n| n as i64 != self.c.nchunks)
+        n.is_ok_and(|n| n as i64 != self.c.nchunks.get())
     }
 
     /// Compresses bytes into a chunk of its own.
-    pub(crate) fn compressed(&mut self, nchunk: usize, src: &[u8]) -> Result<Malloced> {
-        self.c.current_nchunk = nchunk as i64;
-        let mut spare = std::mem::take(&mut self.spare);
+    pub(crate) fn compressed(&self, nchunk: usize, src: &[u8]) -> Result<Malloced> {
+        self.c.current_nchunk.set(nchunk as i64);
+        let mut spare = std::mem::take(&mut *locked(&self.spare));
         let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
         let made = self.cctx().and_then(|context| context.compress(src, room));
         let chunk = made.and_then(|cbytes| Malloced::copy(spare.get(..cbytes).unwrap_or_default()));
         // A program with many super-chunks should not keep a buffer for each.
         if spare.len() <= 1 << 20 {
-            self.spare = spare;
+            *locked(&self.spare) = spare;
         }
         chunk
     }
 
     /// Decompresses a chunk into the start of `dst`. Returns its size.
-    pub(crate) fn decompress(&mut self, nchunk: usize, dst: &mut [u8]) -> Result<usize> {
-        self.c.current_nchunk = nchunk as i64;
-        let dctx = self.dctx()?;
-        dctx.decompress(&self.held(nchunk)?, dst)
+    pub(crate) fn decompress(&self, nchunk: usize, dst: &mut [u8]) -> Result<usize> {
+        self.c.current_nchunk.set(nchunk as i64);
+        let chunk = self.chunk(nchunk)?;
+        self.dctx()?.decompress(&chunk, dst)
     }
 
-    /// Returns the bytes of a chunk without holding the store: codecs of programs may use the super-chunk meanwhile.
-    fn held(&self, nchunk: usize) -> Result<Held> {
-        let mut store = self.store();
-        match store.listed(nchunk) {
-            Some((data, len)) => Ok(Held::Listed(data, len)),
-            None => match store.chunk(nchunk)? {
-                Stored::Read(bytes) => Ok(Held::Read(bytes)),
-                Stored::Listed(_) => Err(Error(code::FAILURE)),
-            },
-        }
+    /// Returns the bytes of a chunk without holding the store: callbacks may use the super-chunk while the chunk is decompressed.
+    pub(crate) fn chunk(&self, nchunk: usize) -> Result<Stored> {
+        self.store().chunk(nchunk)
     }
 
     /// Decompresses part of a chunk. Of a frame, only the blocks are read that hold it.
-    pub(crate) fn read(&mut self, nchunk: usize, range: Range<usize>, dst: &mut [u8]) -> Result<()> {
-        self.c.current_nchunk = nchunk as i64;
+    pub(crate) fn read(&self, nchunk: usize, range: Range<usize>, dst: &mut [u8]) -> Result<()> {
+        self.c.current_nchunk.set(nchunk as i64);
         let dctx = self.dctx()?;
         let frame = match &mut *self.store() {
-            Store::Frame(frame) if dctx.hooks.postparams().is_null() => Some(frame.reader()?.clone()),
+            Store::Frame(frame) if !dctx.hooks.has_postfilter() => Some(frame.reader()?.clone()),
             _ => None,
         };
         if let Some(frame) = frame {
@@ -508,35 +485,17 @@ impl Full {
                 })?);
             }
         }
-        dctx.get_bytes(&self.held(nchunk)?, range, dst)
+        let chunk = self.chunk(nchunk)?;
+        dctx.get_bytes(&chunk, range, dst)
     }
 
     /// Returns the uncompressed size of a chunk.
-    pub(crate) fn chunk_nbytes(&mut self, nchunk: usize) -> Result<usize> {
-        let size = self.c.chunksize;
-        if size > 0 && (nchunk as i64) + 1 < self.c.nchunks {
+    pub(crate) fn chunk_nbytes(&self, nchunk: usize) -> Result<usize> {
+        let size = self.c.chunksize.get();
+        if size > 0 && (nchunk as i64) + 1 < self.c.nchunks.get() {
             return length(size);
         }
         Ok(self.store().header(nchunk)?.0.nbytes())
-    }
-}
-
-/// The bytes of a chunk, also after the store is released.
-pub(super) enum Held {
-    Listed(*mut u8, usize),
-    Read(Bytes),
-}
-
-impl std::ops::Deref for Held {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            // SAFETY: chunks in the list stay where they are until the program changes the super-chunk, which it must not do
-            // while another call reads it.
-            Self::Listed(data, len) => unsafe { std::slice::from_raw_parts(*data, *len) },
-            Self::Read(bytes) => bytes,
-        }
     }
 }
 
@@ -553,32 +512,22 @@ pub(super) fn copy_part(range: &Range<usize>, block: &Range<usize>, plain: &[u8]
 
 impl Drop for Full {
     fn drop(&mut self) {
-        self.free_metas();
+        self.free_metas(&locked(&self.shown));
         // SAFETY: the contexts are from this library, the rest was made here from `malloc`.
         unsafe {
-            crate::ffi::contexts::blosc2_free_ctx(self.c.cctx);
-            crate::ffi::contexts::blosc2_free_ctx(self.c.dctx);
-            free(self.c.blockshape);
-            free_storage(self.c.storage);
+            crate::ffi::contexts::blosc2_free_ctx(self.c.cctx.get());
+            crate::ffi::contexts::blosc2_free_ctx(self.c.dctx.get());
+            free(self.c.blockshape.get());
+            free_storage(self.c.storage.get());
         }
     }
 }
 
-pub(super) fn metalayer(name: &[u8], content: &[u8]) -> Result<*mut blosc2_metalayer> {
+fn metalayer(name: &[u8], content: &[u8]) -> Result<*mut blosc2_metalayer> {
     let text: Vec<u8> = name.iter().copied().chain([0]).collect();
-    copied_value(Plain {
+    copied_value(blosc2_metalayer {
         name: copied(&text)?.cast(),
         content: copied(content)?,
         content_len: content.len() as i32,
     })
-    .map(|meta| meta.cast())
-}
-
-/// [`blosc2_metalayer`], as a value to copy.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Plain {
-    name: *mut c_char,
-    content: *mut u8,
-    content_len: i32,
 }

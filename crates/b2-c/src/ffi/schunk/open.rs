@@ -23,21 +23,21 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage) -> Result<Box<Full>> {
     // SAFETY: the caller promises so.
     let storage = unsafe { copy_storage(storage) }?;
     // SAFETY: it was just made.
-    let mut this = unsafe { Full::new(storage, Store::Memory(Memory::default())) }?;
+    let this = unsafe { Full::new(storage, Store::Memory(Memory::default())) }?;
     // SAFETY: as above.
-    let contiguous = unsafe { at(storage) }?.contiguous;
+    let contiguous = unsafe { copy_at(storage) }?.contiguous;
     if let Some(path) = this.path()? {
         let path = paths::trimmed(path);
         let (files, locking) = io::files(&this.io()?, true)?;
         ensure(io::is_custom(&this.io()?) || !path.exists(), code::FILE_OPEN)?;
         let path = path.to_owned();
         let params = this.frame_params()?;
-        let plugins = callbacks::plugins(&Call::new(this.cctx()?.cparams, blosc2_dparams::DEFAULT));
+        let plugins = callbacks::plugins(&Call::new(this.cctx()?.cparams(), blosc2_dparams::DEFAULT));
         let frame = Frame::create(&path, files, locking, !contiguous, params, plugins)?;
         *this.store() = Store::Frame(Box::new(frame));
-        this.c.frame = Arc::as_ptr(&this.store).cast_mut().cast();
+        this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
     } else if contiguous {
-        this.c.frame = Arc::as_ptr(&this.store).cast_mut().cast();
+        this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
     }
     Ok(this)
 }
@@ -80,9 +80,9 @@ fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box
     // SAFETY: all that it refers to is here.
     let storage = unsafe { copy_storage(&storage) }?;
     // SAFETY: it was just made.
-    let mut this = unsafe { Full::new(storage, Store::Frame(Box::new(frame))) }?;
-    this.c.frame = Arc::as_ptr(&this.store).cast_mut().cast();
-    this.c.flags2 = u8::from(is_vl);
+    let this = unsafe { Full::new(storage, Store::Frame(Box::new(frame))) }?;
+    this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
+    this.c.flags2.set(u8::from(is_vl));
     this.counters()?;
     this.mirror_metas()?;
     Ok(this)
@@ -235,18 +235,21 @@ pub unsafe extern "C" fn blosc2_schunk_free(schunk: *mut blosc2_schunk) -> c_int
 }
 
 /// Makes another handle on the same chunks, for a view.
-pub(crate) fn view_of(of: &mut Full) -> Result<Box<Full>> {
+pub(crate) fn view_of(of: &Full) -> Result<Box<Full>> {
     // SAFETY: the storage of a super-chunk is valid.
-    let storage = unsafe { copy_storage(of.c.storage) }?;
+    let storage = unsafe { copy_storage(of.c.storage.get()) }?;
     // SAFETY: it was just made; a view does no I/O of its own.
-    unsafe { *at(at(storage)?.io)? = io::DEFAULT };
+    unsafe { put(copy_at(storage)?.io, io::DEFAULT) };
     // SAFETY: as above.
     let mut view = unsafe { Full::new(storage, Store::Memory(Memory::default())) }?;
     view.store = of.store.clone();
-    view.c.frame = of.c.frame;
-    (view.c.chunksize, view.c.flags2) = (of.c.chunksize, of.c.flags2);
-    (view.c.nchunks, view.c.nbytes, view.c.cbytes) = (of.c.nchunks, of.c.nbytes, of.c.cbytes);
-    view.c.view = true;
+    view.c.frame.set(of.c.frame.get());
+    view.c.chunksize.set(of.c.chunksize.get());
+    view.c.flags2.set(of.c.flags2.get());
+    view.c.nchunks.set(of.c.nchunks.get());
+    view.c.nbytes.set(of.c.nbytes.get());
+    view.c.cbytes.set(of.c.cbytes.get());
+    view.c.view.set(true);
     view.mirror();
     view.mirror_metas()?;
     Ok(view)
@@ -266,9 +269,7 @@ pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int
             frame.lock()?;
         }
         if full.is_frame() {
-            full.counters()?;
-            full.mirror_metas()?;
-            full.c.change_tick += 1;
+            full.look_anew()?;
         }
         Ok(0)
     })
@@ -323,7 +324,7 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
     })
 }
 
-pub(crate) fn to_frame(full: &mut Full) -> Result<Bytes> {
+pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
     let params = full.frame_params()?;
     full.store().as_frame(params)
 }
@@ -372,14 +373,13 @@ pub unsafe extern "C" fn blosc2_schunk_copy(
     storage: *mut blosc2_storage,
 ) -> *mut blosc2_schunk {
     // SAFETY: the caller promises so.
-    guard(|| unsafe { copy(full(schunk)?, at(storage)?) }.map(finish))
+    guard(|| unsafe { copy(full(schunk)?, copy_at(storage)?) }.map(finish))
 }
 
 /// # Safety
 /// `storage` and what it refers to is valid.
-unsafe fn copy(from: &mut Full, storage: &blosc2_storage) -> Result<Box<Full>> {
-    let mut storage = *storage;
-    let own = from.cctx()?.cparams;
+unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
+    let own = from.cctx()?.cparams();
     let mut same = blosc2_cparams {
         nthreads: own.nthreads,
         tuner_params: std::ptr::null_mut(),
@@ -392,23 +392,24 @@ unsafe fn copy(from: &mut Full, storage: &blosc2_storage) -> Result<Box<Full>> {
         storage.cparams = &mut same;
     }
     // SAFETY: the caller promises so.
-    let wanted = *unsafe { at(storage.cparams) }?;
+    let wanted = unsafe { copy_at(storage.cparams) }?;
     let blocksize = if wanted.blocksize == 0 { own.blocksize } else { wanted.blocksize };
     let key = |c: &blosc2_cparams, blocksize: i32| {
         (c.typesize, c.clevel, c.compcode, c.use_dict != 0, blocksize, c.filters, c.filters_meta)
     };
-    let hooked = own.prefilter.is_some() || from.dctx()?.dparams.postfilter.is_some();
+    let hooked = own.prefilter.is_some() || from.dctx()?.hooks.has_postfilter();
     let equal = key(&wanted, blocksize) == key(&own, own.blocksize) && !hooked;
     // SAFETY: as above.
-    let mut to = unsafe { new(&storage) }?;
-    (to.c.chunksize, to.c.flags2) = (from.c.chunksize, from.c.flags2);
+    let to = unsafe { new(&storage) }?;
+    to.c.chunksize.set(from.c.chunksize.get());
+    to.c.flags2.set(from.c.flags2.get());
     for (name, value) in from.store().metas()? {
         to.store().add_meta(&name, &value)?;
     }
     let mut plain = Vec::new();
-    for nchunk in 0..length(from.c.nchunks)? {
-        let chunk = if equal || from.c.flags2 & 1 != 0 {
-            Malloced::copy(&from.store().chunk(nchunk)?)?
+    for nchunk in 0..length(from.c.nchunks.get())? {
+        let chunk = if equal || from.c.flags2.get() & 1 != 0 {
+            Malloced::copy(&from.chunk(nchunk)?)?
         } else {
             let nbytes = from.chunk_nbytes(nchunk)?;
             let plain = b2_core::memory::sized(&mut plain, nbytes)?;
@@ -438,24 +439,24 @@ pub unsafe extern "C" fn blosc2_schunk_get_cparams(
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
         let c = &full.c;
-        let nthreads = if c.cctx.is_null() {
+        let nthreads = if c.cctx.get().is_null() {
             crate::ffi::threads::nthreads()
         } else {
             // SAFETY: it is from this library.
-            unsafe { context(c.cctx) }?.cparams.nthreads
+            unsafe { context(c.cctx.get()) }?.cparams().nthreads
         };
         let answer = blosc2_cparams {
-            compcode: c.compcode,
-            compcode_meta: c.compcode_meta,
-            clevel: c.clevel,
-            use_dict: c_int::from(c.use_dict),
-            typesize: c.typesize,
+            compcode: c.compcode.get(),
+            compcode_meta: c.compcode_meta.get(),
+            clevel: c.clevel.get(),
+            use_dict: c_int::from(c.use_dict.get()),
+            typesize: c.typesize.get(),
             nthreads,
-            blocksize: c.blocksize,
-            splitmode: i32::from(c.splitmode),
+            blocksize: c.blocksize.get(),
+            splitmode: i32::from(c.splitmode.get()),
             schunk: schunk.cast(),
-            filters: c.filters,
-            filters_meta: c.filters_meta,
+            filters: values_of(&c.filters),
+            filters_meta: values_of(&c.filters_meta),
             ..blosc2_cparams::DEFAULT
         };
         ensure(!cparams.is_null(), code::NULL_POINTER)?;
@@ -477,11 +478,11 @@ pub unsafe extern "C" fn blosc2_schunk_get_dparams(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        let nthreads = if full.c.dctx.is_null() {
+        let nthreads = if full.c.dctx.get().is_null() {
             crate::ffi::threads::nthreads()
         } else {
             // SAFETY: it is from this library.
-            unsafe { context(full.c.dctx) }?.dparams.nthreads
+            unsafe { context(full.c.dctx.get()) }?.dparams().nthreads
         };
         let answer = blosc2_dparams { nthreads, schunk: schunk.cast(), ..blosc2_dparams::DEFAULT };
         ensure(!dparams.is_null(), code::NULL_POINTER)?;
