@@ -11,7 +11,7 @@ use crate::abi::{MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, c
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::Head;
 use crate::core::params;
-use crate::ffi::callbacks::{self, Call, Hooks};
+use crate::ffi::callbacks::{self, Call, Hooks, Tuner};
 use crate::ffi::exclusive::Exclusive;
 use crate::ffi::locked;
 
@@ -32,6 +32,8 @@ pub(crate) struct Context {
     settings: Mutex<Settings>,
     /// How often the settings were changed.
     changes: AtomicU64,
+    /// The program's tuner, which is called before and after each compression.
+    pub(crate) tuner: Option<Tuner>,
     /// Which blocks the next call leaves out.
     maskout: Mutex<Vec<bool>>,
     /// Whether there are any.
@@ -109,9 +111,9 @@ impl State {
 }
 
 impl Context {
-    pub(crate) fn compressing(cparams: blosc2_cparams, hooks: Hooks) -> Self {
+    pub(crate) fn compressing(cparams: blosc2_cparams, hooks: Hooks, tuner: Option<Tuner>) -> Self {
         let dparams = blosc2_dparams { nthreads: cparams.nthreads, ..blosc2_dparams::DEFAULT };
-        Self::new(Kind::Compress, cparams, dparams, hooks)
+        Self { tuner, ..Self::new(Kind::Compress, cparams, dparams, hooks) }
     }
 
     pub(crate) fn decompressing(dparams: blosc2_dparams, hooks: Hooks) -> Self {
@@ -126,6 +128,7 @@ impl Context {
             hooks,
             settings: Mutex::new(settings),
             changes: AtomicU64::new(0),
+            tuner: None,
             maskout: Mutex::default(),
             masked: AtomicBool::new(false),
             state,
@@ -222,13 +225,21 @@ impl Context {
             let least = if self.settings().blosc1 { crate::abi::MIN_HEADER } else { MAX_OVERHEAD };
             ensure(dst.len() >= least, code::MAX_BUFSIZE_EXCEEDED)?;
         }
-        self.with(|state| state.compress(self, src, dst))
+        self.tuned(|| self.with(|state| state.compress(self, src, dst)))
+    }
+
+    /// Lets the program's tuner know of a compression.
+    fn tuned<T>(&self, compress: impl FnOnce() -> Result<T>) -> Result<T> {
+        match &self.tuner {
+            Some(tuner) => tuner.around(self.address(), compress),
+            None => compress(),
+        }
     }
 
     /// Compresses blocks of any lengths into a chunk.
     pub(crate) fn compress_blocks(&self, blocks: &[&[u8]]) -> Result<Chunk> {
         ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
-        Ok(Chunk::compress_vl(blocks, &self.compression()?)?)
+        self.tuned(|| Ok(Chunk::compress_vl(blocks, &self.compression()?)?))
     }
 
     /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks that the mask leaves

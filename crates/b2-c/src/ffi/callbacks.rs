@@ -459,8 +459,9 @@ pub unsafe extern "C" fn blosc2_register_filter(filter: *mut blosc2_filter) -> c
     })
 }
 
-/// Registers a tuner with an id of at least 160. Contexts made with its id call its functions `init` and `free`; the others
-/// change fields of a context that this library does not have, so they are not called.
+/// Registers a tuner with an id of at least 160. Contexts made with its id call its functions: `init`; before each compression
+/// `next_cparams` and `next_blocksize`, after it `update`; `free` at the end. As in C, all but `init` only if the context has
+/// `tuner_params`. A tuner sees the parameters by `blosc2_ctx_get_cparams`; fields of C-Blosc2's private contexts are not there.
 ///
 /// # Safety
 /// `tuner` is null or valid.
@@ -477,11 +478,56 @@ pub unsafe extern "C" fn blosc2_register_tuner(tuner: *mut blosc2_tuner) -> c_in
     })
 }
 
-/// Returns a registered tuner; `None` for that of the library, which is the engine's choice of block sizes.
-pub(crate) fn tuner(id: c_int) -> Result<Option<blosc2_tuner>> {
-    if id <= 0 {
+/// The functions of a program that choose parameters.
+#[derive(Clone)]
+pub(crate) struct Tuner {
+    functions: Shared<blosc2_tuner>,
+    /// Whether its context has parameters for it: without, only `init` is called.
+    active: bool,
+}
+
+impl Tuner {
+    /// Begins the use of a tuner by a context.
+    pub(crate) fn init(&self, params: *mut c_void, context: *mut c_void) -> Result<()> {
+        let Some(init) = self.functions.get().init else { return Ok(()) };
+        // SAFETY: the program registered the function for this.
+        ensure(unsafe { init(params, context, std::ptr::null_mut()) } >= 0, code::TUNER)
+    }
+
+    /// Compresses with what the tuner chooses, and tells it how many seconds that took.
+    pub(crate) fn around<T>(&self, ctx: *mut c_void, compress: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.active {
+            return compress();
+        }
+        let tuner = self.functions.get();
+        for choose in [tuner.next_cparams, tuner.next_blocksize].into_iter().flatten() {
+            // SAFETY: the program registered the function for this.
+            ensure(unsafe { choose(ctx) } >= 0, code::TUNER)?;
+        }
+        let started = std::time::Instant::now();
+        let result = compress()?;
+        if let Some(update) = tuner.update {
+            // SAFETY: as above.
+            ensure(unsafe { update(ctx, started.elapsed().as_secs_f64()) } >= 0, code::TUNER)?;
+        }
+        Ok(result)
+    }
+
+    /// Ends it.
+    pub(crate) fn free(&self, context: *mut c_void) {
+        if let Some(free) = self.functions.get().free.filter(|_| self.active) {
+            // SAFETY: as above.
+            unsafe { free(context) };
+        }
+    }
+}
+
+/// Returns the tuner that parameters name; `None` for that of the library, which is the engine's choice of block sizes.
+pub(crate) fn tuner(cparams: &blosc2_cparams) -> Result<Option<Tuner>> {
+    if cparams.tuner_id <= 0 {
         return Ok(None);
     }
     let tuners = TUNERS.read().map_err(|_| Error(code::TUNER))?;
-    tuners.iter().find(|tuner| tuner.0.id == id).map(|tuner| Some(tuner.0)).ok_or(Error(code::TUNER))
+    let functions = tuners.iter().find(|tuner| tuner.0.id == cparams.tuner_id).ok_or(Error(code::TUNER))?;
+    Ok(Some(Tuner { functions: *functions, active: !cparams.tuner_params.is_null() }))
 }

@@ -68,13 +68,10 @@ pub(crate) unsafe fn create_cctx(cparams: &blosc2_cparams) -> Result<Box<Context
     Environment::read().apply(&mut cparams, code_of_text);
     // SAFETY: the caller promises so.
     let hooks = unsafe { Hooks::of_cparams(&cparams) }?;
-    let tuner = callbacks::tuner(cparams.tuner_id)?;
-    let context = Box::new(Context::compressing(cparams, hooks));
-    if let Some(init) = tuner.and_then(|tuner| tuner.init) {
-        let address = context.address();
-        // SAFETY: the program registered the function for this.
-        let result = unsafe { init(cparams.tuner_params, address, std::ptr::null_mut()) };
-        ensure(result >= 0, code::TUNER)?;
+    let tuner = callbacks::tuner(&cparams)?;
+    let context = Box::new(Context::compressing(cparams, hooks, tuner.clone()));
+    if let Some(tuner) = tuner {
+        tuner.init(cparams.tuner_params, context.address())?;
     }
     Ok(context)
 }
@@ -134,10 +131,8 @@ pub unsafe extern "C" fn blosc2_free_ctx(context: *mut c_void) {
     guard(|| {
         // SAFETY: it came from a box, and the caller gives it back.
         let context = unsafe { Box::from_raw(context.cast::<Context>()) };
-        let tuner = callbacks::tuner(context.cparams().tuner_id).ok().flatten();
-        if let Some(free) = tuner.and_then(|tuner| tuner.free) {
-            // SAFETY: the program registered the function for this.
-            unsafe { free(context.address()) };
+        if let Some(tuner) = &context.tuner {
+            tuner.free(context.address());
         }
         Ok(())
     });

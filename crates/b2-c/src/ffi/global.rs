@@ -96,7 +96,7 @@ impl Global {
             return Ok(context.clone());
         }
         // Another call may still work with the old one, so that is not changed.
-        let context = Context::compressing(cparams, Hooks::default());
+        let context = Context::compressing(cparams, Hooks::default(), None);
         context.change(|settings| std::mem::replace(&mut settings.blosc1, blosc1) != blosc1);
         Ok(self.compress.insert(arced(context)).clone())
     }

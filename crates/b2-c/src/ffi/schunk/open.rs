@@ -256,7 +256,7 @@ pub(crate) fn view_of(of: &Full) -> Result<Box<Full>> {
 }
 
 /// Locks the file of a super-chunk against other programs, if locking is switched on for it. Changes until the unlock become one
-/// commit in any case.
+/// commit then. May be called again before the unlock; there must be as many of those.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
@@ -265,10 +265,11 @@ pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        if let Store::Frame(frame) = &mut *full.store() {
-            frame.lock()?;
-        }
-        if full.is_frame() {
+        let anew = match &mut *full.store() {
+            Store::Frame(frame) => frame.lock()?,
+            Store::Memory(_) => false,
+        };
+        if anew {
             full.look_anew()?;
         }
         Ok(0)
