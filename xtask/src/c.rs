@@ -1,6 +1,8 @@
 //! `cargo xtask c`: builds `libblosc2` of `b2-c`, installs it into a folder, and tests it with programs in C: alone, under valgrind,
 //! and beside C-Blosc2 in one process.
 
+mod suites;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,6 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::release::notices;
 use crate::sh::{Counts, Outcome as Ran};
 use crate::{python, root, sh};
 
@@ -25,6 +28,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ("schunks", "", ""),
     ("arrays", "", ""),
     ("callbacks", "", ""),
+    ("threads", "", ""),
     ("hostile", "3000", "60"),
 ];
 
@@ -45,6 +49,9 @@ pub(crate) struct Args {
     /// Measure speed beside C-Blosc2, in one process, instead of testing.
     #[arg(long)]
     bench: bool,
+    /// Run the suites of python-blosc2 and PyTables with C-Blosc2 and with ours, instead of testing. This takes most of an hour.
+    #[arg(long)]
+    suites: bool,
     /// Write the table of functions and the tests that call them.
     #[arg(long)]
     bless: bool,
@@ -74,6 +81,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if args.bench {
         return bench();
+    }
+    if args.suites {
+        let prefix = root::scratch("c").join("prefix");
+        install(&build("tests")?, &prefix)?;
+        return suites::run(&peer()?, &prefix);
     }
     if args.bless {
         return fs::write(table_path(), table()?).context("cannot write the table of functions");
@@ -347,7 +359,19 @@ fn table() -> Result<String> {
     Ok(text)
 }
 
-/// Installs the libraries, the headers and the file of pkg-config.
+/// Installs the licences: ours, and those of what the library contains.
+fn install_licences(prefix: &Path) -> Result<()> {
+    let doc = prefix.join("share").join("doc").join("libblosc2-b2kit");
+    fs::create_dir_all(&doc)?;
+    for file in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
+        fs::copy(folder().join(file), doc.join(file))?;
+    }
+    let notices = notices::of_package(&folder(), "b2-c")?;
+    ensure!(notices.contains("zstd"), "the licences of dependencies are not complete");
+    Ok(fs::write(doc.join("THIRD-PARTY.txt"), notices)?)
+}
+
+/// Installs the libraries, the headers, the file of pkg-config and the licences.
 fn install(libraries: &Path, prefix: &Path) -> Result<()> {
     let (lib, include) = (prefix.join("lib"), prefix.join("include"));
     fs::create_dir_all(lib.join("pkgconfig"))?;
@@ -367,6 +391,7 @@ fn install(libraries: &Path, prefix: &Path) -> Result<()> {
             }
         }
     }
+    install_licences(prefix)?;
     let prefix = fs::canonicalize(prefix)?;
     let template = fs::read_to_string(folder().join("blosc2.pc.in"))?;
     fs::write(

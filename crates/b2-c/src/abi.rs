@@ -4,6 +4,10 @@
 #![allow(non_camel_case_types, reason = "names of C; the types are in exported signatures")]
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{
+    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicUsize,
+    Ordering,
+};
 
 pub(crate) const MAX_FILTERS: usize = 6;
 pub(crate) const MAX_METALAYERS: usize = 16;
@@ -210,79 +214,124 @@ impl blosc2_storage {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct blosc2_metalayer {
     pub name: *mut c_char,
     pub content: *mut u8,
     pub content_len: i32,
 }
 
-#[repr(C)]
-pub struct blosc2_schunk {
-    pub version: u8,
-    pub compcode: u8,
-    pub compcode_meta: u8,
-    pub clevel: u8,
-    pub splitmode: u8,
-    pub typesize: i32,
-    pub blocksize: i32,
-    pub chunksize: i32,
-    pub flags2: u8,
-    pub use_dict: u8,
-    pub filters: [u8; MAX_FILTERS],
-    pub filters_meta: [u8; MAX_FILTERS],
-    pub nchunks: i64,
-    pub current_nchunk: i64,
-    pub nbytes: i64,
-    pub cbytes: i64,
-    pub data: *mut *mut u8,
-    pub data_len: usize,
-    pub storage: *mut blosc2_storage,
-    pub frame: *mut c_void,
-    pub cctx: *mut c_void,
-    pub dctx: *mut c_void,
-    pub metalayers: [*mut blosc2_metalayer; MAX_METALAYERS],
-    pub nmetalayers: u16,
-    pub vlmetalayers: [*mut blosc2_metalayer; MAX_VLMETALAYERS],
-    pub nvlmetalayers: i16,
-    pub tuner_params: *mut c_void,
-    pub tuner_id: c_int,
-    pub ndim: i8,
-    pub blockshape: *mut i64,
-    pub view: bool,
-    pub change_tick: i64,
+/// A field of a structure that threads share, with the layout of its plain type: C programs read a super-chunk and an array from
+/// several threads, and reading sets some fields. As atomics, none of that is a data race of ours.
+pub(crate) trait Field<T: Copy> {
+    fn get(&self) -> T;
+    fn set(&self, value: T);
+    /// Adds to the value. Of two threads that do so, which their callers must not let happen, one may be lost.
+    fn add(&self, value: T)
+    where
+        T: std::ops::Add<Output = T>,
+    {
+        self.set(self.get() + value);
+    }
+}
+
+macro_rules! fields {
+    ($($atomic:ty: $plain:ty),*) => {
+        $(impl Field<$plain> for $atomic {
+            fn get(&self) -> $plain {
+                self.load(Ordering::Relaxed)
+            }
+            fn set(&self, value: $plain) {
+                self.store(value, Ordering::Relaxed);
+            }
+        })*
+    };
+}
+
+fields!(AtomicBool: bool, AtomicI8: i8, AtomicI16: i16, AtomicI32: i32, AtomicI64: i64);
+fields!(AtomicU8: u8, AtomicU16: u16, AtomicUsize: usize);
+
+impl<T> Field<*mut T> for AtomicPtr<T> {
+    // What a pointer refers to is written before it.
+    fn get(&self) -> *mut T {
+        self.load(Ordering::Acquire)
+    }
+    fn set(&self, value: *mut T) {
+        self.store(value, Ordering::Release);
+    }
+}
+
+/// Returns the values of fields in a row.
+pub(crate) fn values_of<T: Copy, F: Field<T>, const N: usize>(fields: &[F; N]) -> [T; N] {
+    std::array::from_fn(|n| fields[n].get())
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+pub struct blosc2_schunk {
+    pub version: AtomicU8,
+    pub compcode: AtomicU8,
+    pub compcode_meta: AtomicU8,
+    pub clevel: AtomicU8,
+    pub splitmode: AtomicU8,
+    pub typesize: AtomicI32,
+    pub blocksize: AtomicI32,
+    pub chunksize: AtomicI32,
+    pub flags2: AtomicU8,
+    pub use_dict: AtomicU8,
+    pub filters: [AtomicU8; MAX_FILTERS],
+    pub filters_meta: [AtomicU8; MAX_FILTERS],
+    pub nchunks: AtomicI64,
+    pub current_nchunk: AtomicI64,
+    pub nbytes: AtomicI64,
+    pub cbytes: AtomicI64,
+    pub data: AtomicPtr<*mut u8>,
+    pub data_len: AtomicUsize,
+    pub storage: AtomicPtr<blosc2_storage>,
+    pub frame: AtomicPtr<c_void>,
+    pub cctx: AtomicPtr<c_void>,
+    pub dctx: AtomicPtr<c_void>,
+    pub metalayers: [AtomicPtr<blosc2_metalayer>; MAX_METALAYERS],
+    pub nmetalayers: AtomicU16,
+    pub vlmetalayers: [AtomicPtr<blosc2_metalayer>; MAX_VLMETALAYERS],
+    pub nvlmetalayers: AtomicI16,
+    pub tuner_params: AtomicPtr<c_void>,
+    pub tuner_id: AtomicI32,
+    pub ndim: AtomicI8,
+    pub blockshape: AtomicPtr<i64>,
+    pub view: AtomicBool,
+    pub change_tick: AtomicI64,
+}
+
+#[repr(C)]
 pub struct chunk_cache_s {
-    pub data: *mut u8,
-    pub nchunk: i64,
+    pub data: AtomicPtr<u8>,
+    pub nchunk: AtomicI64,
 }
 
 #[repr(C)]
 pub struct b2nd_array_t {
-    pub sc: *mut blosc2_schunk,
-    pub shape: [i64; MAX_DIM],
-    pub chunkshape: [i32; MAX_DIM],
-    pub extshape: [i64; MAX_DIM],
-    pub blockshape: [i32; MAX_DIM],
-    pub extchunkshape: [i64; MAX_DIM],
-    pub nitems: i64,
-    pub chunknitems: i32,
-    pub extnitems: i64,
-    pub blocknitems: i32,
-    pub extchunknitems: i64,
-    pub ndim: i8,
+    pub sc: AtomicPtr<blosc2_schunk>,
+    pub shape: [AtomicI64; MAX_DIM],
+    pub chunkshape: [AtomicI32; MAX_DIM],
+    pub extshape: [AtomicI64; MAX_DIM],
+    pub blockshape: [AtomicI32; MAX_DIM],
+    pub extchunkshape: [AtomicI64; MAX_DIM],
+    pub nitems: AtomicI64,
+    pub chunknitems: AtomicI32,
+    pub extnitems: AtomicI64,
+    pub blocknitems: AtomicI32,
+    pub extchunknitems: AtomicI64,
+    pub ndim: AtomicI8,
     pub chunk_cache: chunk_cache_s,
-    pub item_array_strides: [i64; MAX_DIM],
-    pub item_chunk_strides: [i64; MAX_DIM],
-    pub item_extchunk_strides: [i64; MAX_DIM],
-    pub item_block_strides: [i64; MAX_DIM],
-    pub block_chunk_strides: [i64; MAX_DIM],
-    pub chunk_array_strides: [i64; MAX_DIM],
-    pub dtype: *mut c_char,
-    pub dtype_format: i8,
-    pub last_tick: i64,
+    pub item_array_strides: [AtomicI64; MAX_DIM],
+    pub item_chunk_strides: [AtomicI64; MAX_DIM],
+    pub item_extchunk_strides: [AtomicI64; MAX_DIM],
+    pub item_block_strides: [AtomicI64; MAX_DIM],
+    pub block_chunk_strides: [AtomicI64; MAX_DIM],
+    pub chunk_array_strides: [AtomicI64; MAX_DIM],
+    pub dtype: AtomicPtr<c_char>,
+    pub dtype_format: AtomicI8,
+    pub last_tick: AtomicI64,
 }
 
 pub type encoder_cb =
@@ -327,6 +376,7 @@ pub struct blosc2_tuner {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct blosc2_stdio_file {
     pub file: *mut libc::FILE,
 }

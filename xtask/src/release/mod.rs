@@ -10,7 +10,7 @@ mod emulated;
 mod files;
 mod install;
 mod metadata;
-mod notices;
+pub(crate) mod notices;
 mod place;
 mod publish;
 mod staged;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -50,7 +51,9 @@ struct Component {
 
 pub(super) fn make(release: &mut Release) -> Result<()> {
     for program in PROGRAMS {
-        let components = components(release, program)?;
+        let folder = release.tree.join(program.workspace);
+        let components = components(&|words| release.cargo(words), &folder, program.package)?;
+        ensure!(components.len() > 50, "only {} crates were found", components.len());
         let ours = components.iter().filter(|one| one.ours).count();
         fs::write(release.work.join(program.licences), notices(&components)?)?;
         let sbom = format!("{:#}\n", sbom(release, program, &components)?);
@@ -68,11 +71,15 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
     Ok(())
 }
 
-/// Returns all crates that are compiled into a program on any platform, with its default features.
-fn components(release: &Release, program: &Program) -> Result<Vec<Component>> {
-    let folder = release.tree.join(program.workspace);
-    let mut tree = release.cargo(&["tree", "--locked", "--package", program.package, "--edges", "no-dev"]);
-    tree.current_dir(&folder);
+/// Returns the licences of what a package in a folder of this repository contains.
+pub(crate) fn of_package(folder: &Path, package: &str) -> Result<String> {
+    notices(&components(&sh::cargo, folder, package)?)
+}
+
+/// Returns all crates that are compiled into a package on any platform, with its default features.
+fn components(cargo: &dyn Fn(&[&str]) -> Command, folder: &Path, package: &str) -> Result<Vec<Component>> {
+    let mut tree = cargo(&["tree", "--locked", "--package", package, "--edges", "no-dev"]);
+    tree.current_dir(folder);
     tree.args(["--target", "all", "--prefix", "none", "--no-dedupe", "--format", "{p}"]);
     let mut wanted = BTreeSet::new();
     for line in sh::output(&mut tree)?.lines() {
@@ -80,8 +87,8 @@ fn components(release: &Release, program: &Program) -> Result<Vec<Component>> {
         let (name, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         wanted.insert((name.to_owned(), version.trim_start_matches('v').to_owned()));
     }
-    let mut metadata = release.cargo(&["metadata", "--locked", "--format-version=1"]);
-    metadata.current_dir(&folder);
+    let mut metadata = cargo(&["metadata", "--locked", "--format-version=1"]);
+    metadata.current_dir(folder);
     let metadata: Value = serde_json::from_str(&sh::output(&mut metadata)?)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let packages = metadata["packages"].as_array().context("cargo names no packages")?;
@@ -120,7 +127,6 @@ fn components(release: &Release, program: &Program) -> Result<Vec<Component>> {
         });
     }
     ensure!(wanted.is_empty(), "cargo knows nothing about {wanted:?}");
-    ensure!(components.len() > 50, "only {} crates were found", components.len());
     components.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
     Ok(components)
 }

@@ -2,7 +2,8 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use b2_chunk::{CParams, Chunk, ChunkHeader, ChunkRef, Compressor, DParams, Decompressor, SpecialKind};
 
@@ -10,7 +11,9 @@ use crate::abi::{MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, c
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::Head;
 use crate::core::params;
-use crate::ffi::callbacks::{self, Call, Hooks};
+use crate::ffi::callbacks::{self, Call, Hooks, Tuner};
+use crate::ffi::exclusive::Exclusive;
+use crate::ffi::locked;
 
 /// What a context was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,18 +23,38 @@ pub(crate) enum Kind {
 }
 
 /// A context of `blosc2_create_cctx` or `blosc2_create_dctx`.
+///
+/// Programs should not use one from two calls at a time, but functions for blocks, codecs and threads of programs may do so. Then
+/// the second call works with encoders and buffers of its own, which costs time and is otherwise as good.
 pub(crate) struct Context {
     pub(crate) kind: Kind,
+    pub(crate) hooks: Hooks,
+    settings: Mutex<Settings>,
+    /// How often the settings were changed.
+    changes: AtomicU64,
+    /// The program's tuner, which is called before and after each compression.
+    pub(crate) tuner: Option<Tuner>,
+    /// Which blocks the next call leaves out.
+    maskout: Mutex<Vec<bool>>,
+    /// Whether there are any.
+    masked: AtomicBool,
+    state: Exclusive<State>,
+}
+
+/// The parameters of a context.
+#[derive(Clone)]
+pub(crate) struct Settings {
     pub(crate) cparams: blosc2_cparams,
     pub(crate) dparams: blosc2_dparams,
-    pub(crate) hooks: Hooks,
-    /// Which blocks the next call leaves out.
-    pub(crate) maskout: Vec<bool>,
     /// Whether chunks get the header of Blosc 1.
     pub(crate) blosc1: bool,
     blockshape: Arc<[u32]>,
-    /// The number of registered codecs and filters that the engine's parameters know.
-    generation: u64,
+}
+
+/// What is made from the parameters, and kept from call to call.
+struct State {
+    /// How often the settings were changed, and codecs and filters registered, when this was made.
+    version: (u64, u64),
     call: Arc<Call>,
     compressor: Option<Compressor>,
     decompressor: Option<Decompressor>,
@@ -39,71 +62,14 @@ pub(crate) struct Context {
     spare: Vec<u8>,
 }
 
-impl Context {
-    pub(crate) fn compressing(cparams: blosc2_cparams, hooks: Hooks) -> Self {
-        let dparams = blosc2_dparams { nthreads: cparams.nthreads, ..blosc2_dparams::DEFAULT };
-        Self::new(Kind::Compress, cparams, dparams, hooks)
-    }
-
-    pub(crate) fn decompressing(dparams: blosc2_dparams, hooks: Hooks) -> Self {
-        Self::new(Kind::Decompress, blosc2_cparams::DEFAULT, dparams, hooks)
-    }
-
-    fn new(kind: Kind, cparams: blosc2_cparams, dparams: blosc2_dparams, hooks: Hooks) -> Self {
-        Self {
-            kind,
-            cparams,
-            dparams,
-            hooks,
-            maskout: Vec::new(),
-            blosc1: false,
-            blockshape: Arc::default(),
-            generation: callbacks::generation(),
-            call: Call::new(cparams, dparams),
-            compressor: None,
-            decompressor: None,
-            spare: Vec::new(),
-        }
-    }
-
-    /// Forgets what was made from the parameters.
-    pub(crate) fn changed(&mut self) {
-        self.call = Call::new(self.cparams, self.dparams);
-        self.generation = callbacks::generation();
-        (self.compressor, self.decompressor) = (None, None);
-    }
-
-    /// Sets the shape of a block for codecs and filters that need it.
-    pub(crate) fn set_blockshape(&mut self, blockshape: &[u32]) {
-        if self.blockshape[..] != *blockshape {
-            self.blockshape = blockshape.into();
-            self.changed();
-        }
-    }
-
-    fn fresh(&mut self) {
-        if self.generation != callbacks::generation() {
-            self.changed();
-        }
-    }
-
-    /// The address that callbacks get as `ctx`.
-    fn address(&self) -> *mut c_void {
-        std::ptr::from_ref(self).cast_mut().cast()
-    }
-
-    /// Returns the parameters for compressing.
-    pub(crate) fn compression(&mut self) -> Result<&CParams> {
-        Ok(self.compressor()?.cparams())
-    }
-
-    fn compressor(&mut self) -> Result<&mut Compressor> {
-        self.fresh();
+impl State {
+    fn compressor(&mut self, context: &Context) -> Result<&mut Compressor> {
         // Not taken out and put back: it is large, and small chunks take less time than that.
         if self.compressor.is_none() {
+            let Settings { cparams, blosc1, blockshape, .. } = context.settings();
             let plugins = callbacks::plugins(&self.call);
-            let mut builder = params::compression(&self.cparams, &self.blockshape, plugins, self.blosc1)?;
-            if let Some(hook) = self.hooks.prefilter(&self.cparams, self.address()) {
+            let mut builder = params::compression(&cparams, &blockshape, plugins, blosc1)?;
+            if let Some(hook) = context.hooks.prefilter(&cparams, context.address()) {
                 builder = builder.prefilter(hook);
             }
             self.compressor = Some(Compressor::new(builder.build()?));
@@ -111,37 +77,27 @@ impl Context {
         self.compressor.as_mut().ok_or(Error(code::FAILURE))
     }
 
-    pub(crate) fn decompression(&mut self) -> &DParams {
-        self.decompressor().dparams()
-    }
-
-    fn decompressor(&mut self) -> &mut Decompressor {
-        self.fresh();
-        let address = self.address();
-        let (call, dparams, hooks) = (&self.call, &self.dparams, &self.hooks);
-        let blockshape = &self.blockshape;
+    fn decompressor(&mut self, context: &Context) -> &mut Decompressor {
+        let call = &self.call;
         self.decompressor.get_or_insert_with(|| {
+            let Settings { dparams, blockshape, .. } = context.settings();
             let plugins = callbacks::plugins(call);
-            let mut params = params::dparams(dparams.nthreads, dparams.typesize, blockshape, plugins);
-            if let Some(hook) = hooks.postfilter(dparams, address) {
+            let mut params = params::dparams(dparams.nthreads, dparams.typesize, &blockshape, plugins);
+            if let Some(hook) = context.hooks.postfilter(&dparams, context.address()) {
                 params = params.postfilter(hook);
             }
             Decompressor::new(params)
         })
     }
 
-    /// Compresses `src` into `dst` and returns the size of the chunk, or 0 if it does not fit.
-    pub(crate) fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize> {
-        ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
-        ensure(src.len() <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
-        let least = if self.blosc1 { crate::abi::MIN_HEADER } else { MAX_OVERHEAD };
-        ensure(dst.len() >= least, code::MAX_BUFSIZE_EXCEEDED)?;
+    fn compress(&mut self, context: &Context, src: &[u8], dst: &mut [u8]) -> Result<usize> {
         if dst.len() >= src.len() + MAX_OVERHEAD {
-            return Ok(self.compressor()?.compress_into(src, dst)?);
+            return Ok(self.compressor(context)?.compress_into(src, dst)?);
         }
         let mut spare = std::mem::take(&mut self.spare);
         let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
-        let compressed = self.compressor().and_then(|compressor| Ok(compressor.compress_into(src, room)?));
+        let compressed =
+            self.compressor(context).and_then(|compressor| Ok(compressor.compress_into(src, room)?));
         let result = compressed.map(|cbytes| match (dst.get_mut(..cbytes), spare.get(..cbytes)) {
             (Some(dst), Some(chunk)) => {
                 dst.copy_from_slice(chunk);
@@ -152,23 +108,152 @@ impl Context {
         self.spare = spare;
         result
     }
+}
+
+impl Context {
+    pub(crate) fn compressing(cparams: blosc2_cparams, hooks: Hooks, tuner: Option<Tuner>) -> Self {
+        let dparams = blosc2_dparams { nthreads: cparams.nthreads, ..blosc2_dparams::DEFAULT };
+        Self { tuner, ..Self::new(Kind::Compress, cparams, dparams, hooks) }
+    }
+
+    pub(crate) fn decompressing(dparams: blosc2_dparams, hooks: Hooks) -> Self {
+        Self::new(Kind::Decompress, blosc2_cparams::DEFAULT, dparams, hooks)
+    }
+
+    fn new(kind: Kind, cparams: blosc2_cparams, dparams: blosc2_dparams, hooks: Hooks) -> Self {
+        let settings = Settings { cparams, dparams, blosc1: false, blockshape: Arc::default() };
+        let state = Exclusive::new(Self::state_of(&settings, (0, callbacks::generation())));
+        Self {
+            kind,
+            hooks,
+            settings: Mutex::new(settings),
+            changes: AtomicU64::new(0),
+            tuner: None,
+            maskout: Mutex::default(),
+            masked: AtomicBool::new(false),
+            state,
+        }
+    }
+
+    fn state_of(settings: &Settings, version: (u64, u64)) -> State {
+        let call = Call::new(settings.cparams, settings.dparams);
+        State { version, call, compressor: None, decompressor: None, spare: Vec::new() }
+    }
+
+    /// Returns the parameters.
+    pub(crate) fn settings(&self) -> Settings {
+        locked(&self.settings).clone()
+    }
+
+    pub(crate) fn cparams(&self) -> blosc2_cparams {
+        locked(&self.settings).cparams
+    }
+
+    pub(crate) fn dparams(&self) -> blosc2_dparams {
+        locked(&self.settings).dparams
+    }
+
+    /// Changes parameters, if `change` says so. What was made from the old ones is not used any more.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Settings) -> bool) {
+        if change(&mut locked(&self.settings)) {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Sets the shape of a block for codecs and filters that need it.
+    pub(crate) fn set_blockshape(&self, blockshape: &Arc<[u32]>) {
+        self.change(|settings| {
+            let other = settings.blockshape != *blockshape;
+            if other {
+                settings.blockshape = blockshape.clone();
+            }
+            other
+        });
+    }
+
+    /// Sets which blocks the next call leaves out.
+    pub(crate) fn set_maskout(&self, mask: &[bool]) {
+        let mut maskout = locked(&self.maskout);
+        self.masked.store(!mask.is_empty(), Ordering::Relaxed);
+        *maskout = mask.to_vec();
+    }
+
+    fn take_maskout(&self) -> Option<Vec<bool>> {
+        if !self.masked.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut maskout = locked(&self.maskout);
+        self.masked.store(false, Ordering::Relaxed);
+        Some(std::mem::take(&mut *maskout)).filter(|mask| !mask.is_empty())
+    }
+
+    /// Works with what is kept from call to call, or, while another call has it, with the same made anew.
+    #[inline]
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        let version = (self.changes.load(Ordering::Acquire), callbacks::generation());
+        match self.state.take() {
+            Some(mut state) => {
+                if state.version != version {
+                    *state = Self::state_of(&self.settings(), version);
+                }
+                work(&mut state)
+            }
+            None => work(&mut Self::state_of(&self.settings(), version)),
+        }
+    }
+
+    /// The address that callbacks get as `ctx`.
+    pub(crate) fn address(&self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Returns the parameters for compressing.
+    pub(crate) fn compression(&self) -> Result<CParams> {
+        self.with(|state| Ok(state.compressor(self)?.cparams().clone()))
+    }
+
+    /// Returns the parameters for decompressing.
+    pub(crate) fn decompression(&self) -> DParams {
+        self.with(|state| state.decompressor(self).dparams().clone())
+    }
+
+    /// Compresses `src` into `dst` and returns the size of the chunk, or 0 if it does not fit.
+    pub(crate) fn compress(&self, src: &[u8], dst: &mut [u8]) -> Result<usize> {
+        ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
+        ensure(src.len() <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
+        if dst.len() < MAX_OVERHEAD {
+            let least = if self.settings().blosc1 { crate::abi::MIN_HEADER } else { MAX_OVERHEAD };
+            ensure(dst.len() >= least, code::MAX_BUFSIZE_EXCEEDED)?;
+        }
+        self.tuned(|| self.with(|state| state.compress(self, src, dst)))
+    }
+
+    /// Lets the program's tuner know of a compression.
+    fn tuned<T>(&self, compress: impl FnOnce() -> Result<T>) -> Result<T> {
+        match &self.tuner {
+            Some(tuner) => tuner.around(self.address(), compress),
+            None => compress(),
+        }
+    }
 
     /// Compresses blocks of any lengths into a chunk.
-    pub(crate) fn compress_blocks(&mut self, blocks: &[&[u8]]) -> Result<Chunk> {
+    pub(crate) fn compress_blocks(&self, blocks: &[&[u8]]) -> Result<Chunk> {
         ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
-        let params = self.compression()?;
-        Ok(Chunk::compress_vl(blocks, params)?)
+        self.tuned(|| Ok(Chunk::compress_vl(blocks, &self.compression()?)?))
     }
 
     /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks that the mask leaves
     /// out are not written.
-    pub(crate) fn decompress(&mut self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
+    pub(crate) fn decompress(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
         ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
-        self.call.set_chunk(chunk.as_ptr());
-        if !self.maskout.is_empty() {
-            return self.decompress_masked(chunk, dst);
+        if let Some(mask) = self.take_maskout() {
+            return self.decompress_masked(chunk, &mask, dst);
         }
-        let error = match self.decompressor().decompress_into(chunk, dst) {
+        let decompressed = self.with(|state| {
+            state.call.set_chunk(chunk.as_ptr());
+            state.decompressor(self).decompress_into(chunk, dst)
+        });
+        let error = match decompressed {
             Ok(nbytes) => return Ok(nbytes),
             Err(error) => error,
         };
@@ -179,38 +264,36 @@ impl Context {
         Err(error.into())
     }
 
-    fn decompress_masked(&mut self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
-        let mask = std::mem::take(&mut self.maskout);
-        let dparams = self.decompression().clone();
+    fn decompress_masked(&self, chunk: &[u8], mask: &[bool], dst: &mut [u8]) -> Result<usize> {
         let chunk = ChunkRef::from_slice(chunk)?;
         let nbytes = chunk.nbytes();
         ensure(dst.len() >= nbytes, code::WRITE_BUFFER)?;
         let blocksize = chunk.header().blocksize().max(1);
         ensure(mask.len() == nbytes.div_ceil(blocksize), code::DATA)?;
-        for (nblock, _) in mask.iter().enumerate().filter(|(_, out)| !**out) {
-            let range = nblock * blocksize..nbytes.min((nblock + 1) * blocksize);
-            chunk.get_bytes_into(range.start, &mut dst[range], &dparams)?;
-        }
-        Ok(nbytes)
+        self.with(|state| {
+            state.call.set_chunk(chunk.as_bytes().as_ptr());
+            let dparams = state.decompressor(self).dparams();
+            for (nblock, _) in mask.iter().enumerate().filter(|(_, out)| !**out) {
+                let range = nblock * blocksize..nbytes.min((nblock + 1) * blocksize);
+                chunk.get_bytes_into(range.start, &mut dst[range], dparams)?;
+            }
+            Ok(nbytes)
+        })
     }
 
     /// Decompresses the bytes `range` of a chunk into `dst`, which has its length.
-    pub(crate) fn get_bytes(&mut self, chunk: &[u8], range: Range<usize>, dst: &mut [u8]) -> Result<()> {
+    pub(crate) fn get_bytes(&self, chunk: &[u8], range: Range<usize>, dst: &mut [u8]) -> Result<()> {
         ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
-        self.call.set_chunk(chunk.as_ptr());
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(range.end <= chunk.nbytes() && !chunk.header().is_vl(), code::INVALID_PARAM)?;
-        Ok(chunk.get_bytes_into(range.start, dst, self.decompression())?)
+        self.with(|state| {
+            state.call.set_chunk(chunk.as_bytes().as_ptr());
+            Ok(chunk.get_bytes_into(range.start, dst, state.decompressor(self).dparams())?)
+        })
     }
 
     /// Decompresses `nitems` items from the item `start` on. Returns the number of bytes.
-    pub(crate) fn get_items(
-        &mut self,
-        chunk: &[u8],
-        start: i32,
-        nitems: i32,
-        dst: &mut [u8],
-    ) -> Result<usize> {
+    pub(crate) fn get_items(&self, chunk: &[u8], start: i32, nitems: i32, dst: &mut [u8]) -> Result<usize> {
         if nitems == 0 {
             return Ok(0);
         }
@@ -219,13 +302,7 @@ impl Context {
     }
 
     /// Decompresses `len` bytes from `start` on, which must be whole items.
-    pub(crate) fn get_item_bytes(
-        &mut self,
-        chunk: &[u8],
-        start: i32,
-        len: i32,
-        dst: &mut [u8],
-    ) -> Result<usize> {
+    pub(crate) fn get_item_bytes(&self, chunk: &[u8], start: i32, len: i32, dst: &mut [u8]) -> Result<usize> {
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
         if len == 0 {
             return Ok(0);
@@ -235,7 +312,7 @@ impl Context {
         self.get_range(chunk, i64::from(start), i64::from(len), dst)
     }
 
-    fn get_range(&mut self, chunk: &[u8], start: i64, len: i64, dst: &mut [u8]) -> Result<usize> {
+    fn get_range(&self, chunk: &[u8], start: i64, len: i64, dst: &mut [u8]) -> Result<usize> {
         let head = Head::parse(chunk)?;
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
         ensure(start + len <= i64::from(head.nbytes), code::INVALID_PARAM)?;
@@ -246,17 +323,17 @@ impl Context {
     }
 
     /// Decompresses the blocks of a chunk whose blocks have any lengths.
-    pub(crate) fn blocks(&mut self, chunk: &[u8]) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn blocks(&self, chunk: &[u8]) -> Result<Vec<Vec<u8>>> {
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(chunk.header().is_vl(), code::INVALID_PARAM)?;
-        Ok(chunk.blocks(self.decompression())?)
+        Ok(chunk.blocks(&self.decompression())?)
     }
 
     /// Decompresses one such block.
-    pub(crate) fn block(&mut self, chunk: &[u8], nblock: usize) -> Result<Vec<u8>> {
+    pub(crate) fn block(&self, chunk: &[u8], nblock: usize) -> Result<Vec<u8>> {
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(chunk.header().is_vl(), code::INVALID_PARAM)?;
-        let dparams = self.decompression();
+        let dparams = &self.decompression();
         let lazy = chunk.lazy(dparams)?;
         ensure(nblock < lazy.nblocks(), code::INVALID_PARAM)?;
         let mut block = b2_core::memory::zeroed(lazy.block_range(nblock).len())?;

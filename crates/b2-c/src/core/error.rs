@@ -62,6 +62,7 @@ impl From<FrameError> for Error {
             FrameError::Chunk { source, .. } => return source_code(source),
             FrameError::Lock { .. } => code::LOCK,
             FrameError::Exists { .. } => code::FILE_OPEN,
+            FrameError::ForeignBytes { .. } => code::FILE_WRITE,
             FrameError::Truncated { .. } => code::FILE_READ,
             FrameError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => code::FILE_OPEN,

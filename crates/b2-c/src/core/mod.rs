@@ -8,3 +8,4 @@ pub(crate) mod names;
 pub(crate) mod nd;
 pub(crate) mod params;
 pub(crate) mod store;
+pub(crate) mod window;

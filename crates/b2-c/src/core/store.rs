@@ -14,17 +14,18 @@ use bytes::Bytes;
 use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
 use crate::core::params::limits;
+use crate::core::window::Window;
 use crate::ffi::memory::Malloced;
 
-/// The bytes of a chunk.
-pub(crate) enum Stored<'a> {
-    /// In the list, where they stay.
-    Listed(&'a [u8]),
+/// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
+pub(crate) enum Stored {
+    /// From the list.
+    Listed(Arc<Malloced>),
     /// Read from a frame.
     Read(Bytes),
 }
 
-impl Deref for Stored<'_> {
+impl Deref for Stored {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -50,7 +51,7 @@ pub(crate) enum Store {
 /// Chunks in memory.
 #[derive(Default)]
 pub(crate) struct Memory {
-    chunks: Vec<Malloced>,
+    chunks: Vec<Arc<Malloced>>,
     /// Their addresses, as C sees them.
     pointers: Pointers,
     metas: Vec<Meta>,
@@ -68,8 +69,8 @@ pub(crate) struct Frame {
     editor: Option<FrameEditor>,
     /// Whether each change takes the lock.
     locking: bool,
-    /// Whether the program holds the lock.
-    held: bool,
+    /// How often the program has taken the lock without releasing it.
+    held: u32,
     /// How many groups of changes have begun that become one commit at the end of the outermost.
     together: u32,
     plugins: Plugins,
@@ -132,7 +133,7 @@ impl Frame {
     ) -> Result<Self> {
         let reader = to_read(Some(&files), &plugins, offset).open(path)?;
         let place = Place::Path { path: path.to_owned(), files, offset };
-        Ok(Self { place, reader: Some(reader), editor: None, locking, held: false, together: 0, plugins })
+        Ok(Self { place, reader: Some(reader), editor: None, locking, held: 0, together: 0, plugins })
     }
 
     /// Opens a frame in memory.
@@ -143,7 +144,7 @@ impl Frame {
             reader: Some(reader),
             editor: None,
             locking: false,
-            held: false,
+            held: 0,
             together: 0,
             plugins,
         })
@@ -188,7 +189,7 @@ impl Frame {
     /// Looks whether another handle or program has changed the frame. Returns whether it has.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
         let here = !matches!(&self.place, Place::Path { files: Files::Disk, .. });
-        if here || self.held || self.together > 0 {
+        if here || self.held > 0 || self.together > 0 {
             return Ok(false);
         }
         self.reader()?;
@@ -200,11 +201,7 @@ impl Frame {
         Ok(newer)
     }
 
-    fn options(&self) -> EditOptions {
-        let files = match &self.place {
-            Place::Path { files, .. } => Some(files),
-            Place::Bytes => None,
-        };
+    fn options(&self, files: Option<&Files>) -> EditOptions {
         let durability =
             if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
         EditOptions::from(to_read(files, &self.plugins, 0))
@@ -215,11 +212,17 @@ impl Frame {
 
     fn opened(&mut self, lock: bool) -> Result<FrameEditor> {
         match &self.place {
-            Place::Path { offset: 1.., .. } => Err(Error(code::FILE_WRITE)),
-            Place::Path { path, .. } => Ok(self.options().lock(lock).edit(path)?),
+            Place::Path { offset: 0, path, files } => Ok(self.options(Some(files)).lock(lock).edit(path)?),
+            Place::Path { path, files: Files::Disk, offset } => {
+                let (path, offset) = (std::fs::canonicalize(path)?, *offset);
+                let window = Files::Program(Arc::new(Window::new(path.clone(), offset)));
+                // Without force, since then what follows the frame in the file would be cut off.
+                Ok(self.options(Some(&window)).force(false).lock(lock).edit(&path)?)
+            }
+            Place::Path { .. } => Err(Error(code::FILE_WRITE)),
             Place::Bytes => {
                 let bytes = self.reader()?.to_frame()?;
-                Ok(self.options().lock(false).edit_bytes(bytes)?)
+                Ok(self.options(None).lock(false).edit_bytes(bytes)?)
             }
         }
     }
@@ -233,13 +236,13 @@ impl Frame {
                 None => self.opened(self.locking)?,
             };
             self.reader = None;
-            if self.held || self.together > 0 {
+            if self.held > 0 || self.together > 0 {
                 let result = change(&mut editor);
                 self.editor = Some(editor);
                 return Ok(result?);
             }
             let result = editor.transaction(|editor| change(editor));
-            if self.locking && !self.held {
+            if self.locking && self.held == 0 {
                 self.reader = editor.snapshot().ok();
             } else {
                 self.editor = Some(editor);
@@ -256,20 +259,30 @@ impl Frame {
         }
     }
 
-    /// Takes the lock where locking is on, until [`unlock`](Self::unlock). Changes in between become one commit.
-    pub(crate) fn lock(&mut self) -> Result<()> {
-        if !self.held && matches!(self.place, Place::Path { .. }) {
+    /// Takes the lock until [`unlock`](Self::unlock), as often as it is taken. Changes in between become one commit. Does
+    /// nothing where locking is off. Returns whether it looked anew at the file.
+    pub(crate) fn lock(&mut self) -> Result<bool> {
+        if !self.locking {
+            return Ok(false);
+        }
+        let first = self.held == 0;
+        if first {
             self.editor = None;
-            self.editor = Some(self.opened(self.locking)?);
+            self.editor = Some(self.opened(true)?);
             self.reader = None;
         }
-        self.held = true;
-        Ok(())
+        self.held += 1;
+        Ok(first)
     }
 
     pub(crate) fn unlock(&mut self) -> Result<()> {
-        ensure(self.held, code::LOCK)?;
-        self.held = false;
+        if !self.locking {
+            return Ok(());
+        }
+        self.held = self.held.checked_sub(1).ok_or(Error(code::LOCK))?;
+        if self.held > 0 {
+            return Ok(());
+        }
         let result = self.finish(true);
         // The editor has the lock.
         self.editor = None;
@@ -281,7 +294,7 @@ impl Frame {
 
     /// Begins changes that become one commit. Returns whether it looked anew at the file.
     pub(crate) fn begin(&mut self) -> Result<bool> {
-        let lock = self.locking && !self.held && self.together == 0;
+        let lock = self.locking && self.held == 0 && self.together == 0;
         if lock {
             self.editor = None;
             self.editor = Some(self.opened(true)?);
@@ -294,7 +307,7 @@ impl Frame {
     /// Ends them: they are committed or, if they failed, taken back.
     pub(crate) fn end(&mut self, done: bool) -> Result<()> {
         self.together -= 1;
-        if self.together > 0 || self.held {
+        if self.together > 0 || self.held > 0 {
             return Ok(());
         }
         self.finish(done)
@@ -361,10 +374,10 @@ impl Store {
     }
 
     /// Returns the bytes of a chunk.
-    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<Stored<'_>> {
+    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<Stored> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => Ok(Stored::Listed(&memory.chunks[nchunk])),
+            Self::Memory(memory) => Ok(Stored::Listed(memory.chunks[nchunk].clone())),
             Self::Frame(frame) => Ok(Stored::Read(frame.reader()?.chunk(nchunk).read()?.into_bytes())),
         }
     }
@@ -405,7 +418,7 @@ impl Store {
             Self::Memory(memory) => {
                 ensure(nchunk <= memory.chunks.len(), code::INVALID_PARAM)?;
                 memory.pointers.0.insert(nchunk, chunk.as_ptr());
-                memory.chunks.insert(nchunk, chunk);
+                memory.chunks.insert(nchunk, Arc::new(chunk));
                 Ok(())
             }
             Self::Frame(frame) => {
@@ -421,7 +434,7 @@ impl Store {
         match self {
             Self::Memory(memory) => {
                 memory.pointers.0[nchunk] = chunk.as_ptr();
-                memory.chunks[nchunk] = chunk;
+                memory.chunks[nchunk] = Arc::new(chunk);
                 Ok(())
             }
             Self::Frame(frame) => {
@@ -454,31 +467,30 @@ impl Store {
             Self::Memory(memory) => {
                 let mut old: Vec<_> = memory.chunks.drain(..).map(Some).collect();
                 memory.chunks.extend(order.iter().filter_map(|nchunk| old[*nchunk].take()));
-                memory.pointers.0 = memory.chunks.iter().map(Malloced::as_ptr).collect();
+                memory.pointers.0 = memory.chunks.iter().map(|chunk| chunk.as_ptr()).collect();
                 Ok(())
             }
             Self::Frame(frame) => frame.change(&mut |editor| editor.reorder(order)),
         }
     }
 
-    /// Fills an empty super-chunk with chunks of `chunksize` bytes that repeat a value, `nbytes` in all. `make` makes such a
-    /// chunk of a size, for the list in memory.
+    /// Fills an empty super-chunk with chunks of `chunksize` bytes that repeat a value, `nbytes` in all. For the list in memory,
+    /// `chunk` is one of them, and `rest` the last one, if it is smaller.
     pub(crate) fn fill_special(
         &mut self,
         kind: SpecialKind,
         nbytes: u64,
         chunksize: usize,
-        make: &dyn Fn(usize) -> Result<Chunk>,
+        (chunk, rest): (Option<Chunk>, Option<Chunk>),
     ) -> Result<()> {
         match self {
             Self::Memory(memory) => {
-                let (full, rest) = (nbytes / chunksize as u64, (nbytes % chunksize as u64) as usize);
-                let chunk = make(chunksize)?;
-                for _ in 0..full {
+                let chunk = chunk.ok_or(Error(code::FAILURE))?;
+                for _ in 0..nbytes / chunksize as u64 {
                     memory.push(Malloced::copy(chunk.as_bytes())?);
                 }
-                if rest > 0 {
-                    memory.push(Malloced::copy(make(rest)?.as_bytes())?);
+                if let Some(rest) = rest {
+                    memory.push(Malloced::copy(rest.as_bytes())?);
                 }
                 Ok(())
             }
@@ -676,7 +688,7 @@ impl Frame {
 impl Memory {
     pub(crate) fn push(&mut self, chunk: Malloced) {
         self.pointers.0.push(chunk.as_ptr());
-        self.chunks.push(chunk);
+        self.chunks.push(Arc::new(chunk));
     }
 }
 

@@ -1,5 +1,6 @@
 //! What programs give us to call: codecs, filters, functions for blocks, tuners.
 
+use std::cell::UnsafeCell;
 use std::error::Error as StdError;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -10,12 +11,12 @@ use b2_chunk::filters::{Filter, FilterContext, FilterError, FilterProperties};
 use b2_chunk::{BlockInfo, CodecId, FilterId, Plugins};
 
 use crate::abi::{
-    blosc2_codec, blosc2_cparams, blosc2_dparams, blosc2_filter, blosc2_postfilter_params,
+    Field, blosc2_codec, blosc2_cparams, blosc2_dparams, blosc2_filter, blosc2_postfilter_params,
     blosc2_prefilter_params, blosc2_schunk, blosc2_tuner, code, postfilter_fn, prefilter_fn,
 };
 use crate::core::error::{Error, Result, ensure};
 use crate::core::names;
-use crate::ffi::{at, guard};
+use crate::ffi::{copy_at, guard};
 
 /// A value with pointers that callbacks get on any thread.
 ///
@@ -252,8 +253,8 @@ impl Slots {
 /// The functions for blocks of a context, with copies of their parameters.
 #[derive(Default)]
 pub(crate) struct Hooks {
-    pre: Option<(prefilter_fn, Box<blosc2_prefilter_params>)>,
-    post: Option<(postfilter_fn, Box<blosc2_postfilter_params>)>,
+    pre: Option<(prefilter_fn, Box<UnsafeCell<blosc2_prefilter_params>>)>,
+    post: Option<(postfilter_fn, Box<UnsafeCell<blosc2_postfilter_params>>)>,
 }
 
 type Outcome = std::result::Result<(), Box<dyn StdError + Send + Sync>>;
@@ -266,7 +267,7 @@ impl Hooks {
     pub(crate) unsafe fn of_cparams(cparams: &blosc2_cparams) -> Result<Self> {
         let Some(function) = cparams.prefilter else { return Ok(Self::default()) };
         // SAFETY: the caller promises so.
-        let params = Box::new(*unsafe { at(cparams.preparams) }?);
+        let params = Box::new(UnsafeCell::new(unsafe { copy_at(cparams.preparams) }?));
         Ok(Self { pre: Some((function, params)), post: None })
     }
 
@@ -277,18 +278,28 @@ impl Hooks {
     pub(crate) unsafe fn of_dparams(dparams: &blosc2_dparams) -> Result<Self> {
         let Some(function) = dparams.postfilter else { return Ok(Self::default()) };
         // SAFETY: the caller promises so.
-        let params = Box::new(*unsafe { at(dparams.postparams) }?);
+        let params = Box::new(UnsafeCell::new(unsafe { copy_at(dparams.postparams) }?));
         Ok(Self { pre: None, post: Some((function, params)) })
     }
 
+    /// Whether there is a function for blocks before filters.
+    pub(crate) fn has_prefilter(&self) -> bool {
+        self.pre.is_some()
+    }
+
+    /// Whether there is a function for blocks after filters.
+    pub(crate) fn has_postfilter(&self) -> bool {
+        self.post.is_some()
+    }
+
     /// The address of the copied parameters, which `blosc2_ctx_get_cparams` answers.
-    pub(crate) fn preparams(&mut self) -> *mut blosc2_prefilter_params {
-        self.pre.as_mut().map_or(std::ptr::null_mut(), |(_, params)| std::ptr::from_mut(&mut **params))
+    pub(crate) fn preparams(&self) -> *mut blosc2_prefilter_params {
+        self.pre.as_ref().map_or(std::ptr::null_mut(), |(_, params)| params.get())
     }
 
     /// As [`preparams`](Self::preparams).
-    pub(crate) fn postparams(&mut self) -> *mut blosc2_postfilter_params {
-        self.post.as_mut().map_or(std::ptr::null_mut(), |(_, params)| std::ptr::from_mut(&mut **params))
+    pub(crate) fn postparams(&self) -> *mut blosc2_postfilter_params {
+        self.post.as_ref().map_or(std::ptr::null_mut(), |(_, params)| params.get())
     }
 
     /// Returns the function for blocks before filters.
@@ -298,7 +309,9 @@ impl Hooks {
         ctx: *mut c_void,
     ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> Outcome + Send + Sync + 'static> {
         let (function, params) = self.pre.as_ref()?;
-        let shared = Shared((*function, **params, ctx, cparams.schunk, cparams.typesize));
+        // SAFETY: only the program writes there, which got the address, and not while it calls the library.
+        let params = unsafe { params.get().read() };
+        let shared = Shared((*function, params, ctx, cparams.schunk, cparams.typesize));
         let slots = Slots::default();
         Some(move |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
             let (function, params, ctx, schunk, typesize) = *shared.get();
@@ -339,7 +352,9 @@ impl Hooks {
         ctx: *mut c_void,
     ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> Outcome + Send + Sync + 'static> {
         let (function, params) = self.post.as_ref()?;
-        let shared = Shared((*function, **params, ctx, dparams.schunk));
+        // SAFETY: as for the prefilter.
+        let params = unsafe { params.get().read() };
+        let shared = Shared((*function, params, ctx, dparams.schunk));
         let slots = Slots::default();
         Some(move |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
             let (function, params, ctx, schunk) = *shared.get();
@@ -377,7 +392,7 @@ fn nchunk(info: &BlockInfo, schunk: *mut c_void) -> i64 {
     // SAFETY: a context's super-chunk lives as long as the context is used; null is handled.
     let schunk = unsafe { schunk.cast::<blosc2_schunk>().as_ref() };
     match (info.nchunk, schunk) {
-        (_, Some(schunk)) => schunk.current_nchunk,
+        (_, Some(schunk)) => schunk.current_nchunk.get(),
         (Some(nchunk), None) => nchunk as i64,
         (None, None) => -1,
     }
@@ -399,7 +414,7 @@ fn outcome(result: c_int, disposable: bool) -> Outcome {
 pub unsafe extern "C" fn blosc2_register_codec(codec: *mut blosc2_codec) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let codec = *unsafe { at(codec) }?;
+        let codec = unsafe { copy_at(codec) }?;
         ensure(codec.compcode >= 160, code::CODEC_PARAM)?;
         ensure(!codec.compname.is_null(), code::CODEC_PARAM)?;
         let mut codecs = CODECS.write().map_err(|_| Error(code::FAILURE))?;
@@ -425,7 +440,7 @@ pub unsafe extern "C" fn blosc2_register_codec(codec: *mut blosc2_codec) -> c_in
 pub unsafe extern "C" fn blosc2_register_filter(filter: *mut blosc2_filter) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let filter = *unsafe { at(filter) }?;
+        let filter = unsafe { copy_at(filter) }?;
         ensure(filter.id >= 160, code::FAILURE)?;
         let mut filters = FILTERS.write().map_err(|_| Error(code::FAILURE))?;
         if let Some(other) = filters.iter().find(|other| other.0.id == filter.id) {
@@ -444,8 +459,9 @@ pub unsafe extern "C" fn blosc2_register_filter(filter: *mut blosc2_filter) -> c
     })
 }
 
-/// Registers a tuner with an id of at least 160. Contexts made with its id call its functions `init` and `free`; the others
-/// change fields of a context that this library does not have, so they are not called.
+/// Registers a tuner with an id of at least 160. Contexts made with its id call its functions: `init`; before each compression
+/// `next_cparams` and `next_blocksize`, after it `update`; `free` at the end. As in C, all but `init` only if the context has
+/// `tuner_params`. A tuner sees the parameters by `blosc2_ctx_get_cparams`; fields of C-Blosc2's private contexts are not there.
 ///
 /// # Safety
 /// `tuner` is null or valid.
@@ -453,7 +469,7 @@ pub unsafe extern "C" fn blosc2_register_filter(filter: *mut blosc2_filter) -> c
 pub unsafe extern "C" fn blosc2_register_tuner(tuner: *mut blosc2_tuner) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let tuner = *unsafe { at(tuner) }?;
+        let tuner = unsafe { copy_at(tuner) }?;
         ensure(tuner.id >= 160 && tuner.id < 256, code::FAILURE)?;
         let mut tuners = TUNERS.write().map_err(|_| Error(code::TUNER))?;
         ensure(tuners.iter().all(|other| other.0.id != tuner.id), code::FAILURE)?;
@@ -462,11 +478,56 @@ pub unsafe extern "C" fn blosc2_register_tuner(tuner: *mut blosc2_tuner) -> c_in
     })
 }
 
-/// Returns a registered tuner; `None` for that of the library, which is the engine's choice of block sizes.
-pub(crate) fn tuner(id: c_int) -> Result<Option<blosc2_tuner>> {
-    if id <= 0 {
+/// The functions of a program that choose parameters.
+#[derive(Clone)]
+pub(crate) struct Tuner {
+    functions: Shared<blosc2_tuner>,
+    /// Whether its context has parameters for it: without, only `init` is called.
+    active: bool,
+}
+
+impl Tuner {
+    /// Begins the use of a tuner by a context.
+    pub(crate) fn init(&self, params: *mut c_void, context: *mut c_void) -> Result<()> {
+        let Some(init) = self.functions.get().init else { return Ok(()) };
+        // SAFETY: the program registered the function for this.
+        ensure(unsafe { init(params, context, std::ptr::null_mut()) } >= 0, code::TUNER)
+    }
+
+    /// Compresses with what the tuner chooses, and tells it how many seconds that took.
+    pub(crate) fn around<T>(&self, ctx: *mut c_void, compress: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.active {
+            return compress();
+        }
+        let tuner = self.functions.get();
+        for choose in [tuner.next_cparams, tuner.next_blocksize].into_iter().flatten() {
+            // SAFETY: the program registered the function for this.
+            ensure(unsafe { choose(ctx) } >= 0, code::TUNER)?;
+        }
+        let started = std::time::Instant::now();
+        let result = compress()?;
+        if let Some(update) = tuner.update {
+            // SAFETY: as above.
+            ensure(unsafe { update(ctx, started.elapsed().as_secs_f64()) } >= 0, code::TUNER)?;
+        }
+        Ok(result)
+    }
+
+    /// Ends it.
+    pub(crate) fn free(&self, context: *mut c_void) {
+        if let Some(free) = self.functions.get().free.filter(|_| self.active) {
+            // SAFETY: as above.
+            unsafe { free(context) };
+        }
+    }
+}
+
+/// Returns the tuner that parameters name; `None` for that of the library, which is the engine's choice of block sizes.
+pub(crate) fn tuner(cparams: &blosc2_cparams) -> Result<Option<Tuner>> {
+    if cparams.tuner_id <= 0 {
         return Ok(None);
     }
     let tuners = TUNERS.read().map_err(|_| Error(code::TUNER))?;
-    tuners.iter().find(|tuner| tuner.0.id == id).map(|tuner| Some(tuner.0)).ok_or(Error(code::TUNER))
+    let functions = tuners.iter().find(|tuner| tuner.0.id == cparams.tuner_id).ok_or(Error(code::TUNER))?;
+    Ok(Some(Tuner { functions: *functions, active: !cparams.tuner_params.is_null() }))
 }

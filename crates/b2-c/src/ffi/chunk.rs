@@ -30,7 +30,7 @@ pub unsafe extern "C" fn blosc2_compress_ctx(
         let srclen = length(srcsize)?;
         // A prefilter needs no source.
         let blank;
-        let src = if src.is_null() && context.cparams.prefilter.is_some() {
+        let src = if src.is_null() && context.hooks.has_prefilter() {
             blank = b2_core::memory::zeroed(srclen)?;
             &blank[..]
         } else {

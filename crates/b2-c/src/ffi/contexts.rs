@@ -9,7 +9,7 @@ use crate::core::error::{Result, ensure};
 use crate::core::header::{self, Head};
 use crate::core::names;
 use crate::ffi::callbacks::{self, Hooks};
-use crate::ffi::{at, bytes, guard, length, values};
+use crate::ffi::{bytes, guard, length, put, shared, values};
 
 /// Returns the id of a codec that is built in or registered.
 pub(crate) fn code_of(name: &CStr) -> Option<i32> {
@@ -68,13 +68,10 @@ pub(crate) unsafe fn create_cctx(cparams: &blosc2_cparams) -> Result<Box<Context
     Environment::read().apply(&mut cparams, code_of_text);
     // SAFETY: the caller promises so.
     let hooks = unsafe { Hooks::of_cparams(&cparams) }?;
-    let tuner = callbacks::tuner(cparams.tuner_id)?;
-    let mut context = Box::new(Context::compressing(cparams, hooks));
-    if let Some(init) = tuner.and_then(|tuner| tuner.init) {
-        let address = std::ptr::from_mut(&mut *context).cast();
-        // SAFETY: the program registered the function for this.
-        let result = unsafe { init(cparams.tuner_params, address, std::ptr::null_mut()) };
-        ensure(result >= 0, code::TUNER)?;
+    let tuner = callbacks::tuner(&cparams)?;
+    let context = Box::new(Context::compressing(cparams, hooks, tuner.clone()));
+    if let Some(tuner) = tuner {
+        tuner.init(cparams.tuner_params, context.address())?;
     }
     Ok(context)
 }
@@ -96,10 +93,10 @@ pub(crate) unsafe fn create_dctx(dparams: &blosc2_dparams) -> Result<Box<Context
 /// Returns the context at a pointer.
 ///
 /// # Safety
-/// `context` is null or from this library, and nobody else uses it for `'a`.
-pub(crate) unsafe fn context<'a>(context: *mut c_void) -> Result<&'a mut Context> {
-    // SAFETY: the caller promises so.
-    unsafe { at(context.cast()) }
+/// `context` is null or from this library, and not freed for `'a`.
+pub(crate) unsafe fn context<'a>(context: *mut c_void) -> Result<&'a Context> {
+    // SAFETY: the caller promises so; all that changes in a context is in atomics and locks.
+    unsafe { shared(context.cast_const().cast()) }
 }
 
 /// Makes a context for compressing, or null for parameters that no chunk can have.
@@ -133,11 +130,9 @@ pub unsafe extern "C" fn blosc2_free_ctx(context: *mut c_void) {
     }
     guard(|| {
         // SAFETY: it came from a box, and the caller gives it back.
-        let mut context = unsafe { Box::from_raw(context.cast::<Context>()) };
-        let tuner = callbacks::tuner(context.cparams.tuner_id).ok().flatten();
-        if let Some(free) = tuner.and_then(|tuner| tuner.free) {
-            // SAFETY: the program registered the function for this.
-            unsafe { free(std::ptr::from_mut(&mut *context).cast()) };
+        let context = unsafe { Box::from_raw(context.cast::<Context>()) };
+        if let Some(tuner) = &context.tuner {
+            tuner.free(context.address());
         }
         Ok(())
     });
@@ -151,9 +146,11 @@ pub unsafe extern "C" fn blosc2_free_ctx(context: *mut c_void) {
 pub unsafe extern "C" fn blosc2_ctx_get_cparams(ctx: *mut c_void, cparams: *mut blosc2_cparams) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let (context, cparams) = unsafe { (self::context(ctx)?, at(cparams)?) };
-        *cparams = context.cparams;
-        cparams.preparams = context.hooks.preparams();
+        let context = unsafe { self::context(ctx) }?;
+        ensure(!cparams.is_null(), code::NULL_POINTER)?;
+        let own = blosc2_cparams { preparams: context.hooks.preparams(), ..context.cparams() };
+        // SAFETY: as above.
+        unsafe { put(cparams, own) };
         Ok(0)
     })
 }
@@ -166,9 +163,11 @@ pub unsafe extern "C" fn blosc2_ctx_get_cparams(ctx: *mut c_void, cparams: *mut 
 pub unsafe extern "C" fn blosc2_ctx_get_dparams(ctx: *mut c_void, dparams: *mut blosc2_dparams) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let (context, dparams) = unsafe { (self::context(ctx)?, at(dparams)?) };
-        *dparams = context.dparams;
-        dparams.postparams = context.hooks.postparams();
+        let context = unsafe { self::context(ctx) }?;
+        ensure(!dparams.is_null(), code::NULL_POINTER)?;
+        let own = blosc2_dparams { postparams: context.hooks.postparams(), ..context.dparams() };
+        // SAFETY: as above.
+        unsafe { put(dparams, own) };
         Ok(0)
     })
 }
@@ -182,7 +181,7 @@ pub unsafe extern "C" fn blosc2_set_maskout(ctx: *mut c_void, maskout: *mut bool
     guard(|| {
         // SAFETY: the caller promises so.
         let (context, mask) = unsafe { (self::context(ctx)?, values(maskout, length(nblocks)?)?) };
-        context.maskout = mask.to_vec();
+        context.set_maskout(mask);
         Ok(0)
     })
 }
@@ -190,7 +189,7 @@ pub unsafe extern "C" fn blosc2_set_maskout(ctx: *mut c_void, maskout: *mut bool
 /// Returns the super-chunk of a context.
 pub(crate) fn schunk_of(context: &Context) -> *mut blosc2_schunk {
     match context.kind {
-        Kind::Compress => context.cparams.schunk.cast(),
-        Kind::Decompress => context.dparams.schunk.cast(),
+        Kind::Compress => context.cparams().schunk.cast(),
+        Kind::Decompress => context.dparams().schunk.cast(),
     }
 }

@@ -1,7 +1,8 @@
-//! The interface of Blosc 1 and the state of the process: one set of parameters and one pair of contexts, behind a lock.
+//! The interface of Blosc 1 and the state of the process: one set of parameters and one pair of contexts. A lock guards which
+//! contexts these are, and is not held while they work.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{blosc2_cparams, blosc2_dparams, blosc2_io, blosc2_stdio_mmap, blosc2_storage, code};
 use crate::core::context::Context;
@@ -18,8 +19,8 @@ struct Global {
     splitmode: i32,
     delta: bool,
     nthreads: i16,
-    compress: Option<Context>,
-    decompress: Option<Context>,
+    compress: Option<Arc<Context>>,
+    decompress: Option<Arc<Context>>,
 }
 
 // SAFETY: its contexts have no pointers of programs: no hooks, no super-chunks.
@@ -39,11 +40,7 @@ impl Global {
     };
 
     fn lock() -> MutexGuard<'static, Self> {
-        GLOBAL.lock().unwrap_or_else(|poisoned| {
-            let mut global = poisoned.into_inner();
-            (global.compress, global.decompress) = (None, None);
-            global
-        })
+        GLOBAL.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_nthreads(&mut self, nthreads: i16) -> i16 {
@@ -55,12 +52,8 @@ impl Global {
         before
     }
 
-    fn compress(
-        &mut self,
-        (clevel, shuffle, typesize): (c_int, c_int, i32),
-        src: &[u8],
-        dst: &mut [u8],
-    ) -> Result<usize> {
+    /// Returns the context for compressing, which works without the lock.
+    fn compressor(&mut self, (clevel, shuffle, typesize): (c_int, c_int, i32)) -> Result<Arc<Context>> {
         let environment = Environment::read();
         if let Some(delta) = environment.delta {
             self.delta = delta;
@@ -95,22 +88,37 @@ impl Global {
         };
         environment::filters(Some(shuffle), self.delta, &mut cparams);
         let blosc1 = environment::is_set("BLOSC_BLOSC1_COMPAT");
-        let context = self.compress.get_or_insert_with(|| Context::compressing(cparams, Hooks::default()));
-        if !same(&context.cparams, &cparams) || context.blosc1 != blosc1 {
-            (context.cparams, context.blosc1) = (cparams, blosc1);
-            context.changed();
+        let fits = |context: &&Arc<Context>| {
+            let settings = context.settings();
+            same(&settings.cparams, &cparams) && settings.blosc1 == blosc1
+        };
+        if let Some(context) = self.compress.as_ref().filter(fits) {
+            return Ok(context.clone());
         }
-        context.compress(src, dst)
+        // Another call may still work with the old one, so that is not changed.
+        let context = Context::compressing(cparams, Hooks::default(), None);
+        context.change(|settings| std::mem::replace(&mut settings.blosc1, blosc1) != blosc1);
+        Ok(self.compress.insert(arced(context)).clone())
     }
 
-    fn decompressor(&mut self) -> Result<&mut Context> {
+    /// Returns the context for decompressing, which works without the lock.
+    fn decompressor(&mut self) -> Result<Arc<Context>> {
         ensure(!environment::wrong_nthreads(), code::INVALID_PARAM)?;
         if let Some(nthreads) = environment::nthreads() {
             self.set_nthreads(nthreads);
         }
         let dparams = blosc2_dparams { nthreads: self.nthreads, ..blosc2_dparams::DEFAULT };
-        Ok(self.decompress.get_or_insert_with(|| Context::decompressing(dparams, Hooks::default())))
+        let new = || arced(Context::decompressing(dparams, Hooks::default()));
+        Ok(self.decompress.get_or_insert_with(new).clone())
     }
+}
+
+#[allow(
+    clippy::arc_with_non_send_sync,
+    reason = "contexts may be used by several threads; only their addresses of C are not `Send`"
+)]
+fn arced(context: Context) -> Arc<Context> {
+    Arc::new(context)
 }
 
 fn same(one: &blosc2_cparams, other: &blosc2_cparams) -> bool {
@@ -168,7 +176,8 @@ pub unsafe extern "C" fn blosc2_compress(
     guard(|| {
         // SAFETY: the caller promises so.
         let (src, dest) = unsafe { (bytes(src, length(srcsize)?)?, bytes_mut(dest, length(destsize)?)?) };
-        Ok(Global::lock().compress((clevel, doshuffle, typesize), src, dest)? as c_int)
+        let context = Global::lock().compressor((clevel, doshuffle, typesize))?;
+        Ok(context.compress(src, dest)? as c_int)
     })
 }
 
@@ -191,7 +200,8 @@ pub unsafe extern "C" fn blosc1_compress(
         // SAFETY: the caller promises so. More than the format holds is never written.
         let (src, dest) = unsafe { (bytes(src, nbytes)?, bytes_mut(dest, destsize.min(i32::MAX as usize))?) };
         let typesize = i32::try_from(typesize).map_err(|_| Error(code::INVALID_PARAM))?;
-        Ok(Global::lock().compress((clevel, doshuffle, typesize), src, dest)? as c_int)
+        let context = Global::lock().compressor((clevel, doshuffle, typesize))?;
+        Ok(context.compress(src, dest)? as c_int)
     })
 }
 
@@ -209,7 +219,8 @@ pub unsafe extern "C" fn blosc2_decompress(
     guard(|| {
         // SAFETY: the caller promises so.
         let (src, dest) = unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, length(destsize)?)?) };
-        Ok(Global::lock().decompressor()?.decompress(src, dest)? as c_int)
+        let context = Global::lock().decompressor()?;
+        Ok(context.decompress(src, dest)? as c_int)
     })
 }
 

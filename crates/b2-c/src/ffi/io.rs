@@ -10,14 +10,14 @@ use std::fmt;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use b2_frame::{Disk, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
 use crate::abi::{blosc2_io, blosc2_io_cb, blosc2_stdio_params, code};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::store::Files;
-use crate::ffi::{at, guard, stdio};
+use crate::ffi::{copy_at, guard, locked, stdio};
 
 /// `BLOSC2_IO_DEFAULTS`: files of the system.
 pub(crate) const DEFAULT: blosc2_io =
@@ -51,7 +51,7 @@ static REGISTERED: RwLock<Vec<Registered>> = RwLock::new(Vec::new());
 pub unsafe extern "C" fn blosc2_register_io_cb(io: *const blosc2_io_cb) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let io = *unsafe { at(io.cast_mut()) }?;
+        let io = unsafe { copy_at(io) }?;
         ensure(io.id >= 160, code::PLUGIN_IO)?;
         let all =
             [io.open.is_some(), io.close.is_some(), io.size.is_some(), io.write.is_some(), io.read.is_some()];
@@ -95,7 +95,7 @@ pub(crate) fn files(io: &blosc2_io, creating: bool) -> Result<(Files, bool)> {
     }
     let functions = blosc2_get_io_cb(io.id);
     // SAFETY: registered functions stay valid.
-    let functions = *unsafe { at(functions) }.map_err(|_| Error(code::PLUGIN_IO))?;
+    let functions = unsafe { copy_at(functions) }.map_err(|_| Error(code::PLUGIN_IO))?;
     let functions = Functions { io: functions, params: io.params };
     let (new, streams, made) = (Mutex::default(), Mutex::default(), Mutex::default());
     let program = Program { functions, creating, new, streams, made };
@@ -137,10 +137,6 @@ impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Program").field(&self.functions.io.id).finish()
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn failed(what: &'static str) -> IoError {

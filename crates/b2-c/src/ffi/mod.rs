@@ -1,10 +1,18 @@
 //! The border to C. Each exported function checks its pointers, makes slices of them, calls safe code through [`guard`], and
 //! gives memory of `malloc` back. Pointers that are neither null nor valid are the caller's fault, as in any library of C.
+//!
+//! Several threads may be in the library with the same object: those of a program's callbacks, and those of a program that takes
+//! more liberties than the README grants. No function here makes a `&mut` of an object that C has a pointer to, a context, a
+//! super-chunk, an array, the parameters of one, so no two of them can overlap. All go through [`shared`]. Fields that C sees are
+//! atomics ([`Field`](crate::abi::Field)); the rest is behind locks that are not held while callbacks run, or in an
+//! [`Exclusive`](exclusive::Exclusive), which nobody waits for. What remains for the program: not to free what is used, nor what
+//! `schunk->data` shows while another thread changes the super-chunk, and not to change buffers that it has lent.
 
 mod b2nd;
 pub(crate) mod callbacks;
 mod chunk;
 mod contexts;
+pub(crate) mod exclusive;
 mod global;
 pub(crate) mod io;
 pub(crate) mod memory;
@@ -16,9 +24,10 @@ mod utilities;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::abi::code;
-use crate::core::error::{Error, Result};
+use crate::core::error::{Error, Result, ensure};
 
 /// What a function of C answers instead of an error code.
 pub(crate) trait Failed {
@@ -102,13 +111,29 @@ pub(crate) unsafe fn values<'a, T: Copy>(data: *const T, len: usize) -> Result<&
     }
 }
 
-/// Returns the value at a pointer.
+/// Returns the object at a pointer, which any number of calls may use at the same time: several threads, and callbacks of a call
+/// that is not over. What they change is behind atomics and locks, so there is no `&mut` to it.
 ///
 /// # Safety
-/// `pointer` is null, or valid and used by nobody else for `'a`.
-pub(crate) unsafe fn at<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
+/// `pointer` is null, or valid and not freed for `'a`; what is changed in it meanwhile is in atomics, cells or locks.
+pub(crate) unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T> {
     // SAFETY: the caller promises so.
-    unsafe { pointer.as_mut() }.ok_or(Error(code::NULL_POINTER))
+    unsafe { pointer.as_ref() }.ok_or(Error(code::NULL_POINTER))
+}
+
+/// Returns a copy of the value at a pointer.
+///
+/// # Safety
+/// `pointer` is null, or valid and changed by nobody during this call.
+pub(crate) unsafe fn copy_at<T: Copy>(pointer: *const T) -> Result<T> {
+    ensure(!pointer.is_null(), code::NULL_POINTER)?;
+    // SAFETY: the caller promises so.
+    Ok(unsafe { pointer.read() })
+}
+
+/// Locks a mutex, also if a panic, which would be a mistake of ours, has poisoned it.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes a result where the caller wants it.

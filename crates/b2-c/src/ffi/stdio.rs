@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use crate::abi::{blosc2_io_cb, blosc2_stdio_file, blosc2_stdio_mmap, code};
 use crate::core::error::{Error, Result, ensure};
 use crate::ffi::memory::{copied_text, copied_value, free};
-use crate::ffi::{at, bytes, guard, length, text};
+use crate::ffi::{bytes, copy_at, guard, length, put, text};
 
 /// `BLOSC2_STDIO_MMAP_DEFAULTS`.
 pub(crate) const MMAP_DEFAULT: blosc2_stdio_mmap = blosc2_stdio_mmap {
@@ -75,23 +75,15 @@ pub unsafe extern "C" fn blosc2_stdio_open(
         // SAFETY: the caller promises so.
         let file = unsafe { libc::fopen(urlpath, mode) };
         ensure(!file.is_null(), code::FILE_OPEN)?;
-        Ok(copied_value(Stdio { file })?.cast())
+        Ok(copied_value(blosc2_stdio_file { file })?.cast())
     })
-}
-
-/// [`blosc2_stdio_file`], as a value to copy.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Stdio {
-    file: *mut libc::FILE,
 }
 
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_open`].
 unsafe fn file(stream: *mut c_void) -> Result<*mut libc::FILE> {
     // SAFETY: the caller promises so.
-    let stream = unsafe { at(stream.cast::<blosc2_stdio_file>()) }.map_err(|_| Error(code::FAILURE))?;
-    let file = stream.file;
+    let file = unsafe { copy_at(stream.cast::<blosc2_stdio_file>()) }.map_err(|_| Error(code::FAILURE))?.file;
     ensure(!file.is_null(), code::FAILURE)?;
     Ok(file)
 }
@@ -184,7 +176,7 @@ pub unsafe extern "C" fn blosc2_stdio_read(
         extent(size, nitems, position)?;
         // SAFETY: the caller promises so.
         unsafe {
-            let to = *at(ptr)?;
+            let to = copy_at(ptr)?;
             ensure(!to.is_null(), code::NULL_POINTER)?;
             let file = file(stream)?;
             ensure(libc::fseeko(file, position, libc::SEEK_SET) == 0, code::FILE_READ)?;
@@ -233,7 +225,7 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_open(
 ) -> *mut c_void {
     guard(|| {
         // SAFETY: the caller promises so.
-        let (map, path) = unsafe { (at(params.cast::<blosc2_stdio_mmap>())?, text(urlpath)?) };
+        let (mut map, path) = unsafe { (copy_at(params.cast::<blosc2_stdio_mmap>())?, text(urlpath)?) };
         if !map.addr.is_null() {
             // SAFETY: it was set below.
             let same = unsafe { text(map.urlpath) }.is_ok_and(|mapped| mapped == path);
@@ -250,16 +242,17 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_open(
         map.is_memory_only = mode == c"c";
         // SAFETY: the file is open.
         map.fd = unsafe { libc::fileno(file) };
-        let opened = map_file(map).and_then(|()| {
+        let opened = map_file(&mut map).and_then(|()| {
             map.urlpath = copied_text(path)?;
             Ok(())
         });
         if let Err(error) = opened {
             // SAFETY: as above.
             unsafe { libc::fclose(file) };
-            (map.file, map.fd, map.addr) = (std::ptr::null_mut(), -1, std::ptr::null_mut());
             return Err(error);
         }
+        // SAFETY: as above.
+        unsafe { put(params.cast(), map) };
         Ok(params)
     })
 }
@@ -350,9 +343,9 @@ fn grow_memory(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
 
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_mmap_open`].
-unsafe fn mapped<'a>(stream: *mut c_void) -> Result<&'a mut blosc2_stdio_mmap> {
+unsafe fn mapped(stream: *mut c_void) -> Result<blosc2_stdio_mmap> {
     // SAFETY: the caller promises so.
-    let map = unsafe { at(stream.cast::<blosc2_stdio_mmap>()) }?;
+    let map = unsafe { copy_at(stream.cast::<blosc2_stdio_mmap>()) }?;
     ensure(!map.addr.is_null(), code::NULL_POINTER)?;
     Ok(map)
 }
@@ -391,10 +384,13 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_write(
     let write = || {
         let len = extent(size, nitems, position)?;
         // SAFETY: the caller promises so.
-        let (map, from) = unsafe { (mapped(stream)?, bytes(ptr, len)?) };
+        let (mut map, from) = unsafe { (mapped(stream)?, bytes(ptr, len)?) };
         ensure(map.access_flags as c_int & libc::PROT_WRITE != 0, code::FILE_WRITE)?;
         let end = (position as usize).checked_add(len).ok_or(Error(code::INVALID_PARAM))?;
-        grow(map, end)?;
+        let grown = grow(&mut map, end);
+        // SAFETY: as above.
+        unsafe { put(stream.cast(), map) };
+        grown?;
         // SAFETY: the mapping has `file_size` bytes, which is not less than `end`.
         unsafe {
             let to = map.addr.cast::<u8>().add(position as usize);
@@ -419,8 +415,8 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_read(
 ) -> i64 {
     let read = || {
         // SAFETY: the caller promises so.
-        let place = unsafe { at(ptr) }?;
-        *place = std::ptr::null_mut();
+        unsafe { put(ptr, std::ptr::null_mut()) };
+        ensure(!ptr.is_null(), code::NULL_POINTER)?;
         let len = extent(size, nitems, position)?;
         // SAFETY: as above.
         let map = unsafe { mapped(stream) }?;
@@ -428,8 +424,8 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_read(
         if end > map.file_size {
             return Ok(0);
         }
-        // SAFETY: inside the mapping.
-        *place = unsafe { map.addr.add(position as usize) }.cast();
+        // SAFETY: inside the mapping, and as above.
+        unsafe { put(ptr, map.addr.add(position as usize).cast()) };
         Ok(nitems)
     };
     guard(|| items(read()))
@@ -443,19 +439,22 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_read(
 pub unsafe extern "C" fn blosc2_stdio_mmap_truncate(stream: *mut c_void, size: i64) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let map = unsafe { mapped(stream) }?;
+        let mut map = unsafe { mapped(stream) }?;
         let size = length(size)?;
         ensure(map.access_flags as c_int & libc::PROT_WRITE != 0, code::FILE_TRUNCATE)?;
-        if size > map.file_size {
-            grow(map, size)?;
-        } else if !map.is_memory_only {
-            // SAFETY: the file is open.
-            ensure(unsafe { libc::ftruncate(map.fd, size as libc::off_t) } == 0, code::FILE_TRUNCATE)?;
-            map.file_size = size;
+        let result = if size > map.file_size {
+            grow(&mut map, size)
         } else {
-            map.file_size = size;
-        }
-        Ok(0)
+            // SAFETY: the file is open.
+            let cut = map.is_memory_only || unsafe { libc::ftruncate(map.fd, size as libc::off_t) } == 0;
+            if cut {
+                map.file_size = size;
+            }
+            ensure(cut, code::FILE_TRUNCATE)
+        };
+        // SAFETY: as above.
+        unsafe { put(stream.cast(), map) };
+        result.map(|()| 0)
     })
 }
 
@@ -467,7 +466,7 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_truncate(stream: *mut c_void, size: i
 pub unsafe extern "C" fn blosc2_stdio_mmap_destroy(params: *mut c_void) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let map = unsafe { at(params.cast::<blosc2_stdio_mmap>()) }.map_err(|_| Error(code::FAILURE))?;
+        let map = unsafe { copy_at(params.cast::<blosc2_stdio_mmap>()) }.map_err(|_| Error(code::FAILURE))?;
         let mut result = if map.addr.is_null() { code::FAILURE } else { 0 };
         if !map.addr.is_null() {
             // SAFETY: the mapping is this long, and ends here; the file is open.
@@ -482,7 +481,9 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_destroy(params: *mut c_void) -> c_int
                 free(map.urlpath);
             }
             let (mode, initial, needs_free) = (map.mode, map.initial_mapping_size, map.needs_free);
-            *map = blosc2_stdio_mmap { mode, initial_mapping_size: initial, needs_free, ..MMAP_DEFAULT };
+            let ended = blosc2_stdio_mmap { mode, initial_mapping_size: initial, needs_free, ..MMAP_DEFAULT };
+            // SAFETY: as above.
+            unsafe { put(params.cast(), ended) };
         }
         if map.needs_free {
             // SAFETY: the program says that it is from `malloc`, and given away.

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use b2_chunk::filters::{BitShuffle, Filter, FilterContext, Shuffle};
 
-use crate::abi::{blosc2_schunk, code};
+use crate::abi::{Field, blosc2_schunk, code};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::nd;
 use crate::ffi::{b2nd, bytes, bytes_mut, guard, length, memory, put, schunk, values};
@@ -157,9 +157,9 @@ pub unsafe extern "C" fn blosc2_get_slice_nchunks(
                 )?;
                 nd::chunks_of(&shapes, start, stop)
             }
-            None if full.c.nchunks == 0 => Vec::new(),
+            None if full.c.nchunks.get() == 0 => Vec::new(),
             None => {
-                let (size, chunksize) = (i64::from(full.c.typesize), i64::from(full.c.chunksize));
+                let (size, chunksize) = (i64::from(full.c.typesize.get()), i64::from(full.c.chunksize.get()));
                 ensure(chunksize > 0 && size > 0 && start[0] >= 0, code::INVALID_PARAM)?;
                 let (from, to) = (start[0].saturating_mul(size), stop[0].saturating_mul(size));
                 ensure(from <= to, code::INVALID_PARAM)?;

@@ -162,27 +162,76 @@ static void plugins(void) {
   }
 }
 
-static int begun, ended;
+/* What the tuner was told, in order. */
+static char told[64];
+
+static void tell(char what, int right) {
+  size_t len = strlen(told);
+  told[len < sizeof(told) - 1 ? len : 0] = right ? what : '!';
+}
 
 static int begin_tuner(void *config, blosc2_context *cctx, blosc2_context *dctx) {
-  begun += cctx != NULL && dctx == NULL && *(int *)config == 3;
+  tell('i', cctx != NULL && dctx == NULL && *(int *)config == 3);
+  return 0;
+}
+
+static int choose(blosc2_context *context) {
+  blosc2_cparams cparams;
+  tell('c', blosc2_ctx_get_cparams(context, &cparams) == 0 && cparams.tuner_id >= 180);
+  return 0;
+}
+
+static int choose_blocksize(blosc2_context *context) {
+  tell('b', context != NULL);
+  return 0;
+}
+
+static int learn(blosc2_context *context, double seconds) {
+  tell('u', context != NULL && seconds > 0 && seconds < 100);
   return 0;
 }
 
 static int end_tuner(blosc2_context *context) {
-  ended += context != NULL;
+  tell('f', context != NULL);
   return 0;
 }
 
+static int refuse(blosc2_context *context) {
+  BLOSC_UNUSED_PARAM(context);
+  return -1;
+}
+
 static void tuners(void) {
-  blosc2_tuner tuner = {.init = begin_tuner, .free = end_tuner, .id = 180, .name = "mine"};
+  blosc2_tuner tuner = {.init = begin_tuner, .next_cparams = choose, .next_blocksize = choose_blocksize};
+  tuner.update = learn;
+  tuner.free = end_tuner;
+  tuner.id = 180;
+  tuner.name = "mine";
   CHECK(blosc2_register_tuner(&tuner) == 0 && blosc2_register_tuner(&tuner) < 0);
   int config = 3;
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.tuner_id = 180;
   cparams.tuner_params = &config;
-  blosc2_free_ctx(blosc2_create_cctx(cparams));
-  CHECK(begun == 1 && ended == 1);
+  blosc2_context *cctx = blosc2_create_cctx(cparams);
+  CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, sizeof(chunk)) > 0);
+  CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, sizeof(chunk)) > 0);
+  blosc2_free_ctx(cctx);
+  CHECK(strcmp(told, "icbucbuf") == 0);
+  memset(told, 0, sizeof(told));
+  blosc2_storage storage = {.cparams = &cparams};
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
+  blosc2_schunk_free(schunk);
+  CHECK(strcmp(told, "icbuf") == 0);
+  /* One that fails: so does compressing. */
+  tuner.id = 182;
+  tuner.name = "refuses";
+  tuner.next_blocksize = refuse;
+  CHECK(blosc2_register_tuner(&tuner) == 0);
+  cparams.tuner_id = 182;
+  cctx = blosc2_create_cctx(cparams);
+  CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, sizeof(chunk)) == BLOSC2_ERROR_TUNER);
+  blosc2_free_ctx(cctx);
   cparams.tuner_id = 181;
   CHECK(blosc2_create_cctx(cparams) == NULL);
 }

@@ -193,6 +193,45 @@ static void special(char *urlpath) {
   blosc2_remove_urlpath(urlpath);
 }
 
+/* Frames one after the other in a file: the last one changes, the others keep what follows them. */
+static void at_offsets(void) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.cparams = &cparams};
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 2);
+  CHECK(blosc2_meta_add(schunk, "fixed", (uint8_t *)"0123", 4) == 0);
+  blosc2_remove_urlpath("several.b2frame");
+  int64_t middle = blosc2_schunk_to_file(schunk, "several.b2frame");
+  CHECK(blosc2_schunk_append_file(schunk, "several.b2frame") == middle);
+  int64_t last = blosc2_schunk_append_file(schunk, "several.b2frame");
+  blosc2_schunk_free(schunk);
+  int32_t other[sizeof(data) / 4];
+  memset(other, 1, sizeof(other));
+  schunk = blosc2_schunk_open_offset("several.b2frame", middle);
+  CHECK(blosc2_schunk_append_buffer(schunk, other, sizeof(other)) < 0 && schunk->nchunks == 2);
+  CHECK(blosc2_schunk_delete_chunk(schunk, 0) < 0);
+  blosc2_schunk_free(schunk);
+  schunk = blosc2_schunk_open_offset("several.b2frame", last);
+  CHECK(blosc2_schunk_append_buffer(schunk, other, sizeof(other)) == 3);
+  CHECK(blosc2_schunk_delete_chunk(schunk, 0) == 2);
+  CHECK(blosc2_vlmeta_add(schunk, "note", (uint8_t *)"text", 4, NULL) == 0);
+  CHECK(blosc2_meta_update(schunk, "fixed", (uint8_t *)"abcd", 4) == 0);
+  CHECK(blosc2_schunk_decompress_chunk(schunk, 1, back, sizeof(data)) == (int)sizeof(data));
+  CHECK(memcmp(back, other, sizeof(other)) == 0);
+  blosc2_schunk_free(schunk);
+  for (int n = 0; n < 3; n++) {
+    schunk = blosc2_schunk_open_offset("several.b2frame", n == 0 ? 0 : n == 1 ? middle : last);
+    CHECK(schunk != NULL && schunk->nchunks == 2 && schunk->nvlmetalayers == (n == 2));
+    CHECK(memcmp(schunk->metalayers[0]->content, n == 2 ? "abcd" : "0123", 4) == 0);
+    CHECK(blosc2_schunk_decompress_chunk(schunk, 1, back, sizeof(data)) == (int)sizeof(data));
+    CHECK(memcmp(back, n == 2 ? other : data, sizeof(other)) == 0);
+    blosc2_schunk_free(schunk);
+  }
+  CHECK(blosc2_remove_urlpath("several.b2frame") == 0);
+}
+
 static void any_blocks(char *urlpath) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 1;
@@ -219,6 +258,7 @@ int main(void) {
   all(false, "directory.b2frame");
   special(NULL);
   special("special.b2frame");
+  at_offsets();
   any_blocks(NULL);
   any_blocks("any.b2frame");
   blosc2_destroy();

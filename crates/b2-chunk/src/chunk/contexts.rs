@@ -6,6 +6,7 @@ use super::bytes::checked_header;
 use super::make::check_room;
 use crate::block::scratch::{InUse, Scratch};
 use crate::decode::decompress::{Whole, decompress_whole};
+use crate::decode::small::starts_like_last;
 use crate::encode::compress::compress_into;
 use crate::{CParams, ChunkError, DParams};
 
@@ -82,6 +83,9 @@ impl Decompressor {
     /// [`ChunkRef::from_slice`](crate::ChunkRef::from_slice) and
     /// [`ChunkRef::decompress_bytes_into`](crate::ChunkRef::decompress_bytes_into).
     pub fn decompress_into(&mut self, chunk: &[u8], dst: &mut [u8]) -> Result<usize, ChunkError> {
+        if let Some(nbytes) = starts_like_last(chunk, dst, &self.dparams, &mut self.scratch) {
+            return Ok(nbytes);
+        }
         let header = &checked_header(chunk)?;
         let bytes = chunk.get(..header.cbytes()).unwrap_or(chunk);
         let (nbytes, have) = (header.nbytes(), dst.len());

@@ -3,5 +3,5 @@
 pub(crate) mod decoder;
 pub(crate) mod decompress;
 pub(crate) mod lazy;
-mod small;
+pub(crate) mod small;
 pub(crate) mod streams;

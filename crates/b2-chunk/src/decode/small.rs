@@ -77,6 +77,22 @@ fn fits(plan: &Plan, chunk: &[u8], dparams: &DParams) -> bool {
         && !dparams.has_postfilter()
 }
 
+/// Decompresses the chunk at the start of `bytes` into the start of `dst`, and returns the number of bytes. Its header is not
+/// parsed: but for the size of the chunk, it is that of the last one. `None` as for [`like_last`].
+pub(crate) fn starts_like_last(
+    bytes: &[u8],
+    dst: &mut [u8],
+    dparams: &DParams,
+    scratch: &mut Scratch,
+) -> Option<usize> {
+    let plan = scratch.layout.as_deref()?.plan.as_ref()?;
+    let nbytes = plan.stream_len.checked_mul(plan.nstreams)?;
+    let cbytes = i32::from_le_bytes(*bytes.get(12..)?.first_chunk()?);
+    let chunk = bytes.get(..usize::try_from(cbytes).ok()?)?;
+    like_last(chunk, dst.get_mut(..nbytes)?, dparams, scratch)?;
+    Some(nbytes)
+}
+
 /// Decompresses a chunk like the last one into `dst`. Returns `None` if it is another one, or if anything fails.
 pub(crate) fn like_last(
     bytes: &[u8],

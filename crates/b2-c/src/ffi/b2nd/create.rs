@@ -1,0 +1,620 @@
+//! Making, opening, saving, copying and freeing arrays.
+
+use super::*;
+
+/// What a new array is filled with.
+pub(super) enum Fill<'a> {
+    Special(c_int),
+    Value(&'a [u8]),
+    /// All items, in C order.
+    Items(&'a [u8]),
+    /// A box of another array.
+    Of(Array<'a>, Vec<i64>),
+    Nothing,
+}
+
+/// Makes an array.
+pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Result<*mut b2nd_array_t> {
+    let itemsize = params.cparams.typesize;
+    let block = shapes.block_nitems().saturating_mul(i64::from(itemsize));
+    params.cparams.blocksize = i32::try_from(block).map_err(|_| Error(code::INVALID_PARAM))?;
+    let storage = params.storage();
+    // SAFETY: all that it refers to is in `params`.
+    let full = unsafe { schunk::new(&storage) }?;
+    let meta = nd::serialize(shapes, &params.dtype.0, params.dtype.1);
+    schunk::add_meta(&full, META, &meta)?;
+    for (name, value) in &params.metas {
+        schunk::add_meta(&full, name, value)?;
+    }
+    full.set_blockshape(&shapes.block)?;
+    let dtype = &params.dtype;
+    finish(full, |sc, full| {
+        let array = wrap(sc, full, shapes, Some(dtype))?;
+        // SAFETY: it was just made, and is used by nobody else.
+        let filled =
+            unsafe { shared(array) }.and_then(|c| full.together(|full| fill_new(c, full, shapes, fill)));
+        if let Err(error) = filled {
+            // SAFETY: as above.
+            unsafe { free_array(array) };
+            return Err(error);
+        }
+        // SAFETY: as above.
+        unsafe { shared(array) }?.last_tick.set(full.c.change_tick.get());
+        Ok(array)
+    })
+}
+
+fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> Result<()> {
+    let itemsize = length(full.c.typesize.get())?;
+    let stored = shapes.chunk_stored();
+    let nbytes = i32::try_from(stored * itemsize as i64).map_err(|_| Error(code::MAX_BUFSIZE_EXCEEDED))?;
+    ensure(nbytes <= MAX_BUFFERSIZE, code::MAX_BUFSIZE_EXCEEDED)?;
+    let nchunks = shapes.nchunks();
+    if nchunks == 0 {
+        return Ok(());
+    }
+    let mut of = match fill {
+        Fill::Nothing => return Ok(()),
+        Fill::Special(kind) => {
+            schunk::fill_special(full, nchunks * stored, kind, nbytes)?;
+            return Ok(());
+        }
+        Fill::Value(value) => {
+            let cparams = full.cctx()?.cparams();
+            let chunk = special(&cparams, SpecialKind::Value, value, nbytes)?;
+            for n in 0..length(nchunks)? {
+                full.insert(n, Malloced::copy(chunk.as_bytes())?, code::CHUNK_APPEND)?;
+            }
+            return Ok(());
+        }
+        other => other,
+    };
+    let mut plain = b2_core::memory::zeroed(nbytes as usize)?;
+    let mut part = Vec::new();
+    let (zeros, stop) = (vec![0; shapes.ndim()], shapes.shape.clone());
+    for n in 0..nchunks {
+        let array = Array { c, full, shapes: shapes.clone(), itemsize };
+        let (origin, from, to) = array.overlap(n, &zeros, &stop);
+        plain.fill(0);
+        match &mut of {
+            Fill::Items(items) => {
+                array.fill(
+                    &mut plain,
+                    (&origin, &from, &to),
+                    items,
+                    Part { shape: &shapes.shape, start: &zeros },
+                )?;
+            }
+            Fill::Of(source, start) => {
+                let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
+                let part =
+                    b2_core::memory::sized(&mut part, lens.iter().product::<i64>() as usize * itemsize)?;
+                let first: Vec<i64> = from.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
+                let last: Vec<i64> = to.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
+                source.read(&first, &last, part, &lens)?;
+                array.fill(&mut plain, (&origin, &from, &to), part, Part { shape: &lens, start: &from })?;
+            }
+            _ => {}
+        }
+        let chunk = full.compressed(n as usize, &plain)?;
+        full.insert(n as usize, chunk, code::CHUNK_APPEND)?;
+    }
+    Ok(())
+}
+
+/// Frees the structure of an array, not its super-chunk.
+///
+/// # Safety
+/// `array` is from [`wrap`], and nobody uses it any more.
+pub(super) unsafe fn free_array(array: *mut b2nd_array_t) {
+    // SAFETY: the caller promises so.
+    unsafe {
+        let array = Box::from_raw(array);
+        free(array.dtype.get());
+        free(array.chunk_cache.data.get());
+    }
+}
+
+/// Keeps what a new array is made with.
+///
+/// # Safety
+/// The pointers are null or valid, with `ndim` and `nmetalayers` values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_create_ctx(
+    b2_storage: *const blosc2_storage,
+    ndim: i8,
+    shape: *const i64,
+    chunkshape: *const i32,
+    blockshape: *const i32,
+    dtype: *const c_char,
+    dtype_format: i8,
+    metalayers: *const blosc2_metalayer,
+    nmetalayers: i32,
+) -> *mut c_void {
+    guard(|| {
+        let n = length(ndim)?;
+        ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (shape, chunk, block) =
+            unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };
+        // SAFETY: as above.
+        let storage = unsafe { b2_storage.as_ref() }.copied().unwrap_or(blosc2_storage::DEFAULT);
+        // SAFETY: as above.
+        let (cparams, dparams, io, path) = unsafe {
+            (
+                storage.cparams.as_ref().copied().unwrap_or(blosc2_cparams::DEFAULT),
+                storage.dparams.as_ref().copied().unwrap_or(crate::abi::blosc2_dparams::DEFAULT),
+                storage.io.as_ref().copied().unwrap_or(crate::ffi::io::DEFAULT),
+                if storage.urlpath.is_null() { None } else { Some(text(storage.urlpath)?.to_owned()) },
+            )
+        };
+        let shapes = Shapes::new(shape, chunk, block, i64::from(cparams.typesize))?;
+        let dtype = match dtype.is_null() {
+            true => (b"|u1".to_vec(), 0),
+            // SAFETY: as above.
+            false => (unsafe { text(dtype) }?.to_bytes().to_vec(), dtype_format),
+        };
+        let mut metas = Vec::new();
+        let count = length(nmetalayers)?;
+        ensure(count < crate::abi::MAX_METALAYERS, code::INVALID_PARAM)?;
+        for n in 0..count {
+            // SAFETY: as above.
+            let meta = unsafe { copy_at(metalayers.add(n)) }?;
+            // SAFETY: as above.
+            let (name, value) =
+                unsafe { (text(meta.name)?, bytes(meta.content.cast(), length(meta.content_len)?)?) };
+            ensure(name.to_bytes().len() <= crate::abi::METALAYER_NAME_MAXLEN, code::INVALID_PARAM)?;
+            metas.push((name.to_bytes().to_vec(), value.to_vec()));
+        }
+        let (shape, chunkshape, blockshape) =
+            (fixed(&shapes.shape, 1), fixed(&shapes.chunk, 1), fixed(&shapes.block, 1));
+        let params = Params {
+            ndim,
+            shape,
+            chunkshape,
+            blockshape,
+            storage,
+            cparams,
+            dparams,
+            io,
+            path,
+            shapes,
+            dtype,
+            metas,
+        };
+        Ok(Box::into_raw(Box::new(params)).cast::<c_void>())
+    })
+}
+
+/// Frees it.
+///
+/// # Safety
+/// `ctx` is null or from [`b2nd_create_ctx`], and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_free_ctx(ctx: *mut c_void) -> c_int {
+    if ctx.is_null() {
+        return code::NULL_POINTER;
+    }
+    guard(|| {
+        // SAFETY: it came from a box, and the caller gives it back.
+        drop(unsafe { Box::from_raw(ctx.cast::<Params>()) });
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// `ctx` is null or valid, `array` null or a place for a pointer.
+unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: Fill<'_>) -> Result<c_int> {
+    ensure(!array.is_null(), code::NULL_POINTER)?;
+    // SAFETY: the caller promises so.
+    let mut params = unsafe { params(ctx) }?;
+    let shapes = params.shapes.clone();
+    let new = create(&mut params, &shapes, fill)?;
+    // SAFETY: as above.
+    unsafe { put(array, new) };
+    Ok(0)
+}
+
+/// Makes an array of items that do not matter.
+///
+/// # Safety
+/// `ctx` is null or valid, `array` null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_uninit(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { made(ctx, array, Fill::Special(4)) })
+}
+
+/// Makes an array of zeros.
+///
+/// # Safety
+/// As [`b2nd_uninit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_empty(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { made(ctx, array, Fill::Special(1)) })
+}
+
+/// Makes an array of zeros.
+///
+/// # Safety
+/// As [`b2nd_uninit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_zeros(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { made(ctx, array, Fill::Special(1)) })
+}
+
+/// Makes an array of NaNs, of items of 4 or 8 bytes.
+///
+/// # Safety
+/// As [`b2nd_uninit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_nans(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { made(ctx, array, Fill::Special(2)) })
+}
+
+/// Makes an array of one repeated item.
+///
+/// # Safety
+/// As [`b2nd_uninit`]; `fill_value` is an item.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_full(
+    ctx: *mut c_void,
+    array: *mut *mut b2nd_array_t,
+    fill_value: *const c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let value = unsafe { bytes(fill_value, length(params(ctx)?.cparams.typesize)?) }?;
+        // SAFETY: as above.
+        unsafe { made(ctx, array, Fill::Value(value)) }
+    })
+}
+
+/// Frees an array and its super-chunk.
+///
+/// # Safety
+/// `array` is null or an array that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_free(array: *mut b2nd_array_t) -> c_int {
+    if array.is_null() {
+        return 0;
+    }
+    guard(|| {
+        // SAFETY: the caller promises so.
+        unsafe {
+            let sc = shared(array)?.sc.get();
+            free_array(array);
+            schunk::blosc2_schunk_free(sc);
+        }
+        Ok(0)
+    })
+}
+
+/// Makes an array of a super-chunk, which belongs to it from now on.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `array` null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_from_schunk(
+    schunk: *mut blosc2_schunk,
+    array: *mut *mut b2nd_array_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        ensure(!array.is_null(), code::NULL_POINTER)?;
+        let new = of_schunk(schunk, full)?;
+        // SAFETY: as above.
+        unsafe { put(array, new) };
+        Ok(0)
+    })
+}
+
+/// Answers the array as a contiguous frame, in memory that the caller frees.
+///
+/// # Safety
+/// `array` is null or an array, the others are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_to_cframe(
+    array: *const b2nd_array_t,
+    cframe: *mut *mut u8,
+    cframe_len: *mut i64,
+    needs_free: *mut bool,
+) -> c_int {
+    guard(|| {
+        ensure(!cframe.is_null() && !cframe_len.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
+        // SAFETY: the caller promises so.
+        let mut array = unsafe { array_at(array) }?;
+        let mut answer = |full: &Full| {
+            let frame = schunk::to_frame(full)?;
+            // SAFETY: as above.
+            unsafe {
+                put(cframe, copied(&frame)?);
+                put(cframe_len, frame.len() as i64);
+                put(needs_free, true);
+            }
+            Ok(0)
+        };
+        if array.full.c.view.get() { with_copy(&mut array, &mut answer) } else { answer(array.full) }
+    })
+}
+
+/// Calls `work` with an array in memory that has the shape of a view, for which the metalayer of its chunks is wrong.
+fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&Full) -> Result<c_int>) -> Result<c_int> {
+    let cparams = blosc2_cparams { prefilter: None, tuner_id: 0, ..array.full.cctx()?.cparams() };
+    let dtype = match array.c.dtype.get().is_null() {
+        true => (b"|u1".to_vec(), 0),
+        // SAFETY: a C string that belongs to the array.
+        false => (unsafe { text(array.c.dtype.get()) }?.to_bytes().to_vec(), array.c.dtype_format.get()),
+    };
+    let mut params = Params {
+        ndim: array.shapes.ndim() as i8,
+        shape: fixed(&array.shapes.shape, 1),
+        chunkshape: fixed(&array.shapes.chunk, 1),
+        blockshape: fixed(&array.shapes.block, 1),
+        storage: blosc2_storage { contiguous: true, ..blosc2_storage::DEFAULT },
+        cparams,
+        dparams: crate::abi::blosc2_dparams::DEFAULT,
+        io: crate::ffi::io::DEFAULT,
+        path: None,
+        shapes: array.shapes.clone(),
+        dtype,
+        metas: Vec::new(),
+    };
+    let shapes = array.shapes.clone();
+    let copy = create(&mut params, &shapes, Fill::Nothing)?;
+    let mut copied = || {
+        // SAFETY: it was just made, and is used by nobody else.
+        let full = unsafe { full(shared(copy)?.sc.get()) }?;
+        for n in 0..length(array.full.c.nchunks.get())? {
+            let chunk = Malloced::copy(&array.full.chunk(n)?)?;
+            full.insert(n, chunk, code::CHUNK_APPEND)?;
+        }
+        work(full)
+    };
+    let result = copied();
+    // SAFETY: as above.
+    unsafe { b2nd_free(copy) };
+    result
+}
+
+/// Opens an array in memory.
+///
+/// # Safety
+/// `cframe` has `cframe_len` bytes; without `copy` they are from `malloc`, and belong to the array from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_from_cframe(
+    cframe: *mut u8,
+    cframe_len: i64,
+    copy: bool,
+    array: *mut *mut b2nd_array_t,
+) -> c_int {
+    guard(|| {
+        ensure(!array.is_null(), code::NULL_POINTER)?;
+        // SAFETY: the caller promises so.
+        let full = unsafe { schunk::from_buffer(cframe, cframe_len, copy) }?;
+        let new = finish(full, of_schunk)?;
+        // SAFETY: as above.
+        unsafe { put(array, new) };
+        Ok(0)
+    })
+}
+
+/// Opens an array in a file or directory.
+///
+/// # Safety
+/// `urlpath` is null or a C string, `array` null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_open(urlpath: *const c_char, array: *mut *mut b2nd_array_t) -> c_int {
+    // SAFETY: the caller promises so.
+    unsafe { b2nd_open_offset(urlpath, array, 0) }
+}
+
+/// Opens an array inside a file.
+///
+/// # Safety
+/// As [`b2nd_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_open_offset(
+    urlpath: *const c_char,
+    array: *mut *mut b2nd_array_t,
+    offset: i64,
+) -> c_int {
+    guard(|| {
+        ensure(!array.is_null(), code::NULL_POINTER)?;
+        // SAFETY: the caller promises so.
+        let full = unsafe { schunk::open(urlpath, offset, std::ptr::null()) }?;
+        let new = finish(full, of_schunk)?;
+        // SAFETY: as above.
+        unsafe { put(array, new) };
+        Ok(0)
+    })
+}
+
+/// Writes an array as a contiguous frame into a new file.
+///
+/// # Safety
+/// `array` is null or an array, `urlpath` null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_char) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (mut array, path) = unsafe { (array_at(array)?, text(urlpath)?) };
+        let path = paths::trimmed(paths::without_scheme(path));
+        let mut save = |full: &Full| {
+            let params = full.frame_params()?;
+            full.store().save(path, params)?;
+            Ok(0)
+        };
+        if array.full.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.full) }
+    })
+}
+
+/// Appends an array as a contiguous frame to a file. Answers where it starts.
+///
+/// # Safety
+/// As [`b2nd_save`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_save_append(array: *const b2nd_array_t, urlpath: *const c_char) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let array = unsafe { array_at(array) }?;
+        // SAFETY: as above.
+        Ok(unsafe { schunk::blosc2_schunk_append_file(array.c.sc.get(), urlpath) })
+    })
+}
+
+/// Makes an array of items in C order.
+///
+/// # Safety
+/// `ctx` is null or valid, `array` null or a place for a pointer, `buffer` has `buffersize` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_from_cbuffer(
+    ctx: *mut c_void,
+    array: *mut *mut b2nd_array_t,
+    buffer: *const c_void,
+    buffersize: i64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let params = unsafe { params(ctx) }?;
+        let need = params.shapes.nitems().saturating_mul(i64::from(params.cparams.typesize));
+        ensure(buffersize >= need, code::INVALID_PARAM)?;
+        // SAFETY: as above.
+        let items = unsafe { bytes(buffer, length(need)?) }?;
+        // SAFETY: as above.
+        unsafe { made(ctx, array, Fill::Items(items)) }
+    })
+}
+
+/// Makes an array of a box of another.
+///
+/// # Safety
+/// `ctx` is null or valid, `array` null or a place for a pointer, `src` null or an array; the limits have a value for each
+/// dimension.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_get_slice(
+    ctx: *mut c_void,
+    array: *mut *mut b2nd_array_t,
+    src: *const b2nd_array_t,
+    start: *const i64,
+    stop: *const i64,
+) -> c_int {
+    guard(|| {
+        ensure(!array.is_null(), code::NULL_POINTER)?;
+        // SAFETY: the caller promises so.
+        let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
+        let n = source.shapes.ndim();
+        // SAFETY: as above.
+        let (start, stop) = unsafe { (values(start, n)?, values(stop, n)?) };
+        let new = slice(&mut params, &mut source, start, stop)?;
+        // SAFETY: as above.
+        unsafe { put(array, new) };
+        Ok(0)
+    })
+}
+
+pub(super) fn slice(
+    params: &mut Params,
+    source: &mut Array<'_>,
+    start: &[i64],
+    stop: &[i64],
+) -> Result<*mut b2nd_array_t> {
+    source.check(start, stop)?;
+    let shape: Vec<i64> = start.iter().zip(stop).map(|(start, stop)| stop - start).collect();
+    ensure(params.shapes.ndim() == shape.len(), code::INVALID_PARAM)?;
+    let shapes = Shapes::new(&shape, &params.shapes.chunk, &params.shapes.block, source.itemsize as i64)?;
+    params.shapes = shapes.clone();
+    params.cparams.typesize = source.itemsize as i32;
+    let again = Array { shapes: source.shapes.clone(), ..*source };
+    create(params, &shapes, Fill::Of(again, start.to_vec()))
+}
+
+/// Copies an array, with other parameters, chunks or blocks.
+///
+/// # Safety
+/// `ctx` is null or valid, `src` null or an array, `array` null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn b2nd_copy(
+    ctx: *mut c_void,
+    src: *const b2nd_array_t,
+    array: *mut *mut b2nd_array_t,
+) -> c_int {
+    guard(|| {
+        ensure(!array.is_null(), code::NULL_POINTER)?;
+        // SAFETY: the caller promises so.
+        let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
+        let new = copy(&mut params, &mut source)?;
+        // SAFETY: as above.
+        unsafe { put(array, new) };
+        Ok(0)
+    })
+}
+
+pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b2nd_array_t> {
+    let metas = source.full.store().metas()?;
+    for (name, value) in metas {
+        let known = name == META || name == META_BEFORE || params.metas.iter().any(|meta| meta.0 == name);
+        if !known {
+            params.metas.push((name, value));
+        }
+    }
+    if !source.c.dtype.get().is_null() {
+        // SAFETY: a C string that belongs to the array.
+        params.dtype =
+            (unsafe { text(source.c.dtype.get()) }?.to_bytes().to_vec(), source.c.dtype_format.get());
+    }
+    let own = source.full.cctx()?.cparams();
+    let wanted = params.cparams;
+    let key = |c: &blosc2_cparams| {
+        (
+            c.compcode,
+            c.compcode_meta,
+            c.clevel,
+            c.typesize,
+            c.use_dict != 0,
+            c.splitmode,
+            c.filters,
+            c.filters_meta,
+        )
+    };
+    let hooked =
+        own.prefilter.is_some() || wanted.prefilter.is_some() || source.full.dctx()?.hooks.has_postfilter();
+    let same = params.shapes.chunk == source.shapes.chunk && params.shapes.block == source.shapes.block;
+    let (start, stop) = (vec![0; source.shapes.ndim()], source.shapes.shape.clone());
+    let new = if same && key(&own) == key(&wanted) && !hooked {
+        let shapes = source.shapes.clone();
+        params.shapes = shapes.clone();
+        let new = create(params, &shapes, Fill::Nothing)?;
+        let fill = || {
+            // SAFETY: it was just made.
+            let full = unsafe { full(shared(new)?.sc.get()) }?;
+            for n in 0..length(source.full.c.nchunks.get())? {
+                let chunk = Malloced::copy(&source.full.chunk(n)?)?;
+                full.insert(n, chunk, code::CHUNK_APPEND)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = fill() {
+            // SAFETY: nobody else knows it.
+            unsafe { b2nd_free(new) };
+            return Err(error);
+        }
+        new
+    } else {
+        slice(params, source, &start, &stop)?
+    };
+    // SAFETY: it was just made.
+    let full = unsafe { full(shared(new)?.sc.get()) }?;
+    for (name, chunk) in source.full.store().vlmetas()? {
+        let value = b2_chunk::Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
+        full.store().set_vlmeta(&name, chunk, &value)?;
+    }
+    full.mirror_metas()?;
+    // SAFETY: as above.
+    unsafe { shared(new)? }.last_tick.set(full.c.change_tick.get());
+    Ok(new)
+}

@@ -1,0 +1,220 @@
+//! Arrays of N dimensions: `b2nd.h`.
+
+mod create;
+mod items;
+mod meta;
+mod shape;
+mod work;
+
+use create::{b2nd_free, copy};
+use work::Selected;
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::ops::Range;
+
+use b2_chunk::SpecialKind;
+
+use crate::abi::{
+    Field, MAX_BUFFERSIZE, MAX_DIM, b2nd_array_t, blosc2_cparams, blosc2_metalayer, blosc2_schunk,
+    blosc2_storage, code, values_of,
+};
+use crate::core::context::special;
+use crate::core::error::{Error, Result, ensure};
+use crate::core::nd::{self, Dtype, Part, Shapes};
+use crate::ffi::memory::{Malloced, copied, copied_text, free};
+use crate::ffi::schunk::{self, Full, full};
+use crate::ffi::{bytes, bytes_mut, copy_at, guard, length, paths, put, shared, text, values};
+
+/// The most chunks of an array, so that lists of them fit into memory.
+pub(super) const MAX_NCHUNKS: i64 = 1 << 26;
+
+pub(super) const META: &[u8] = b"b2nd";
+
+pub(super) const META_BEFORE: &[u8] = b"caterva";
+
+/// What is behind a `b2nd_context_t *`. The first fields are where C-Blosc2 has them, since its own tests read them.
+#[repr(C)]
+#[derive(Clone)]
+pub(crate) struct Params {
+    ndim: i8,
+    shape: [i64; MAX_DIM],
+    chunkshape: [i32; MAX_DIM],
+    blockshape: [i32; MAX_DIM],
+    storage: blosc2_storage,
+    cparams: blosc2_cparams,
+    dparams: crate::abi::blosc2_dparams,
+    io: crate::abi::blosc2_io,
+    path: Option<CString>,
+    shapes: Shapes,
+    dtype: Dtype,
+    metas: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Params {
+    /// Returns the storage, whose pointers are valid while the parameters are, and stay where they are.
+    fn storage(&mut self) -> blosc2_storage {
+        let urlpath = self.path.as_ref().map_or(std::ptr::null_mut(), |path| path.as_ptr().cast_mut());
+        blosc2_storage {
+            contiguous: self.storage.contiguous,
+            urlpath,
+            cparams: &mut self.cparams,
+            dparams: &mut self.dparams,
+            io: &mut self.io,
+        }
+    }
+}
+
+/// # Safety
+/// `ctx` is null or from [`b2nd_create_ctx`], and not freed meanwhile.
+pub(super) unsafe fn params(ctx: *mut c_void) -> Result<Params> {
+    // SAFETY: the caller promises so; nothing changes parameters once they are made, since each call takes a copy.
+    unsafe { shared::<Params>(ctx.cast_const().cast()) }.cloned()
+}
+
+/// # Safety
+/// `array` is null or from this library, and not freed for `'a`.
+pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<Array<'a>> {
+    // SAFETY: the caller promises so.
+    let c = unsafe { shared(array) }?;
+    // SAFETY: an array has its super-chunk.
+    let full = unsafe { full(c.sc.get()) }?;
+    let mut array = Array { shapes: shapes_in(c)?, itemsize: length(full.c.typesize.get())?, c, full };
+    array.look()?;
+    Ok(array)
+}
+
+/// An array, as functions work on it.
+pub(super) struct Array<'a> {
+    c: &'a b2nd_array_t,
+    full: &'a Full,
+    shapes: Shapes,
+    itemsize: usize,
+}
+
+/// Takes the shapes from what C sees.
+pub(super) fn shapes_in(c: &b2nd_array_t) -> Result<Shapes> {
+    let n = length(c.ndim.get())?;
+    ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
+    Ok(Shapes {
+        shape: values_of(&c.shape)[..n].to_vec(),
+        chunk: values_of(&c.chunkshape)[..n].to_vec(),
+        block: values_of(&c.blockshape)[..n].to_vec(),
+    })
+}
+
+/// Reads the metalayer of an array.
+pub(super) fn meta_of(full: &Full) -> Result<Option<(Shapes, Option<Dtype>)>> {
+    let metas = full.store().metas()?;
+    let find = |name: &[u8]| metas.iter().find(|meta| meta.0 == name);
+    let Some((_, meta)) = find(META).or_else(|| find(META_BEFORE)) else { return Ok(None) };
+    let (shapes, dtype, _) = nd::deserialize(meta)?;
+    Ok(Some((shapes, dtype)))
+}
+
+/// Returns the shapes of a super-chunk that holds an array.
+pub(crate) fn shapes_of(full: &Full) -> Result<Option<Shapes>> {
+    Ok(meta_of(full)?.map(|(shapes, _)| shapes))
+}
+
+pub(super) fn fixed<T: Copy>(list: &[T], rest: T) -> [T; MAX_DIM] {
+    let mut all = [rest; MAX_DIM];
+    all.iter_mut().zip(list).for_each(|(to, from)| *to = *from);
+    all
+}
+
+/// Shows C the shapes of an array, and all that follows from them.
+pub(super) fn show(c: &b2nd_array_t, shapes: &Shapes) {
+    let (ext, ext_chunk) = (shapes.ext(), shapes.ext_chunk());
+    set_all(&c.shape, &shapes.shape, 1);
+    set_all(&c.chunkshape, &shapes.chunk, 1);
+    set_all(&c.blockshape, &shapes.block, 1);
+    set_all(&c.extshape, &ext, 1);
+    set_all(&c.extchunkshape, &ext_chunk, 1);
+    c.ndim.set(shapes.ndim() as i8);
+    c.nitems.set(shapes.nitems());
+    c.chunknitems.set(shapes.chunk64().iter().product::<i64>() as i32);
+    c.extnitems.set(ext.iter().product());
+    c.blocknitems.set(shapes.block_nitems() as i32);
+    c.extchunknitems.set(shapes.chunk_stored());
+    set_all(&c.item_array_strides, &nd::strides(&shapes.shape), 0);
+    set_all(&c.item_chunk_strides, &nd::strides(&shapes.chunk64()), 0);
+    set_all(&c.item_extchunk_strides, &nd::strides(&ext_chunk), 0);
+    set_all(&c.item_block_strides, &nd::strides(&shapes.block64()), 0);
+    set_all(&c.block_chunk_strides, &nd::strides(&shapes.blocks()), 0);
+    set_all(&c.chunk_array_strides, &nd::strides(&shapes.grid()), 0);
+    c.chunk_cache.nchunk.set(-1);
+}
+
+/// Sets fields in a row: to the values of a list, and what is after it to another.
+fn set_all<T: Copy, F: Field<T>>(fields: &[F; MAX_DIM], list: &[T], rest: T) {
+    let values = list.iter().copied().chain(std::iter::repeat(rest));
+    fields.iter().zip(values).for_each(|(field, value)| field.set(value));
+}
+
+/// Makes the structure of an array over a super-chunk.
+pub(super) fn wrap(
+    sc: *mut blosc2_schunk,
+    full: &Full,
+    shapes: &Shapes,
+    dtype: Option<&Dtype>,
+) -> Result<*mut b2nd_array_t> {
+    let text = match dtype {
+        Some((text, _)) => copied_text(&CString::new(text.clone()).map_err(|_| Error(code::FAILURE))?)?,
+        None => std::ptr::null_mut(),
+    };
+    // SAFETY: all its fields are numbers and pointers, for which zeros are valid.
+    let array: Box<b2nd_array_t> = Box::new(unsafe { std::mem::zeroed() });
+    array.sc.set(sc);
+    array.dtype.set(text);
+    array.dtype_format.set(dtype.map_or(0, |dtype| dtype.1));
+    array.last_tick.set(full.c.change_tick.get());
+    show(&array, shapes);
+    full.set_blockshape(&shapes.block)?;
+    Ok(Box::into_raw(array))
+}
+
+/// Makes an array over a super-chunk that has the metalayer.
+pub(super) fn of_schunk(sc: *mut blosc2_schunk, full: &Full) -> Result<*mut b2nd_array_t> {
+    let (shapes, dtype) = meta_of(full)?.ok_or(Error(code::METALAYER_NOT_FOUND))?;
+    let itemsize = i64::from(full.c.typesize.get());
+    let shapes = Shapes::new(&shapes.shape, &shapes.chunk, &shapes.block, itemsize)?;
+    wrap(sc, full, &shapes, dtype.as_ref())
+}
+
+/// Finishes a super-chunk as an array.
+pub(super) fn finish(
+    full: Box<Full>,
+    array: impl FnOnce(*mut blosc2_schunk, &Full) -> Result<*mut b2nd_array_t>,
+) -> Result<*mut b2nd_array_t> {
+    let sc: *mut blosc2_schunk = Box::into_raw(full).cast();
+    // SAFETY: it was just made.
+    let result = unsafe { self::full(sc) }.and_then(|full| array(sc, full));
+    if result.is_err() {
+        // SAFETY: nobody else knows it.
+        unsafe { schunk::blosc2_schunk_free(sc) };
+    }
+    result
+}
+
+/// Makes all that `work` changes one commit.
+///
+/// # Safety
+/// `array` is null or an array, and nobody else uses it.
+pub(super) unsafe fn together<T>(
+    array: *mut b2nd_array_t,
+    work: impl FnOnce(&mut Array<'_>) -> Result<T>,
+) -> Result<T> {
+    // SAFETY: the caller promises so.
+    let sc = unsafe { shared(array) }?.sc.get();
+    // SAFETY: an array has its super-chunk.
+    let full = unsafe { full(sc) }?;
+    full.refresh()?;
+    let result = full.together(|_| {
+        // SAFETY: as above.
+        let mut array = unsafe { array_at(array) }?;
+        work(&mut array)
+    });
+    // SAFETY: as above; after an error this takes the old shape again.
+    drop(unsafe { array_at(array) });
+    result
+}

@@ -1,0 +1,385 @@
+//! Reading and changing the items of an array.
+
+use super::*;
+
+impl Array<'_> {
+    /// Takes a new shape from the file where another handle has changed it. Returns whether it was changed.
+    pub(super) fn look(&mut self) -> Result<bool> {
+        self.full.refresh()?;
+        if self.c.last_tick.get() == self.full.c.change_tick.get() || self.full.c.view.get() {
+            return Ok(false);
+        }
+        self.c.last_tick.set(self.full.c.change_tick.get());
+        let Some((shapes, _)) = meta_of(self.full)? else { return Ok(false) };
+        let same = shapes.chunk == self.shapes.chunk && shapes.block == self.shapes.block;
+        ensure(same && shapes.ndim() == self.shapes.ndim(), code::DATA)?;
+        if shapes.shape == self.shapes.shape {
+            return Ok(false);
+        }
+        self.shapes = Shapes::new(&shapes.shape, &shapes.chunk, &shapes.block, self.itemsize as i64)?;
+        show(self.c, &self.shapes);
+        Ok(true)
+    }
+
+    pub(super) fn chunk_nbytes(&self) -> Result<usize> {
+        let nbytes = length(self.shapes.chunk_stored())?.saturating_mul(self.itemsize);
+        ensure(nbytes <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
+        Ok(nbytes)
+    }
+
+    pub(super) fn block_nbytes(&self) -> usize {
+        self.shapes.block_nitems() as usize * self.itemsize
+    }
+
+    /// The box of a chunk that a box of the array touches: its start and end in the array.
+    pub(super) fn overlap(&self, nchunk: i64, start: &[i64], stop: &[i64]) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
+        let origin = self.shapes.chunk_start(nchunk);
+        let from = origin.iter().zip(start).map(|(at, start)| *at.max(start)).collect();
+        let ends = origin.iter().zip(&self.shapes.chunk).map(|(at, len)| at + i64::from(*len));
+        let to = ends
+            .zip(stop)
+            .zip(&self.shapes.shape)
+            .map(|((end, stop), len)| end.min(*stop).min(*len))
+            .collect();
+        (origin, from, to)
+    }
+
+    /// The blocks of a chunk that a box of it touches: their numbers, and where they start in the chunk.
+    pub(super) fn blocks(&self, from: &[i64], to: &[i64]) -> Vec<(usize, Vec<i64>)> {
+        let block = self.shapes.block64();
+        let ranges: Vec<Range<i64>> =
+            (0..block.len()).map(|axis| from[axis] / block[axis]..(to[axis] - 1) / block[axis] + 1).collect();
+        let strides = nd::strides(&self.shapes.blocks());
+        let mut blocks = Vec::new();
+        nd::for_each_index(&ranges, &mut |index| {
+            let number = index.iter().zip(&strides).map(|(at, stride)| at * stride).sum::<i64>();
+            blocks.push((number as usize, index.iter().zip(&block).map(|(at, len)| at * len).collect()));
+        });
+        blocks
+    }
+
+    /// Copies a box of the array into a buffer of the shape `room`.
+    pub(super) fn read(
+        &mut self,
+        start: &[i64],
+        stop: &[i64],
+        buffer: &mut [u8],
+        room: &[i64],
+    ) -> Result<()> {
+        self.check(start, stop)?;
+        let mut plain = Vec::new();
+        for nchunk in nd::chunks_of(&self.shapes, start, stop) {
+            let (origin, from, to) = self.overlap(nchunk, start, stop);
+            let local =
+                |at: &[i64]| -> Vec<i64> { at.iter().zip(&origin).map(|(at, origin)| at - origin).collect() };
+            let (first, last) = (local(&from), local(&to));
+            let blocks = self.blocks(&first, &last);
+            let whole = self.shapes.blocks().iter().product::<i64>() as usize;
+            // Decompressing a chunk as a whole uses all threads.
+            let all = blocks.len() == whole || blocks.len() * 2 > whole && whole > 4;
+            let (size, shape) = (self.block_nbytes(), self.shapes.block64());
+            if all {
+                let nbytes = self.chunk_nbytes()?;
+                let plain = b2_core::memory::sized(&mut plain, nbytes)?;
+                let got = self.full.decompress(length(nchunk)?, plain)?;
+                ensure(got == nbytes, code::DATA)?;
+            }
+            for (nblock, block_start) in blocks {
+                let block = if all {
+                    plain.get(nblock * size..(nblock + 1) * size).ok_or(Error(code::DATA))?
+                } else {
+                    let block = b2_core::memory::sized(&mut plain, size)?;
+                    self.full.read(length(nchunk)?, nblock * size..(nblock + 1) * size, block)?;
+                    &*block
+                };
+                let n = shape.len();
+                let begin: Vec<i64> = (0..n).map(|axis| first[axis].max(block_start[axis])).collect();
+                let end: Vec<i64> =
+                    (0..n).map(|axis| last[axis].min(block_start[axis] + shape[axis])).collect();
+                let lens: Vec<i64> = begin.iter().zip(&end).map(|(begin, end)| end - begin).collect();
+                let in_block: Vec<i64> =
+                    begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
+                let in_buffer: Vec<i64> =
+                    (0..n).map(|axis| begin[axis] + origin[axis] - start[axis]).collect();
+                let from = Part { shape: &shape, start: &in_block };
+                nd::copy(&lens, self.itemsize, block, from, buffer, Part { shape: room, start: &in_buffer })?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check(&self, start: &[i64], stop: &[i64]) -> Result<()> {
+        let inside = (0..self.shapes.ndim()).all(|axis| {
+            start[axis] >= 0 && start[axis] <= stop[axis] && stop[axis] <= self.shapes.shape[axis]
+        });
+        ensure(inside, code::INVALID_PARAM)
+    }
+
+    /// Puts a box of a buffer into the bytes of a chunk.
+    pub(super) fn fill(
+        &self,
+        plain: &mut [u8],
+        (origin, from, to): (&[i64], &[i64], &[i64]),
+        buffer: &[u8],
+        room: Part<'_>,
+    ) -> Result<()> {
+        let local =
+            |at: &[i64]| -> Vec<i64> { at.iter().zip(origin).map(|(at, origin)| at - origin).collect() };
+        let (first, last) = (local(from), local(to));
+        let (size, shape) = (self.block_nbytes(), self.shapes.block64());
+        for (nblock, block_start) in self.blocks(&first, &last) {
+            let block = plain.get_mut(nblock * size..(nblock + 1) * size).ok_or(Error(code::DATA))?;
+            let n = shape.len();
+            let begin: Vec<i64> = (0..n).map(|axis| first[axis].max(block_start[axis])).collect();
+            let end: Vec<i64> = (0..n).map(|axis| last[axis].min(block_start[axis] + shape[axis])).collect();
+            let lens: Vec<i64> = begin.iter().zip(&end).map(|(begin, end)| end - begin).collect();
+            let in_block: Vec<i64> = begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
+            let in_buffer: Vec<i64> =
+                (0..n).map(|axis| begin[axis] + origin[axis] - room.start[axis]).collect();
+            let from = Part { shape: room.shape, start: &in_buffer };
+            nd::copy(&lens, self.itemsize, buffer, from, block, Part { shape: &shape, start: &in_block })?;
+        }
+        Ok(())
+    }
+
+    /// Replaces a box of the array by a buffer of the shape `room`.
+    pub(super) fn write(&mut self, start: &[i64], stop: &[i64], buffer: &[u8], room: &[i64]) -> Result<()> {
+        self.check(start, stop)?;
+        let nbytes = self.chunk_nbytes()?;
+        let mut plain = b2_core::memory::zeroed(nbytes)?;
+        for nchunk in nd::chunks_of(&self.shapes, start, stop) {
+            let n = length(nchunk)?;
+            let (origin, from, to) = self.overlap(nchunk, start, stop);
+            // What is beyond the array does not count.
+            let whole = (0..origin.len()).all(|axis| {
+                let end = (origin[axis] + i64::from(self.shapes.chunk[axis])).min(self.shapes.shape[axis]);
+                from[axis] == origin[axis] && to[axis] == end
+            });
+            if whole {
+                plain.fill(0);
+            } else {
+                let got = self.full.decompress(n, &mut plain)?;
+                ensure(got == nbytes, code::DATA)?;
+            }
+            self.fill(&mut plain, (&origin, &from, &to), buffer, Part { shape: room, start })?;
+            let chunk = self.full.compressed(n, &plain)?;
+            self.full.update(n, chunk)?;
+            self.c.last_tick.set(self.full.c.change_tick.get());
+        }
+        Ok(())
+    }
+
+    /// Writes the shape into the metalayer.
+    pub(super) fn save_shape(&mut self) -> Result<()> {
+        let dtype = match self.c.dtype.get().is_null() {
+            true => Vec::new(),
+            // SAFETY: a C string that belongs to the array.
+            false => unsafe { text(self.c.dtype.get()) }?.to_bytes().to_vec(),
+        };
+        let meta = nd::serialize(&self.shapes, &dtype, self.c.dtype_format.get());
+        let name =
+            if self.full.store().metas()?.iter().any(|meta| meta.0 == META) { META } else { META_BEFORE };
+        schunk::update_meta(self.full, name, &meta)?;
+        show(self.c, &self.shapes);
+        self.c.last_tick.set(self.full.c.change_tick.get());
+        Ok(())
+    }
+
+    /// Changes the shape. Along each axis, items are added or removed at `start`, or at the end.
+    pub(super) fn resize(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
+        ensure(!self.full.c.view.get(), code::INVALID_PARAM)?;
+        let old = self.shapes.clone();
+        let new = Shapes::new(shape, &old.chunk, &old.block, self.itemsize as i64)?;
+        // Shapes of damaged files may ask for more chunks than there are, and for more memory than there is.
+        ensure(old.nchunks() == self.full.c.nchunks.get(), code::DATA)?;
+        let most = |grid: &[i64]| grid.iter().all(|len| *len <= MAX_NCHUNKS);
+        ensure(most(&old.grid()) && most(&new.grid()) && new.nchunks() <= MAX_NCHUNKS, code::INVALID_PARAM)?;
+        // Which old chunk is where along each axis.
+        let mut axes: Vec<Vec<Option<i64>>> = Vec::new();
+        for axis in 0..old.ndim() {
+            let (from, to, chunk) = (old.grid()[axis], new.grid()[axis], i64::from(old.chunk[axis]));
+            let (len, wanted) = (old.shape[axis], shape[axis]);
+            let at = match start {
+                Some(start) if len != wanted => {
+                    let end = start[axis] + (len - wanted).max(0);
+                    ensure(start[axis] >= 0 && start[axis] <= len && end <= len, code::INVALID_PARAM)?;
+                    let last = if wanted > len { start[axis] == len } else { end == len };
+                    let fits = chunk > 0 && start[axis] % chunk == 0 && (len - wanted) % chunk == 0;
+                    ensure(last || fits, code::INVALID_PARAM)?;
+                    if last { to.min(from) } else { start[axis] / chunk }
+                }
+                _ => to.min(from),
+            };
+            let added = (to - from).max(0);
+            axes.push(
+                (0..to)
+                    .map(|n| match n {
+                        n if n < at => Some(n),
+                        n if n < at + added => None,
+                        n => Some(n - added + (from - to).max(0)),
+                    })
+                    .collect(),
+            );
+        }
+        let strides = nd::strides(&old.grid());
+        let ranges: Vec<Range<i64>> = axes.iter().map(|axis| 0..axis.len() as i64).collect();
+        let mut list: Vec<Option<i64>> = Vec::new();
+        nd::for_each_index(&ranges, &mut |index| {
+            let parts = index.iter().zip(&axes).map(|(at, axis)| axis.get(*at as usize).copied().flatten());
+            list.push(parts.zip(&strides).try_fold(0, |sum, (at, stride)| Some(sum + at? * stride)));
+        });
+        if old.nchunks() == 0 {
+            list.iter_mut().for_each(|chunk| *chunk = None);
+        }
+        self.clear_edges(shape, start)?;
+        self.rearrange(&list)?;
+        self.shapes = new;
+        self.save_shape()
+    }
+
+    /// Makes the chunks those of a list: an old one, or a new one of zeros.
+    pub(super) fn rearrange(&mut self, list: &[Option<i64>]) -> Result<()> {
+        let mut kept = list.iter().flatten().copied().collect::<Vec<_>>();
+        kept.sort_unstable();
+        for nchunk in (0..self.full.c.nchunks.get()).rev() {
+            if kept.binary_search(&nchunk).is_err() {
+                self.full.delete(length(nchunk)?)?;
+            }
+        }
+        let nbytes = self.chunk_nbytes()?;
+        let cparams = self.full.cctx()?.cparams();
+        let zeros = special(&cparams, SpecialKind::Zeros, &[], nbytes as i32)?;
+        for (n, chunk) in list.iter().enumerate() {
+            if chunk.is_none() {
+                self.full.insert(n, Malloced::copy(zeros.as_bytes())?, code::CHUNK_INSERT)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets to zero what a smaller shape leaves in the chunks at its edges, which would otherwise come back with a larger one.
+    fn clear_edges(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
+        for (axis, new) in shape.iter().enumerate() {
+            // Chunks that go from the middle leave those at the edge as they are.
+            if start.is_some_and(|start| start[axis] != *new) {
+                continue;
+            }
+            let chunk = i64::from(self.shapes.chunk[axis]).max(1);
+            let (old, end) = (self.shapes.shape[axis], (new / chunk + 1) * chunk);
+            if *new >= old || new % chunk == 0 {
+                continue;
+            }
+            let mut start = vec![0; shape.len()];
+            let mut stop = self.shapes.shape.clone();
+            (start[axis], stop[axis]) = (*new, old.min(end));
+            for nchunk in nd::chunks_of(&self.shapes, &start, &stop) {
+                let (_, from, to) = self.overlap(nchunk, &start, &stop);
+                let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
+                let mut part =
+                    b2_core::memory::zeroed(lens.iter().product::<i64>() as usize * self.itemsize)?;
+                self.read(&from, &to, &mut part, &lens)?;
+                if part.iter().any(|byte| *byte != 0) {
+                    part.fill(0);
+                    self.write(&from, &to, &part, &lens)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the selected items of one chunk.
+    fn select(
+        &mut self,
+        nchunk: usize,
+        axes: &[&Group],
+        places: &[i64],
+        plain: &mut [u8],
+        buffer: &mut Selected<'_>,
+    ) -> Result<()> {
+        let size = self.itemsize;
+        self.full.decompress(nchunk, plain)?;
+        let items: Vec<Range<i64>> = axes.iter().map(|axis| 0..axis.1.len() as i64).collect();
+        let mut fits = true;
+        nd::for_each_index(&items, &mut |index| {
+            let (mut place, mut offset) = (0, 0);
+            for ((at, axis), stride) in index.iter().zip(axes).zip(places) {
+                let (in_buffer, in_chunk) = axis.1[*at as usize];
+                place += in_buffer * stride;
+                offset += in_chunk;
+            }
+            let (place, offset) = (place as usize * size, offset as usize * size);
+            fits &= buffer.item(place..place + size, plain.get_mut(offset..offset + size));
+        });
+        ensure(fits, code::INVALID_PARAM)?;
+        if matches!(buffer, Selected::Set(_)) {
+            let chunk = self.full.compressed(nchunk, plain)?;
+            self.full.update(nchunk, chunk)?;
+            self.c.last_tick.set(self.full.c.change_tick.get());
+        }
+        Ok(())
+    }
+
+    /// Copies items between the array and a buffer, by lists of positions along each axis.
+    pub(super) fn orthogonal(
+        &mut self,
+        selection: &[&[i64]],
+        room: &[i64],
+        mut buffer: Selected<'_>,
+    ) -> Result<()> {
+        for (axis, list) in selection.iter().enumerate() {
+            let len = self.shapes.shape[axis];
+            ensure(list.iter().all(|at| (0..len).contains(at)), code::INVALID_PARAM)?;
+        }
+        // Of each axis and chunk: the places in the buffer, and what they add to the offset in the chunk.
+        let groups: Vec<Vec<Group>> = selection
+            .iter()
+            .enumerate()
+            .map(|(axis, list)| {
+                let chunk = i64::from(self.shapes.chunk[axis]).max(1);
+                let mut groups = std::collections::BTreeMap::<i64, Vec<(i64, i64)>>::new();
+                for (place, at) in list.iter().enumerate() {
+                    let offset = self.shapes.offset_in_chunk(axis, at % chunk);
+                    groups.entry(at / chunk).or_default().push((place as i64, offset));
+                }
+                groups.into_iter().collect()
+            })
+            .collect();
+        let (grid, places) = (nd::strides(&self.shapes.grid()), nd::strides(room));
+        let ranges: Vec<Range<i64>> = groups.iter().map(|groups| 0..groups.len() as i64).collect();
+        let mut plain = b2_core::memory::zeroed(self.chunk_nbytes()?)?;
+        let mut result = Ok(());
+        nd::for_each_index(&ranges, &mut |index| {
+            if result.is_err() {
+                return;
+            }
+            let axes: Vec<&Group> =
+                index.iter().zip(&groups).filter_map(|(at, groups)| groups.get(*at as usize)).collect();
+            let nchunk = axes.iter().zip(&grid).map(|(axis, stride)| axis.0 * stride).sum::<i64>() as usize;
+            result = self.select(nchunk, &axes, &places, &mut plain, &mut buffer);
+        });
+        result
+    }
+}
+
+/// A chunk along an axis, and the selected positions in it: their places in the buffer, and what they add to the offset.
+pub(super) type Group = (i64, Vec<(i64, i64)>);
+
+/// A buffer to copy items to, or from.
+pub(super) enum Selected<'a> {
+    Get(&'a mut [u8]),
+    Set(&'a [u8]),
+}
+
+impl Selected<'_> {
+    fn item(&mut self, place: Range<usize>, item: Option<&mut [u8]>) -> bool {
+        match (self, item) {
+            (Self::Get(buffer), Some(item)) => {
+                buffer.get_mut(place).map(|to| to.copy_from_slice(item)).is_some()
+            }
+            (Self::Set(buffer), Some(item)) => {
+                buffer.get(place).map(|from| item.copy_from_slice(from)).is_some()
+            }
+            (_, None) => false,
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! Chunks and items of super-chunks.
+
+use super::*;
+
+/// Calls `work` with a chunk that a program gives: a copy of it, or the memory itself.
+///
+/// # Safety
+/// `chunk` is a chunk; without `copy` it is from `malloc`.
+unsafe fn give(
+    full: &Full,
+    chunk: *mut u8,
+    copy: bool,
+    work: impl FnOnce(Malloced) -> Result<i64>,
+) -> Result<i64> {
+    // SAFETY: the caller promises so: a program gives no size, the header has it.
+    let bytes = unsafe { chunk_at(chunk.cast(), i32::MAX) }?;
+    let lazy = crate::core::header::is_lazy(bytes);
+    ensure(!lazy, code::INVALID_PARAM)?;
+    if copy || full.is_frame() {
+        let n = work(Malloced::copy(bytes)?)?;
+        if !copy {
+            // SAFETY: it was given away, and has been copied.
+            unsafe { free(chunk) };
+        }
+        return Ok(n);
+    }
+    // SAFETY: the memory is from `malloc`; a smaller size keeps it valid where `realloc` fails.
+    let shrunk = unsafe { libc::realloc(chunk.cast(), bytes.len()) }.cast::<u8>();
+    // SAFETY: as above; the program has given it away.
+    work(unsafe { Malloced::adopt(if shrunk.is_null() { chunk } else { shrunk }, bytes.len()) }?)
+}
+
+/// Appends a chunk. Answers the number of chunks.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `chunk` a chunk; without `copy` it is from `malloc`, and given away.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_append_chunk(
+    schunk: *mut blosc2_schunk,
+    chunk: *mut u8,
+    copy: bool,
+) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let end = length(full.c.nchunks.get())?;
+        // SAFETY: as above.
+        unsafe { give(full, chunk, copy, |chunk| full.insert(end, chunk, code::CHUNK_APPEND)) }
+    })
+}
+
+/// Inserts a chunk. Answers the number of chunks.
+///
+/// # Safety
+/// As [`blosc2_schunk_append_chunk`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_insert_chunk(
+    schunk: *mut blosc2_schunk,
+    nchunk: i64,
+    chunk: *mut u8,
+    copy: bool,
+) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        ensure((0..=full.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
+        let place = length(nchunk)?;
+        // SAFETY: as above.
+        unsafe { give(full, chunk, copy, |chunk| full.insert(place, chunk, code::CHUNK_INSERT)) }
+    })
+}
+
+/// Replaces a chunk. Answers the number of chunks.
+///
+/// # Safety
+/// As [`blosc2_schunk_append_chunk`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_update_chunk(
+    schunk: *mut blosc2_schunk,
+    nchunk: i64,
+    chunk: *mut u8,
+    copy: bool,
+) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let nchunk = full.nchunk(nchunk)?;
+        // SAFETY: as above.
+        unsafe { give(full, chunk, copy, |chunk| full.update(nchunk, chunk)) }
+    })
+}
+
+/// Removes a chunk. Answers the number of chunks.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_delete_chunk(schunk: *mut blosc2_schunk, nchunk: i64) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let nchunk = full.nchunk(nchunk)?;
+        full.delete(nchunk)
+    })
+}
+
+/// Compresses bytes and appends them as a chunk. Answers the number of chunks.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `src` has `nbytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_append_buffer(
+    schunk: *mut blosc2_schunk,
+    src: *const c_void,
+    nbytes: i32,
+) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let len = length(nbytes)?;
+        let blank;
+        let src = if src.is_null() && full.cctx()?.hooks.has_prefilter() {
+            blank = b2_core::memory::zeroed(len)?;
+            &blank[..]
+        } else {
+            // SAFETY: as above.
+            unsafe { bytes(src, len) }?
+        };
+        let nchunk = length(full.c.nchunks.get())?;
+        let chunk = full.compressed(nchunk, src)?;
+        full.insert(nchunk, chunk, code::CHUNK_APPEND)
+    })
+}
+
+/// Decompresses a chunk. Answers its size.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `dest` has `nbytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
+    schunk: *mut blosc2_schunk,
+    nchunk: i64,
+    dest: *mut c_void,
+    nbytes: i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let nchunk = full.nchunk(nchunk)?;
+        // SAFETY: as above.
+        let dest = unsafe { bytes_mut(dest, length(nbytes)?) }?;
+        ensure(full.chunk_nbytes(nchunk)? <= dest.len(), code::INVALID_PARAM)?;
+        Ok(full.decompress(nchunk, dest)? as c_int)
+    })
+}
+
+/// Answers a chunk, and whether the caller frees it.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, the others are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_get_chunk(
+    schunk: *mut blosc2_schunk,
+    nchunk: i64,
+    chunk: *mut *mut u8,
+    needs_free: *mut bool,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let nchunk = full.nchunk(nchunk)?;
+        full.c.current_nchunk.set(nchunk as i64);
+        // SAFETY: as above.
+        unsafe { answer(full, nchunk, chunk, needs_free, |store, nchunk| Ok(store.chunk(nchunk)?.to_vec())) }
+    })
+}
+
+/// Answers a chunk; of a file, without its blocks, which a context of this super-chunk reads when it needs them.
+///
+/// # Safety
+/// As [`blosc2_schunk_get_chunk`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
+    schunk: *mut blosc2_schunk,
+    nchunk: i64,
+    chunk: *mut *mut u8,
+    needs_free: *mut bool,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let nchunk = full.nchunk(nchunk)?;
+        full.c.current_nchunk.set(nchunk as i64);
+        // SAFETY: as above.
+        unsafe { answer(full, nchunk, chunk, needs_free, lazy_chunk) }
+    })
+}
+
+/// # Safety
+/// As [`blosc2_schunk_get_chunk`].
+unsafe fn answer(
+    full: &Full,
+    nchunk: usize,
+    chunk: *mut *mut u8,
+    needs_free: *mut bool,
+    read: impl FnOnce(&mut Store, usize) -> Result<Vec<u8>>,
+) -> Result<c_int> {
+    ensure(!chunk.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
+    let mut store = full.store();
+    let (data, len, free) = match store.listed(nchunk) {
+        Some((data, len)) => (data, len, false),
+        None => {
+            let bytes = read(&mut store, nchunk)?;
+            (copied(&bytes)?, bytes.len(), true)
+        }
+    };
+    // SAFETY: the caller promises so.
+    unsafe {
+        put(chunk, data);
+        put(needs_free, free);
+    }
+    Ok(len as c_int)
+}
+
+/// Decompresses one block of any length, into memory that the caller frees.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, the others are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
+    schunk: *mut blosc2_schunk,
+    nchunk: i64,
+    nblock: i32,
+    dest: *mut *mut u8,
+    destsize: *mut i32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        let nchunk = full.nchunk(nchunk)?;
+        ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
+        let dctx = full.dctx()?;
+        let block = dctx.block(&full.chunk(nchunk)?, length(nblock)?)?;
+        // SAFETY: as above.
+        unsafe {
+            put(dest, copied(&block)?);
+            put(destsize, block.len() as i32);
+        }
+        Ok(block.len() as c_int)
+    })
+}
+
+/// A range of items as bytes.
+fn range_of(full: &Full, start: i64, stop: i64) -> Result<(u64, usize)> {
+    let size = i64::from(full.c.typesize.get());
+    ensure(start >= 0 && start <= stop && size > 0, code::INVALID_PARAM)?;
+    let end =
+        stop.checked_mul(size).filter(|end| *end <= full.c.nbytes.get()).ok_or(Error(code::INVALID_PARAM))?;
+    Ok(((start * size) as u64, length(end - start * size)?))
+}
+
+/// Calls `work` with each chunk that a range of bytes touches, its part of the range, and the place of that in the range.
+fn for_chunks(
+    full: &Full,
+    start: u64,
+    len: usize,
+    mut work: impl FnMut(&Full, usize, Range<usize>, usize) -> Result<()>,
+) -> Result<()> {
+    let (mut at, mut nchunk) = (0_u64, 0_usize);
+    if full.c.chunksize.get() > 0 {
+        let size = full.c.chunksize.get() as u64;
+        nchunk = (start / size) as usize;
+        at = nchunk as u64 * size;
+    }
+    let end = start + len as u64;
+    while at < end {
+        let nbytes = full.chunk_nbytes(nchunk)? as u64;
+        let (from, to) = (start.max(at), end.min(at + nbytes));
+        if from < to {
+            work(full, nchunk, (from - at) as usize..(to - at) as usize, (from - start) as usize)?;
+        }
+        at += nbytes;
+        nchunk += 1;
+    }
+    Ok(())
+}
+
+/// Decompresses the items from `start` to before `stop`.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `buffer` has room for them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_get_slice_buffer(
+    schunk: *mut blosc2_schunk,
+    start: i64,
+    stop: i64,
+    buffer: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let (start, len) = range_of(full, start, stop)?;
+        // SAFETY: as above.
+        let buffer = unsafe { bytes_mut(buffer, len) }?;
+        for_chunks(full, start, len, |full, nchunk, range, at| {
+            let dst = &mut buffer[at..at + range.len()];
+            match range.len() == full.chunk_nbytes(nchunk)? {
+                true => full.decompress(nchunk, dst).map(|_| ()),
+                false => full.read(nchunk, range, dst),
+            }
+        })?;
+        Ok(0)
+    })
+}
+
+/// Replaces the items from `start` to before `stop`.
+///
+/// # Safety
+/// As [`blosc2_schunk_get_slice_buffer`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_set_slice_buffer(
+    schunk: *mut blosc2_schunk,
+    start: i64,
+    stop: i64,
+    buffer: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        full.refresh()?;
+        let (start, len) = range_of(full, start, stop)?;
+        // SAFETY: as above.
+        let buffer = unsafe { bytes(buffer, len) }?;
+        let mut plain = Vec::new();
+        full.together(|full| {
+            for_chunks(full, start, len, |full, nchunk, range, at| {
+                let nbytes = full.chunk_nbytes(nchunk)?;
+                let new = &buffer[at..at + range.len()];
+                let chunk = if range.len() == nbytes {
+                    full.compressed(nchunk, new)?
+                } else {
+                    let plain = b2_core::memory::sized(&mut plain, nbytes)?;
+                    full.decompress(nchunk, plain)?;
+                    plain[range].copy_from_slice(new);
+                    full.compressed(nchunk, plain)?
+                };
+                full.update(nchunk, chunk).map(|_| ())
+            })
+        })?;
+        Ok(0)
+    })
+}
+
+/// Decompresses single items, in any order.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, there are `ncoords` coordinates and room for as many items.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
+    schunk: *mut blosc2_schunk,
+    ncoords: i64,
+    coords: *const i64,
+    buffer: *mut c_void,
+) -> c_int {
+    guard(|| {
+        ensure(ncoords >= 0, code::INVALID_PARAM)?;
+        if ncoords == 0 {
+            return Ok(0);
+        }
+        ensure(!coords.is_null() && !buffer.is_null() && !schunk.is_null(), code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (full, coords) = unsafe { (full(schunk)?, values(coords, length(ncoords)?)?) };
+        let (size, chunksize) = (length(full.c.typesize.get())?, length(full.c.chunksize.get())?);
+        ensure(size > 0 && chunksize > 0 && chunksize.is_multiple_of(size), code::INVALID_PARAM)?;
+        ensure(full.c.flags2.get() & 1 == 0, code::INVALID_PARAM)?;
+        let nitems = full.c.nbytes.get() / size as i64;
+        ensure(coords.iter().all(|at| (0..nitems).contains(at)), code::INVALID_PARAM)?;
+        // SAFETY: as above.
+        let buffer = unsafe { bytes_mut(buffer, coords.len().saturating_mul(size)) }?;
+        let mut order: Vec<usize> = (0..coords.len()).collect();
+        order.sort_unstable_by_key(|n| coords[*n]);
+        gather(full, size, chunksize, &mut order.iter().map(|n| (*n, coords[*n] as usize)), buffer)?;
+        Ok(0)
+    })
+}
+
+/// Copies items, given in order as their place in `buffer` and their number. Each block is decompressed once.
+pub(crate) fn gather(
+    full: &Full,
+    size: usize,
+    chunksize: usize,
+    items: &mut dyn Iterator<Item = (usize, usize)>,
+    buffer: &mut [u8],
+) -> Result<()> {
+    let (mut block, mut held) = (Vec::new(), (usize::MAX, 0..0));
+    let mut sizes = (usize::MAX, 0, 1);
+    for (place, item) in items {
+        let byte = item * size;
+        let (nchunk, at) = (byte / chunksize, byte % chunksize);
+        if held.0 != nchunk || !held.1.contains(&at) {
+            if sizes.0 != nchunk {
+                let (header, _) = full.store().header(nchunk)?;
+                sizes = (nchunk, header.nbytes(), header.blocksize().max(1));
+            }
+            let (_, nbytes, blocksize) = sizes;
+            let start = at / blocksize * blocksize;
+            // Blocks may end inside of an item.
+            let end = nbytes.min((start + blocksize).max(at + size));
+            ensure(at + size <= end, code::DATA)?;
+            let block = b2_core::memory::sized(&mut block, end - start)?;
+            full.read(nchunk, start..end, block)?;
+            held = (nchunk, start..end);
+        }
+        let from = at - held.1.start;
+        if at + size > held.1.end {
+            full.read(nchunk, at..at + size, &mut buffer[place * size..(place + 1) * size])?;
+            continue;
+        }
+        buffer[place * size..(place + 1) * size].copy_from_slice(&block[from..from + size]);
+    }
+    Ok(())
+}
+
+/// Puts the chunks into another order: the new n-th is the old `offsets_order[n]`-th.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, there are as many numbers as chunks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(
+    schunk: *mut blosc2_schunk,
+    offsets_order: *mut i64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        // SAFETY: as above.
+        let order = unsafe { values(offsets_order, length(full.c.nchunks.get())?) }?;
+        let order: Result<Vec<usize>> =
+            order.iter().map(|n| usize::try_from(*n).map_err(|_| Error(code::DATA))).collect();
+        full.store().reorder(&order?)?;
+        full.mirror();
+        Ok(0)
+    })
+}
+
+/// Fills an empty super-chunk with chunks of a repeated value, of `chunksize` bytes. Answers the number of chunks.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_fill_special(
+    schunk: *mut blosc2_schunk,
+    nitems: i64,
+    special_value: c_int,
+    chunksize: i32,
+) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        fill_special(unsafe { full(schunk) }?, nitems, special_value, chunksize)
+    })
+}
+
+pub(crate) fn fill_special(full: &Full, nitems: i64, value: c_int, chunksize: i32) -> Result<i64> {
+    if nitems == 0 {
+        return Ok(0);
+    }
+    let size = full.c.typesize.get();
+    ensure(nitems > 0 && size > 0 && chunksize >= size, code::INVALID_PARAM)?;
+    ensure(full.c.nbytes.get() == 0 && full.c.nchunks.get() == 0, code::FRAME_SPECIAL)?;
+    let kind = match value {
+        1 => SpecialKind::Zeros,
+        2 => SpecialKind::NaN,
+        4 => SpecialKind::Uninit,
+        _ => return Err(Error(code::SCHUNK_SPECIAL)),
+    };
+    let chunksize = chunksize / size * size;
+    let nbytes = nitems.checked_mul(i64::from(size)).ok_or(Error(code::SCHUNK_SPECIAL))?;
+    let nchunks = (nbytes - 1) / i64::from(chunksize) + 1;
+    ensure(nchunks <= i64::from(i32::MAX), code::SCHUNK_SPECIAL)?;
+    let cparams = full.cctx()?.cparams();
+    // Before the lock is taken: functions of the program may run. Frames only need to know the kind.
+    let listed = matches!(&*full.store(), Store::Memory(_));
+    let make =
+        |nbytes: i32| if listed && nbytes > 0 { Some(special(&cparams, kind, &[], nbytes)) } else { None };
+    let rest = (nbytes % i64::from(chunksize)) as i32;
+    let chunks = (make(chunksize).transpose()?, make(rest).transpose()?);
+    full.store()
+        .fill_special(kind, nbytes as u64, chunksize as usize, chunks)
+        .map_err(|error| if error.0 == code::MEMORY_ALLOC { error } else { Error(code::SCHUNK_SPECIAL) })?;
+    full.c.chunksize.set(chunksize);
+    full.c.nbytes.set(nbytes);
+    full.c.nchunks.set(nchunks);
+    if !full.is_frame() {
+        full.c.cbytes.set(nchunks * EXTENDED_HEADER as i64);
+    }
+    full.mirror();
+    Ok(nchunks)
+}

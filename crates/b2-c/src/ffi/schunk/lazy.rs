@@ -1,0 +1,60 @@
+//! Chunks of frames without their blocks.
+
+use super::*;
+
+/// Returns the whole chunk behind one without its blocks, which the context's super-chunk has.
+///
+/// # Safety
+/// The context's super-chunk is null or valid.
+pub(crate) unsafe fn behind(context: &Context, lazy: &[u8]) -> Result<Bytes> {
+    // SAFETY: the caller promises so.
+    let full = unsafe { full(schunk_of(context)) }?;
+    let nchunk = lazy_nchunk(lazy)?;
+    let chunk = match full.store().chunk(nchunk)? {
+        Stored::Read(bytes) => bytes,
+        Stored::Listed(bytes) => Bytes::from(b2_core::memory::copied(&bytes)?),
+    };
+    // The chunk may have been replaced since.
+    ensure(chunk.get(4..8) == lazy.get(4..8), code::READ_BUFFER)?;
+    Ok(chunk)
+}
+
+/// Returns which chunk a lazy chunk stands for.
+fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
+    let int = |at: usize| {
+        let bytes = lazy.get(at..at.checked_add(4)?)?;
+        Some(i32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let find = || {
+        let (nbytes, blocksize) = (length(int(4)?).ok()?, length(int(8)?).ok()?);
+        let nblocks = nbytes.div_ceil(blocksize.max(1));
+        let starts = if lazy.get(2)? & 2 != 0 { 0 } else { nblocks };
+        length(int(EXTENDED_HEADER + 4 * starts)?).ok()
+    };
+    find().ok_or(Error(code::INVALID_HEADER))
+}
+
+/// Returns a chunk of a frame without its blocks.
+pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Vec<u8>> {
+    let (header, _) = store.header(nchunk)?;
+    if header.special().is_some() || header.is_vl() || header.nbytes() == 0 {
+        return Ok(store.chunk(nchunk)?.to_vec());
+    }
+    let Store::Frame(frame) = store else { return Ok(store.chunk(nchunk)?.to_vec()) };
+    let chunk = frame.reader()?.chunk(nchunk);
+    let head = chunk.head()?;
+    let offset = match chunk.entry()? {
+        b2_frame::Entry::Stored(offset) => offset as i64,
+        b2_frame::Entry::Special(_) => 0,
+    };
+    let mut lazy = header.to_bytes().to_vec();
+    lazy[31] |= 8;
+    let extents = || (0..head.nblocks()).map(|nblock| head.block_extent(nblock));
+    if !header.is_memcpyed() {
+        extents().for_each(|extent| lazy.extend_from_slice(&(extent.start as i32).to_le_bytes()));
+    }
+    lazy.extend_from_slice(&(nchunk as i32).to_le_bytes());
+    lazy.extend_from_slice(&offset.to_le_bytes());
+    extents().for_each(|extent| lazy.extend_from_slice(&(extent.len() as i32).to_le_bytes()));
+    Ok(lazy)
+}

@@ -1,0 +1,237 @@
+//! Metalayers of super-chunks.
+
+use super::*;
+
+/// Answers a name from C, of at most 31 bytes.
+///
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn name_at<'a>(name: *const c_char) -> Result<&'a [u8]> {
+    ensure(!name.is_null(), code::INVALID_PARAM)?;
+    // SAFETY: the caller promises so.
+    let name = unsafe { text(name) }?.to_bytes();
+    ensure(name.len() <= METALAYER_NAME_MAXLEN, code::INVALID_PARAM)?;
+    Ok(name)
+}
+
+/// # Safety
+/// `content` is null or has `content_len` bytes.
+unsafe fn content_at<'a>(content: *const u8, content_len: i32) -> Result<&'a [u8]> {
+    // SAFETY: the caller promises so.
+    unsafe { bytes(content.cast(), length(content_len)?) }.map_err(|_| Error(code::INVALID_PARAM))
+}
+
+/// Adds a metalayer. Answers its number.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `name` a C string, `content` has `content_len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_meta_add(
+    schunk: *mut blosc2_schunk,
+    name: *const c_char,
+    content: *mut u8,
+    content_len: i32,
+) -> c_int {
+    guard(|| {
+        ensure(!schunk.is_null(), code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (full, name, content) =
+            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        add_meta(full, name, content)
+    })
+}
+
+pub(crate) fn add_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
+    let metas = full.store().metas()?;
+    ensure(!metas.iter().any(|meta| meta.0 == name), code::INVALID_PARAM)?;
+    ensure(metas.len() < MAX_METALAYERS, code::INVALID_PARAM)?;
+    full.store().add_meta(name, content)?;
+    full.mirror_metas()?;
+    Ok(metas.len() as c_int)
+}
+
+/// Replaces the start of a metalayer. Answers its number.
+///
+/// # Safety
+/// As [`blosc2_meta_add`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_meta_update(
+    schunk: *mut blosc2_schunk,
+    name: *const c_char,
+    content: *mut u8,
+    content_len: i32,
+) -> c_int {
+    guard(|| {
+        ensure(!schunk.is_null(), code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (full, name, content) =
+            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        update_meta(full, name, content)
+    })
+}
+
+pub(crate) fn update_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
+    full.refresh()?;
+    let metas = full.store().metas()?;
+    let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
+    let mut value = metas[n].1.clone();
+    value.get_mut(..content.len()).ok_or(Error(code::INVALID_PARAM))?.copy_from_slice(content);
+    full.store().update_meta(name, &value)?;
+    full.mirror_metas()?;
+    Ok(n as c_int)
+}
+
+fn vlmeta_at(full: &Full, name: &[u8]) -> Result<(usize, Bytes)> {
+    let metas = full.store().vlmetas()?;
+    let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
+    Ok((n, metas[n].1.clone()))
+}
+
+/// Answers the number of a metalayer of any length.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `name` a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vlmeta_exists(schunk: *mut blosc2_schunk, name: *const c_char) -> c_int {
+    guard(|| {
+        ensure(!schunk.is_null(), code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
+        full.refresh()?;
+        Ok(vlmeta_at(full, name)?.0 as c_int)
+    })
+}
+
+/// # Safety
+/// `cparams` is null or valid.
+unsafe fn set_vlmeta(full: &Full, name: &[u8], content: &[u8], cparams: *mut blosc2_cparams) -> Result<()> {
+    // SAFETY: the caller promises so.
+    let cparams = unsafe { cparams.as_ref() }.copied().unwrap_or(blosc2_cparams::DEFAULT);
+    let cparams = blosc2_cparams { schunk: std::ptr::null_mut(), ..cparams };
+    // SAFETY: as above.
+    let context = unsafe { create_cctx(&cparams) }?;
+    let mut chunk = b2_core::memory::zeroed(content.len() + MAX_OVERHEAD)?;
+    let cbytes = context.compress(content, &mut chunk)?;
+    chunk.truncate(cbytes);
+    full.store().set_vlmeta(name, chunk.into(), content)?;
+    full.c.change_tick.add(1);
+    full.mirror_metas()
+}
+
+/// Adds a metalayer of any length. Answers its number.
+///
+/// # Safety
+/// As [`blosc2_meta_add`]; `cparams` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vlmeta_add(
+    schunk: *mut blosc2_schunk,
+    name: *const c_char,
+    content: *mut u8,
+    content_len: i32,
+    cparams: *mut blosc2_cparams,
+) -> c_int {
+    guard(|| {
+        ensure(!schunk.is_null(), code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (full, name, content) =
+            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        full.refresh()?;
+        let n = full.store().vlmetas()?.len();
+        ensure(vlmeta_at(full, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
+        // SAFETY: as above.
+        unsafe { set_vlmeta(full, name, content, cparams) }?;
+        Ok(n as c_int)
+    })
+}
+
+/// Replaces a metalayer of any length. Answers its number.
+///
+/// # Safety
+/// As [`blosc2_vlmeta_add`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vlmeta_update(
+    schunk: *mut blosc2_schunk,
+    name: *const c_char,
+    content: *mut u8,
+    content_len: i32,
+    cparams: *mut blosc2_cparams,
+) -> c_int {
+    guard(|| {
+        ensure(!schunk.is_null(), code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (full, name, content) =
+            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        full.refresh()?;
+        let (n, _) = vlmeta_at(full, name)?;
+        // SAFETY: as above.
+        unsafe { set_vlmeta(full, name, content, cparams) }?;
+        Ok(n as c_int)
+    })
+}
+
+/// Answers the content of a metalayer of any length, in memory that the caller frees.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `name` a C string, the others are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vlmeta_get(
+    schunk: *mut blosc2_schunk,
+    name: *const c_char,
+    content: *mut *mut u8,
+    content_len: *mut i32,
+) -> c_int {
+    guard(|| {
+        ensure(!schunk.is_null() && !content.is_null() && !content_len.is_null(), code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
+        full.refresh()?;
+        let (n, chunk) = vlmeta_at(full, name)?;
+        let plain = Chunk::from_bytes(chunk)?.decompress_bytes()?;
+        // SAFETY: as above.
+        unsafe {
+            put(content, copied(&plain)?);
+            put(content_len, plain.len() as i32);
+        }
+        Ok(n as c_int)
+    })
+}
+
+/// Removes a metalayer of any length. Answers how many are left.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `name` a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vlmeta_delete(schunk: *mut blosc2_schunk, name: *const c_char) -> c_int {
+    guard(|| {
+        ensure(!schunk.is_null(), code::INVALID_PARAM)?;
+        // SAFETY: the caller promises so.
+        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
+        full.refresh()?;
+        vlmeta_at(full, name)?;
+        full.store().delete_vlmeta(name)?;
+        full.mirror_metas()?;
+        Ok(c_int::from(full.c.nvlmetalayers.get()))
+    })
+}
+
+/// Answers the names of the metalayers of any length, which belong to the super-chunk.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk; there is room for as many names as it has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_vlmeta_get_names(
+    schunk: *mut blosc2_schunk,
+    names: *mut *mut c_char,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        let _shown = locked(&full.shown);
+        let n = usize::try_from(full.c.nvlmetalayers.get()).unwrap_or(0);
+        for (place, meta) in full.c.vlmetalayers.iter().take(n).enumerate() {
+            // SAFETY: as above; the metalayers were made by `mirror_metas`.
+            unsafe { put(names.add(place), copy_at(meta.get())?.name) };
+        }
+        Ok(n as c_int)
+    })
+}

@@ -1,0 +1,533 @@
+//! Super-chunks: the structure that C programs read and write, in front of a [`Store`].
+//!
+//! A super-chunk may be read from several threads at once, also by functions for blocks while it is used itself. All functions here
+//! take it as a shared reference; its numbers are atomics, its chunks are behind a lock that is not held while anything of the
+//! program runs. Changes need one thread at a time, as in C: memory that C sees, like `schunk->data`, is freed by them.
+
+mod items;
+mod lazy;
+mod meta;
+mod open;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
+use b2_frame::FrameParams;
+use bytes::Bytes;
+
+use crate::abi::{
+    EXTENDED_HEADER, Field, MAX_FILTERS, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS,
+    METALAYER_NAME_MAXLEN, blosc2_cparams, blosc2_dparams, blosc2_io, blosc2_metalayer, blosc2_schunk,
+    blosc2_storage, code, values_of,
+};
+use crate::core::context::{Context, special};
+use crate::core::error::{Error, Result, ensure};
+use crate::core::params;
+use crate::core::store::{Frame, Memory, Store, Stored};
+use crate::ffi::callbacks::Call;
+use crate::ffi::contexts::{chunk_at, context, create_cctx, create_dctx, schunk_of};
+use crate::ffi::memory::{self, Malloced, copied, copied_text, copied_value, free};
+use crate::ffi::{
+    bytes, bytes_mut, callbacks, copy_at, guard, io, length, locked, paths, put, shared, text, values,
+};
+
+pub(crate) use items::{fill_special, gather};
+pub(crate) use lazy::behind;
+use lazy::lazy_chunk;
+pub(crate) use meta::{add_meta, update_meta};
+pub(crate) use open::{
+    blosc2_schunk_append_file, blosc2_schunk_free, from_buffer, new, open, to_frame, view_of,
+};
+
+/// What is behind a `blosc2_schunk *`: what C sees, and after it what it does not.
+#[repr(C)]
+pub(crate) struct Full {
+    pub(crate) c: blosc2_schunk,
+    store: Arc<Mutex<Store>>,
+    /// Whether the bytes of a frame in memory are freed with it.
+    frees: Option<Arc<AtomicBool>>,
+    /// Room for a chunk that is compressed.
+    spare: Mutex<Vec<u8>>,
+    /// The shape of a block, which `c.blockshape` shows.
+    blockshape: Mutex<Arc<[u32]>>,
+    /// Held while the metalayers that C sees are replaced.
+    shown: Mutex<()>,
+}
+
+/// Returns the super-chunk at a pointer.
+///
+/// # Safety
+/// `schunk` is null or from this library, and not freed for `'a`.
+pub(crate) unsafe fn full<'a>(schunk: *mut blosc2_schunk) -> Result<&'a Full> {
+    // SAFETY: all super-chunks are made here, as the first field of this structure, whose fields are atomics and locks.
+    unsafe { shared(schunk.cast_const().cast()) }
+}
+
+/// The bytes that a program gave as a frame.
+pub(super) struct Lent {
+    data: *mut u8,
+    len: usize,
+    frees: Arc<AtomicBool>,
+}
+
+// SAFETY: the bytes are only read, and freed by the last owner.
+unsafe impl Send for Lent {}
+
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the program promised these bytes for as long as the super-chunk lives.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if self.frees.load(Ordering::Relaxed) {
+            // SAFETY: the program gave the bytes away, from `malloc`.
+            unsafe { free(self.data) };
+        }
+    }
+}
+
+/// Copies where and how a super-chunk is stored, into memory of `malloc`.
+///
+/// # Safety
+/// `storage` is null or valid, and so is what it refers to.
+pub(super) unsafe fn copy_storage(storage: *const blosc2_storage) -> Result<*mut blosc2_storage> {
+    // SAFETY: the caller promises so.
+    let from = unsafe { storage.as_ref() }.copied().unwrap_or(blosc2_storage::DEFAULT);
+    // SAFETY: as above.
+    let (cparams, dparams, io) = unsafe {
+        (
+            from.cparams.as_ref().copied().unwrap_or(blosc2_cparams::DEFAULT),
+            from.dparams.as_ref().copied().unwrap_or(blosc2_dparams::DEFAULT),
+            from.io.as_ref().copied().unwrap_or(io::DEFAULT),
+        )
+    };
+    let urlpath = match from.urlpath.is_null() {
+        true => std::ptr::null_mut(),
+        false => {
+            // SAFETY: as above.
+            let path = paths::without_scheme(unsafe { text(from.urlpath) }?);
+            copied_text(path)?
+        }
+    };
+    copied_value(blosc2_storage {
+        contiguous: from.contiguous,
+        urlpath,
+        cparams: copied_value(cparams)?,
+        dparams: copied_value(dparams)?,
+        io: copied_value(io)?,
+    })
+}
+
+/// Frees a copied storage.
+///
+/// # Safety
+/// It is null or from [`copy_storage`], and nobody uses it any more.
+pub(super) unsafe fn free_storage(storage: *mut blosc2_storage) {
+    // SAFETY: the caller promises so; the program may have replaced parts, which are from `malloc` as well.
+    unsafe {
+        let Ok(parts) = copy_at(storage) else { return };
+        free(parts.urlpath);
+        free(parts.cparams);
+        free(parts.dparams);
+        free(parts.io);
+        free(storage);
+    }
+}
+
+impl Full {
+    /// Makes the structure for a storage, with contexts and no chunks.
+    ///
+    /// # Safety
+    /// `storage` is from [`copy_storage`].
+    unsafe fn new(storage: *mut blosc2_storage, store: Store) -> Result<Box<Self>> {
+        // SAFETY: all its fields are numbers and pointers, for which zeros are valid.
+        let c: blosc2_schunk = unsafe { std::mem::zeroed() };
+        c.chunksize.set(-1);
+        c.storage.set(storage);
+        #[allow(clippy::arc_with_non_send_sync, reason = "the addresses in it are only shown to C")]
+        let store = Arc::new(Mutex::new(store));
+        let (spare, blockshape, shown) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let this = Box::new(Self { c, store, frees: None, spare, blockshape, shown });
+        let address = std::ptr::from_ref(&*this).cast_mut().cast::<c_void>();
+        // SAFETY: the caller promises so.
+        let parts = unsafe { copy_at(storage) }?;
+        // SAFETY: as above.
+        let (mut cparams, mut dparams) = unsafe { (copy_at(parts.cparams)?, copy_at(parts.dparams)?) };
+        (cparams.schunk, dparams.schunk) = (address, address);
+        dparams.typesize = cparams.typesize;
+        // SAFETY: as above.
+        unsafe {
+            put(parts.cparams, cparams);
+            put(parts.dparams, dparams);
+        }
+        // SAFETY: as above.
+        let (cctx, dctx) = unsafe { (create_cctx(&cparams)?, create_dctx(&dparams)?) };
+        let c = &this.c;
+        c.cctx.set(Box::into_raw(cctx).cast());
+        c.dctx.set(Box::into_raw(dctx).cast());
+        c.compcode.set(cparams.compcode);
+        c.compcode_meta.set(cparams.compcode_meta);
+        c.clevel.set(cparams.clevel);
+        c.splitmode.set(cparams.splitmode as u8);
+        c.use_dict.set(cparams.use_dict as u8);
+        c.typesize.set(cparams.typesize);
+        c.blocksize.set(cparams.blocksize);
+        for n in 0..MAX_FILTERS {
+            c.filters[n].set(cparams.filters[n]);
+            c.filters_meta[n].set(cparams.filters_meta[n]);
+        }
+        c.tuner_params.set(cparams.tuner_params);
+        c.tuner_id.set(cparams.tuner_id);
+        Ok(this)
+    }
+
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        locked(&self.store)
+    }
+
+    pub(crate) fn is_frame(&self) -> bool {
+        !self.c.frame.get().is_null()
+    }
+
+    fn io(&self) -> Result<blosc2_io> {
+        // SAFETY: the storage is made by `copy_storage`; programs replace its parts only by valid ones.
+        unsafe { copy_at(copy_at(self.c.storage.get())?.io) }
+    }
+
+    pub(crate) fn path(&self) -> Result<Option<&CStr>> {
+        // SAFETY: as above.
+        let path = unsafe { copy_at(self.c.storage.get())? }.urlpath;
+        // SAFETY: as above.
+        if path.is_null() { Ok(None) } else { unsafe { text(path) }.map(Some) }
+    }
+
+    /// Returns the context for compressing, which knows the shape of a block.
+    pub(crate) fn cctx(&self) -> Result<&Context> {
+        // SAFETY: it is from this library, also where the program has replaced it, and is freed with the super-chunk.
+        let context = unsafe { context(self.c.cctx.get()) }?;
+        context.set_blockshape(&locked(&self.blockshape));
+        Ok(context)
+    }
+
+    /// Returns the context for decompressing.
+    pub(crate) fn dctx(&self) -> Result<&Context> {
+        // SAFETY: as above.
+        let context = unsafe { context(self.c.dctx.get()) }?;
+        let typesize = self.c.typesize.get();
+        if typesize > 255 {
+            context
+                .change(|settings| std::mem::replace(&mut settings.dparams.typesize, typesize) != typesize);
+        }
+        context.set_blockshape(&locked(&self.blockshape));
+        Ok(context)
+    }
+
+    /// Sets the shape of a block, for codecs and filters that need it.
+    pub(crate) fn set_blockshape(&self, shape: &[i32]) -> Result<()> {
+        let mut blockshape = locked(&self.blockshape);
+        let sizes: Vec<i64> = shape.iter().map(|size| i64::from(*size)).collect();
+        let shown = self.c.blockshape.swap(memory::copied_values(&sizes)?, Ordering::AcqRel);
+        // SAFETY: it is null or was made here.
+        unsafe { free(shown) };
+        self.c.ndim.set(shape.len() as i8);
+        *blockshape = shape.iter().map(|size| u32::try_from(*size).unwrap_or(u32::MAX)).collect();
+        Ok(())
+    }
+
+    /// Returns the parameters for the header of a frame.
+    pub(crate) fn frame_params(&self) -> Result<FrameParams> {
+        Ok(params::frame(&self.cctx()?.compression()?, self.c.chunksize.get()))
+    }
+
+    /// Shows C the addresses of the chunks.
+    fn mirror(&self) {
+        let (data, len) = self.store().pointers();
+        self.c.data.set(data);
+        self.c.data_len.set(len);
+        self.c.change_tick.add(1);
+    }
+
+    /// Reads again what another handle may have changed.
+    pub(crate) fn refresh(&self) -> Result<bool> {
+        let newer = match &mut *self.store() {
+            Store::Frame(frame) => frame.refresh()?,
+            Store::Memory(_) => false,
+        };
+        if newer {
+            self.look_anew()?;
+        }
+        Ok(newer)
+    }
+
+    /// Shows C what is in the frame now.
+    fn look_anew(&self) -> Result<()> {
+        self.counters()?;
+        self.mirror_metas()?;
+        self.c.change_tick.add(1);
+        Ok(())
+    }
+
+    /// Takes the numbers in the structure from the frame.
+    fn counters(&self) -> Result<()> {
+        let (nchunks, nbytes, cbytes, chunksize) = match &mut *self.store() {
+            Store::Frame(frame) => {
+                let reader = frame.reader()?;
+                (reader.nchunks(), reader.nbytes(), reader.cbytes(), reader.header().stored_chunksize())
+            }
+            Store::Memory(_) => return Ok(()),
+        };
+        self.c.nchunks.set(nchunks as i64);
+        self.c.nbytes.set(nbytes as i64);
+        self.c.cbytes.set(cbytes as i64);
+        self.c.chunksize.set(if nchunks == 0 && chunksize == 0 { -1 } else { chunksize });
+        Ok(())
+    }
+
+    /// Shows C the metalayers.
+    pub(crate) fn mirror_metas(&self) -> Result<()> {
+        let (metas, vlmetas) = {
+            let mut store = self.store();
+            (store.metas()?, store.vlmetas()?)
+        };
+        let shown = locked(&self.shown);
+        self.free_metas(&shown);
+        for (place, (name, value)) in self.c.metalayers.iter().zip(&metas) {
+            place.set(metalayer(name, value)?);
+            self.c.nmetalayers.add(1);
+        }
+        for (place, (name, chunk)) in self.c.vlmetalayers.iter().zip(&vlmetas) {
+            place.set(metalayer(name, chunk)?);
+            self.c.nvlmetalayers.add(1);
+        }
+        Ok(())
+    }
+
+    fn free_metas(&self, _shown: &MutexGuard<'_, ()>) {
+        let n = usize::from(self.c.nmetalayers.get());
+        let nvl = usize::try_from(self.c.nvlmetalayers.get()).unwrap_or(0);
+        self.c.nmetalayers.set(0);
+        self.c.nvlmetalayers.set(0);
+        for place in self.c.metalayers.iter().take(n).chain(self.c.vlmetalayers.iter().take(nvl)) {
+            let meta = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
+            // SAFETY: it was made by `metalayer`, and the lock keeps others of this library away.
+            unsafe {
+                if let Ok(parts) = copy_at(meta) {
+                    free(parts.name);
+                    free(parts.content);
+                }
+                free(meta);
+            }
+        }
+    }
+
+    fn nchunk(&self, nchunk: i64) -> Result<usize> {
+        ensure((0..self.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
+        length(nchunk)
+    }
+
+    /// Checks a new chunk against those that are there, and sets the chunk size as C does.
+    fn fit(&self, nchunk: usize, header: &ChunkHeader, replaces: bool, failed: i32) -> Result<()> {
+        let (n, nbytes) = (self.c.nchunks.get() as usize, header.nbytes() as i64);
+        let others = n - usize::from(replaces);
+        if others > 0 {
+            let other = usize::from(replaces && nchunk == 0);
+            let is_vl = self.store().header(other)?.0.is_vl();
+            ensure(is_vl == header.is_vl(), failed)?;
+        } else {
+            self.c.flags2.set(u8::from(header.is_vl()));
+        }
+        let size = i64::from(self.c.chunksize.get());
+        if size == -1 {
+            self.c.chunksize.set(header.nbytes() as i32);
+        } else if size > 0 {
+            let last = if replaces || n == 0 { size } else { self.store().header(n - 1)?.0.nbytes() as i64 };
+            let end = nchunk + usize::from(replaces) == n;
+            if nbytes > size && (n > 0 || replaces) || last < size || !end && nbytes != size {
+                self.c.chunksize.set(0);
+            }
+            ensure(self.c.chunksize.get() == 0 || nbytes <= size, failed)?;
+        }
+        Ok(())
+    }
+
+    fn stored(&self, header: &ChunkHeader) -> i64 {
+        match header.special() {
+            Some(SpecialKind::Value) | None => header.cbytes() as i64,
+            Some(_) if self.is_frame() => 0,
+            Some(_) => header.cbytes() as i64,
+        }
+    }
+
+    pub(crate) fn insert(&self, nchunk: usize, chunk: Malloced, failed: i32) -> Result<i64> {
+        let header = ChunkHeader::parse(&chunk)?;
+        self.fit(nchunk, &header, false, failed)?;
+        self.store().insert(nchunk, chunk)?;
+        self.c.current_nchunk.set(nchunk as i64);
+        self.c.nchunks.add(1);
+        self.c.nbytes.add(header.nbytes() as i64);
+        self.c.cbytes.add(self.stored(&header));
+        self.changed()
+    }
+
+    pub(crate) fn update(&self, nchunk: usize, chunk: Malloced) -> Result<i64> {
+        let header = ChunkHeader::parse(&chunk)?;
+        self.fit(nchunk, &header, true, code::CHUNK_UPDATE)?;
+        let (old, old_cbytes) = self.store().header(nchunk)?;
+        self.store().update(nchunk, chunk)?;
+        self.c.current_nchunk.set(nchunk as i64);
+        self.c.nbytes.add(header.nbytes() as i64 - old.nbytes() as i64);
+        self.c.cbytes.add(self.stored(&header) - old_cbytes as i64);
+        self.changed()
+    }
+
+    pub(crate) fn delete(&self, nchunk: usize) -> Result<i64> {
+        let (old, old_cbytes) = self.store().header(nchunk)?;
+        let (nchunks, size) = (self.c.nchunks.get(), self.c.chunksize.get());
+        if nchunk as i64 + 1 != nchunks && size > 0 {
+            let last = self.store().header(nchunks as usize - 1)?.0.nbytes();
+            if old.nbytes() != size as usize || last > size as usize {
+                self.c.chunksize.set(0);
+            }
+        }
+        self.store().delete(nchunk)?;
+        self.c.nchunks.add(-1);
+        self.c.nbytes.add(-(old.nbytes() as i64));
+        self.c.cbytes.add(-(old_cbytes as i64));
+        self.changed()
+    }
+
+    /// Makes several changes of a file one commit: all or, after an error, none.
+    pub(crate) fn together<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let anew = match &mut *self.store() {
+            Store::Frame(frame) => frame.begin()?,
+            Store::Memory(_) => false,
+        };
+        if anew {
+            self.look_anew()?;
+        }
+        let result = work(self);
+        let ended = match &mut *self.store() {
+            Store::Frame(frame) => frame.end(result.is_ok()),
+            Store::Memory(_) => return result,
+        };
+        if result.is_err() || ended.is_err() {
+            self.look_anew()?;
+        }
+        ended.and(result)
+    }
+
+    fn changed(&self) -> Result<i64> {
+        self.mirror();
+        if matches!(&*self.store(), Store::Frame(_)) && self.has_other_handles() {
+            self.counters()?;
+        }
+        Ok(self.c.nchunks.get())
+    }
+
+    /// Whether another handle may have changed the frame since the numbers were counted.
+    fn has_other_handles(&self) -> bool {
+        let n = self.store().len();
+        n.is_ok_and(|n| n as i64 != self.c.nchunks.get())
+    }
+
+    /// Compresses bytes into a chunk of its own.
+    pub(crate) fn compressed(&self, nchunk: usize, src: &[u8]) -> Result<Malloced> {
+        self.c.current_nchunk.set(nchunk as i64);
+        let mut spare = std::mem::take(&mut *locked(&self.spare));
+        let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
+        let made = self.cctx().and_then(|context| context.compress(src, room));
+        let chunk = made.and_then(|cbytes| Malloced::copy(spare.get(..cbytes).unwrap_or_default()));
+        // A program with many super-chunks should not keep a buffer for each.
+        if spare.len() <= 1 << 20 {
+            *locked(&self.spare) = spare;
+        }
+        chunk
+    }
+
+    /// Decompresses a chunk into the start of `dst`. Returns its size.
+    pub(crate) fn decompress(&self, nchunk: usize, dst: &mut [u8]) -> Result<usize> {
+        self.c.current_nchunk.set(nchunk as i64);
+        let chunk = self.chunk(nchunk)?;
+        self.dctx()?.decompress(&chunk, dst)
+    }
+
+    /// Returns the bytes of a chunk without holding the store: callbacks may use the super-chunk while the chunk is decompressed.
+    pub(crate) fn chunk(&self, nchunk: usize) -> Result<Stored> {
+        self.store().chunk(nchunk)
+    }
+
+    /// Decompresses part of a chunk. Of a frame, only the blocks are read that hold it.
+    pub(crate) fn read(&self, nchunk: usize, range: Range<usize>, dst: &mut [u8]) -> Result<()> {
+        self.c.current_nchunk.set(nchunk as i64);
+        let dctx = self.dctx()?;
+        let frame = match &mut *self.store() {
+            Store::Frame(frame) if !dctx.hooks.has_postfilter() => Some(frame.reader()?.clone()),
+            _ => None,
+        };
+        if let Some(frame) = frame {
+            let chunk = frame.chunk(nchunk);
+            let head = chunk.head()?;
+            ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
+            if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
+                let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
+                return Ok(chunk.blocks(&numbers, |nblock, plain| {
+                    copy_part(&range, &head.block_range(nblock), plain, dst)
+                })?);
+            }
+        }
+        let chunk = self.chunk(nchunk)?;
+        dctx.get_bytes(&chunk, range, dst)
+    }
+
+    /// Returns the uncompressed size of a chunk.
+    pub(crate) fn chunk_nbytes(&self, nchunk: usize) -> Result<usize> {
+        let size = self.c.chunksize.get();
+        if size > 0 && (nchunk as i64) + 1 < self.c.nchunks.get() {
+            return length(size);
+        }
+        Ok(self.store().header(nchunk)?.0.nbytes())
+    }
+}
+
+/// Copies the part of a range of a chunk that is in a block.
+pub(super) fn copy_part(range: &Range<usize>, block: &Range<usize>, plain: &[u8], dst: &mut [u8]) {
+    let (start, end) = (range.start.max(block.start), range.end.min(block.end));
+    if start < end
+        && let Some(to) = dst.get_mut(start - range.start..end - range.start)
+        && let Some(from) = plain.get(start - block.start..end - block.start)
+    {
+        to.copy_from_slice(from);
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        self.free_metas(&locked(&self.shown));
+        // SAFETY: the contexts are from this library, the rest was made here from `malloc`.
+        unsafe {
+            crate::ffi::contexts::blosc2_free_ctx(self.c.cctx.get());
+            crate::ffi::contexts::blosc2_free_ctx(self.c.dctx.get());
+            free(self.c.blockshape.get());
+            free_storage(self.c.storage.get());
+        }
+    }
+}
+
+fn metalayer(name: &[u8], content: &[u8]) -> Result<*mut blosc2_metalayer> {
+    let text: Vec<u8> = name.iter().copied().chain([0]).collect();
+    copied_value(blosc2_metalayer {
+        name: copied(&text)?.cast(),
+        content: copied(content)?,
+        content_len: content.len() as i32,
+    })
+}

@@ -1,0 +1,544 @@
+//! Making, opening, saving, copying and freeing super-chunks, and what they say about themselves.
+
+use super::*;
+
+pub(super) fn finish(this: Box<Full>) -> *mut blosc2_schunk {
+    Box::into_raw(this).cast()
+}
+
+/// Makes a super-chunk: in memory, in a file, or in a new directory. Nothing is replaced: what is at the path already makes it
+/// fail.
+///
+/// # Safety
+/// `storage` is null or valid, and so is what it refers to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_new(storage: *mut blosc2_storage) -> *mut blosc2_schunk {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { new(storage) }.map(finish))
+}
+
+/// # Safety
+/// As [`blosc2_schunk_new`].
+pub(crate) unsafe fn new(storage: *const blosc2_storage) -> Result<Box<Full>> {
+    // SAFETY: the caller promises so.
+    let storage = unsafe { copy_storage(storage) }?;
+    // SAFETY: it was just made.
+    let this = unsafe { Full::new(storage, Store::Memory(Memory::default())) }?;
+    // SAFETY: as above.
+    let contiguous = unsafe { copy_at(storage) }?.contiguous;
+    if let Some(path) = this.path()? {
+        let path = paths::trimmed(path);
+        let (files, locking) = io::files(&this.io()?, true)?;
+        ensure(io::is_custom(&this.io()?) || !path.exists(), code::FILE_OPEN)?;
+        let path = path.to_owned();
+        let params = this.frame_params()?;
+        let plugins = callbacks::plugins(&Call::new(this.cctx()?.cparams(), blosc2_dparams::DEFAULT));
+        let frame = Frame::create(&path, files, locking, !contiguous, params, plugins)?;
+        *this.store() = Store::Frame(Box::new(frame));
+        this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
+    } else if contiguous {
+        this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
+    }
+    Ok(this)
+}
+
+/// Makes the structure for a frame that is there already.
+fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box<Full>> {
+    let reader = frame.reader()?;
+    let header = reader.header();
+    let filters = header.filters();
+    let mut cparams = blosc2_cparams {
+        compcode: header.codec().0,
+        compcode_meta: header.codec_meta(),
+        clevel: header.level().min(9),
+        use_dict: c_int::from(header.use_dict()),
+        typesize: header.itemsize() as i32,
+        blocksize: header.blocksize() as i32,
+        splitmode: i32::from(params::splitmode_of(header.splitmode())),
+        filters: filters.map(|slot| slot.id.0),
+        filters_meta: filters.map(|slot| slot.meta),
+        nthreads: crate::ffi::threads::nthreads(),
+        ..blosc2_cparams::DEFAULT
+    };
+    if cparams.blocksize == 0
+        && reader.nchunks() > 0
+        && let Ok(Some(first)) = reader.chunk(0).header()
+    {
+        cparams.blocksize = if first.is_vl() { 0 } else { first.blocksize() as i32 };
+    }
+    let is_vl = reader.nchunks() > 0 && reader.chunk(0).header()?.is_some_and(|first| first.is_vl());
+    let contiguous = header.storage() == b2_frame::Storage::Contiguous;
+    let mut dparams = blosc2_dparams { nthreads: cparams.nthreads, ..blosc2_dparams::DEFAULT };
+    let mut io = *io;
+    let storage = blosc2_storage {
+        contiguous,
+        urlpath: path.map_or(std::ptr::null_mut(), |path| path.as_ptr().cast_mut()),
+        cparams: &mut cparams,
+        dparams: &mut dparams,
+        io: &mut io,
+    };
+    // SAFETY: all that it refers to is here.
+    let storage = unsafe { copy_storage(&storage) }?;
+    // SAFETY: it was just made.
+    let this = unsafe { Full::new(storage, Store::Frame(Box::new(frame))) }?;
+    this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
+    this.c.flags2.set(u8::from(is_vl));
+    this.counters()?;
+    this.mirror_metas()?;
+    Ok(this)
+}
+
+pub(super) fn plugins() -> b2_chunk::Plugins {
+    callbacks::plugins(&Call::new(blosc2_cparams::DEFAULT, blosc2_dparams::DEFAULT))
+}
+
+/// Opens a frame at a path.
+///
+/// # Safety
+/// `urlpath` is null or a C string, `udio` is null or valid.
+pub(crate) unsafe fn open(urlpath: *const c_char, offset: i64, udio: *const blosc2_io) -> Result<Box<Full>> {
+    // SAFETY: the caller promises so.
+    let path = paths::without_scheme(unsafe { text(urlpath) }?);
+    // SAFETY: as above.
+    let io = unsafe { udio.as_ref() }.copied().unwrap_or(io::DEFAULT);
+    let (files, locking) = io::files(&io, false)?;
+    let offset = u64::try_from(offset).map_err(|_| Error(code::INVALID_PARAM))?;
+    let frame = Frame::open(paths::trimmed(path), files, offset, locking, plugins())?;
+    of_frame(frame, Some(path), &io)
+}
+
+/// Opens a file or directory.
+///
+/// # Safety
+/// `urlpath` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_open(urlpath: *const c_char) -> *mut blosc2_schunk {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { open(urlpath, 0, std::ptr::null()) }.map(finish))
+}
+
+/// Opens a frame inside a file.
+///
+/// # Safety
+/// `urlpath` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_open_offset(
+    urlpath: *const c_char,
+    offset: i64,
+) -> *mut blosc2_schunk {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { open(urlpath, offset, std::ptr::null()) }.map(finish))
+}
+
+/// Opens a file through functions of the program, or mapped.
+///
+/// # Safety
+/// `urlpath` is null or a C string, `udio` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_open_udio(
+    urlpath: *const c_char,
+    udio: *const blosc2_io,
+) -> *mut blosc2_schunk {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { open(urlpath, 0, udio) }.map(finish))
+}
+
+/// As [`blosc2_schunk_open_udio`], for a frame inside the file.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_open_offset_udio(
+    urlpath: *const c_char,
+    offset: i64,
+    udio: *const blosc2_io,
+) -> *mut blosc2_schunk {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { open(urlpath, offset, udio) }.map(finish))
+}
+
+/// Opens a frame in memory.
+///
+/// # Safety
+/// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed.
+pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Result<Box<Full>> {
+    let len = length(len)?;
+    ensure(!cframe.is_null(), code::NULL_POINTER)?;
+    // Its header says how long the frame is; the buffer may be longer.
+    let frees = Arc::new(AtomicBool::new(false));
+    let shared = if copy {
+        // SAFETY: the caller promises so.
+        Bytes::from(b2_core::memory::copied(unsafe { bytes(cframe.cast(), len) }?)?)
+    } else {
+        Bytes::from_owner(Lent { data: cframe, len, frees: frees.clone() })
+    };
+    let frame = Frame::from_bytes(shared, plugins())?;
+    let mut this = of_frame(frame, None, &io::DEFAULT)?;
+    if !copy {
+        this.frees = Some(frees);
+    }
+    Ok(this)
+}
+
+/// Opens a frame in memory.
+///
+/// # Safety
+/// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_from_buffer(
+    cframe: *mut u8,
+    len: i64,
+    copy: bool,
+) -> *mut blosc2_schunk {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { from_buffer(cframe, len, copy) }.map(finish))
+}
+
+/// Sets whether the bytes of a frame in memory stay when the super-chunk is freed, as they do unless this says otherwise; then
+/// they are from `malloc`.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_avoid_cframe_free(
+    schunk: *mut blosc2_schunk,
+    avoid_cframe_free: bool,
+) {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        if let Some(frees) = &unsafe { full(schunk) }?.frees {
+            frees.store(!avoid_cframe_free, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+}
+
+/// Frees a super-chunk.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_free(schunk: *mut blosc2_schunk) -> c_int {
+    if schunk.is_null() {
+        return 0;
+    }
+    guard(|| {
+        // SAFETY: it came from a box, and the caller gives it back.
+        let this = unsafe { Box::from_raw(schunk.cast::<Full>()) };
+        let io = this.io()?;
+        // Closes the files before their functions are told that it is over.
+        drop(this);
+        // SAFETY: the parameters of the program are still valid.
+        let destroyed = unsafe { io::destroy(&io) };
+        Ok(c_int::from(!destroyed))
+    })
+}
+
+/// Makes another handle on the same chunks, for a view.
+pub(crate) fn view_of(of: &Full) -> Result<Box<Full>> {
+    // SAFETY: the storage of a super-chunk is valid.
+    let storage = unsafe { copy_storage(of.c.storage.get()) }?;
+    // SAFETY: it was just made; a view does no I/O of its own.
+    unsafe { put(copy_at(storage)?.io, io::DEFAULT) };
+    // SAFETY: as above.
+    let mut view = unsafe { Full::new(storage, Store::Memory(Memory::default())) }?;
+    view.store = of.store.clone();
+    view.c.frame.set(of.c.frame.get());
+    view.c.chunksize.set(of.c.chunksize.get());
+    view.c.flags2.set(of.c.flags2.get());
+    view.c.nchunks.set(of.c.nchunks.get());
+    view.c.nbytes.set(of.c.nbytes.get());
+    view.c.cbytes.set(of.c.cbytes.get());
+    view.c.view.set(true);
+    view.mirror();
+    view.mirror_metas()?;
+    Ok(view)
+}
+
+/// Locks the file of a super-chunk against other programs, if locking is switched on for it. Changes until the unlock become one
+/// commit then. May be called again before the unlock; there must be as many of those.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        let anew = match &mut *full.store() {
+            Store::Frame(frame) => frame.lock()?,
+            Store::Memory(_) => false,
+        };
+        if anew {
+            full.look_anew()?;
+        }
+        Ok(0)
+    })
+}
+
+/// Unlocks it.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_unlock(schunk: *mut blosc2_schunk) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        if let Store::Frame(frame) = &mut *unsafe { full(schunk) }?.store() {
+            frame.unlock()?;
+        }
+        Ok(0)
+    })
+}
+
+/// Looks whether another handle or program has changed the file, and reads anew what it must. Answers 1 if it has.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_refresh(schunk: *mut blosc2_schunk) -> c_int {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { full(schunk) }?.refresh().map(c_int::from))
+}
+
+/// Answers the super-chunk as a contiguous frame, in memory that the caller frees.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, the others are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_to_buffer(
+    schunk: *mut blosc2_schunk,
+    cframe: *mut *mut u8,
+    needs_free: *mut bool,
+) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        let frame = to_frame(full)?;
+        ensure(!cframe.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
+        // SAFETY: as above.
+        unsafe {
+            put(cframe, copied(&frame)?);
+            put(needs_free, true);
+        }
+        Ok(frame.len() as i64)
+    })
+}
+
+pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
+    let params = full.frame_params()?;
+    full.store().as_frame(params)
+}
+
+/// Writes the super-chunk as a contiguous frame into a new file. Answers its length.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `urlpath` null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpath: *const c_char) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
+        let params = full.frame_params()?;
+        let len = full.store().save(paths::trimmed(paths::without_scheme(path)), params)?;
+        Ok(len as i64)
+    })
+}
+
+/// Appends the super-chunk as a contiguous frame to a file. Answers where it starts.
+///
+/// # Safety
+/// As [`blosc2_schunk_to_file`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_append_file(
+    schunk: *mut blosc2_schunk,
+    urlpath: *const c_char,
+) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
+        let params = full.frame_params()?;
+        let path: &Path = paths::trimmed(paths::without_scheme(path));
+        let offset = full.store().append_to_file(path, params, &plugins())?;
+        Ok(offset as i64)
+    })
+}
+
+/// Copies a super-chunk. Chunks are compressed anew where the parameters differ.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `storage` null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_copy(
+    schunk: *mut blosc2_schunk,
+    storage: *mut blosc2_storage,
+) -> *mut blosc2_schunk {
+    // SAFETY: the caller promises so.
+    guard(|| unsafe { copy(full(schunk)?, copy_at(storage)?) }.map(finish))
+}
+
+/// # Safety
+/// `storage` and what it refers to is valid.
+unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
+    let own = from.cctx()?.cparams();
+    let mut same = blosc2_cparams {
+        nthreads: own.nthreads,
+        tuner_params: std::ptr::null_mut(),
+        tuner_id: 0,
+        prefilter: None,
+        preparams: std::ptr::null_mut(),
+        ..own
+    };
+    if storage.cparams.is_null() {
+        storage.cparams = &mut same;
+    }
+    // SAFETY: the caller promises so.
+    let wanted = unsafe { copy_at(storage.cparams) }?;
+    let blocksize = if wanted.blocksize == 0 { own.blocksize } else { wanted.blocksize };
+    let key = |c: &blosc2_cparams, blocksize: i32| {
+        (c.typesize, c.clevel, c.compcode, c.use_dict != 0, blocksize, c.filters, c.filters_meta)
+    };
+    let hooked = own.prefilter.is_some() || from.dctx()?.hooks.has_postfilter();
+    let equal = key(&wanted, blocksize) == key(&own, own.blocksize) && !hooked;
+    // SAFETY: as above.
+    let to = unsafe { new(&storage) }?;
+    to.c.chunksize.set(from.c.chunksize.get());
+    to.c.flags2.set(from.c.flags2.get());
+    for (name, value) in from.store().metas()? {
+        to.store().add_meta(&name, &value)?;
+    }
+    let mut plain = Vec::new();
+    for nchunk in 0..length(from.c.nchunks.get())? {
+        let chunk = if equal || from.c.flags2.get() & 1 != 0 {
+            Malloced::copy(&from.chunk(nchunk)?)?
+        } else {
+            let nbytes = from.chunk_nbytes(nchunk)?;
+            let plain = b2_core::memory::sized(&mut plain, nbytes)?;
+            from.decompress(nchunk, plain)?;
+            to.compressed(nchunk, plain)?
+        };
+        to.insert(nchunk, chunk, code::CHUNK_APPEND)?;
+    }
+    for (name, chunk) in from.store().vlmetas()? {
+        let value = Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
+        to.store().set_vlmeta(&name, chunk, &value)?;
+    }
+    to.mirror_metas()?;
+    Ok(to)
+}
+
+/// Answers the parameters for compressing, in memory that the caller frees.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk, `cparams` null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_get_cparams(
+    schunk: *mut blosc2_schunk,
+    cparams: *mut *mut blosc2_cparams,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        let c = &full.c;
+        let nthreads = if c.cctx.get().is_null() {
+            crate::ffi::threads::nthreads()
+        } else {
+            // SAFETY: it is from this library.
+            unsafe { context(c.cctx.get()) }?.cparams().nthreads
+        };
+        let answer = blosc2_cparams {
+            compcode: c.compcode.get(),
+            compcode_meta: c.compcode_meta.get(),
+            clevel: c.clevel.get(),
+            use_dict: c_int::from(c.use_dict.get()),
+            typesize: c.typesize.get(),
+            nthreads,
+            blocksize: c.blocksize.get(),
+            splitmode: i32::from(c.splitmode.get()),
+            schunk: schunk.cast(),
+            filters: values_of(&c.filters),
+            filters_meta: values_of(&c.filters_meta),
+            ..blosc2_cparams::DEFAULT
+        };
+        ensure(!cparams.is_null(), code::NULL_POINTER)?;
+        // SAFETY: as above.
+        unsafe { put(cparams, copied_value(answer)?) };
+        Ok(0)
+    })
+}
+
+/// Answers the parameters for decompressing, in memory that the caller frees.
+///
+/// # Safety
+/// As [`blosc2_schunk_get_cparams`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_get_dparams(
+    schunk: *mut blosc2_schunk,
+    dparams: *mut *mut blosc2_dparams,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        let nthreads = if full.c.dctx.get().is_null() {
+            crate::ffi::threads::nthreads()
+        } else {
+            // SAFETY: it is from this library.
+            unsafe { context(full.c.dctx.get()) }?.dparams().nthreads
+        };
+        let answer = blosc2_dparams { nthreads, schunk: schunk.cast(), ..blosc2_dparams::DEFAULT };
+        ensure(!dparams.is_null(), code::NULL_POINTER)?;
+        // SAFETY: as above.
+        unsafe { put(dparams, copied_value(answer)?) };
+        Ok(0)
+    })
+}
+
+/// Answers the length that the super-chunk has as a contiguous frame, or that its index file has.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_schunk_frame_len(schunk: *mut blosc2_schunk) -> i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        if let Store::Frame(frame) = &mut *full.store() {
+            return Ok(frame.reader()?.header().frame_len() as i64);
+        }
+        Ok(to_frame(full)?.len() as i64)
+    })
+}
+
+/// Answers where the chunks are in the frame, in memory that the caller frees.
+///
+/// # Safety
+/// `schunk` is null or a super-chunk.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blosc2_frame_get_offsets(schunk: *mut blosc2_schunk) -> *mut i64 {
+    guard(|| {
+        // SAFETY: the caller promises so.
+        let full = unsafe { full(schunk) }?;
+        ensure(full.is_frame(), code::NULL_POINTER)?;
+        let offsets = |reader: &b2_frame::SuperChunk| -> Result<Vec<i64>> {
+            let entries = (0..reader.nchunks()).map(|nchunk| reader.chunk(nchunk).entry());
+            entries.map(|entry| Ok(entry?.to_raw())).collect()
+        };
+        let offsets = match &mut *full.store() {
+            Store::Frame(frame) => Some(offsets(frame.reader()?)?),
+            Store::Memory(_) => None,
+        };
+        let offsets = match offsets {
+            Some(offsets) => offsets,
+            None => {
+                let mut frame = Frame::from_bytes(to_frame(full)?, plugins())?;
+                offsets_of(&mut frame)?
+            }
+        };
+        memory::copied_values(&offsets)
+    })
+}
+
+fn offsets_of(frame: &mut Frame) -> Result<Vec<i64>> {
+    let reader = frame.reader()?;
+    (0..reader.nchunks()).map(|nchunk| Ok(reader.chunk(nchunk).entry()?.to_raw())).collect()
+}
