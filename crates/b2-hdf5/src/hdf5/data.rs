@@ -256,10 +256,12 @@ impl Data {
         };
         let nbytes = product(&pipeline.chunk).saturating_mul(itemsize as u64);
         let Some(stored) = chunks.get(at).map_err(wrong)? else {
-            // The box within the data set is smaller than the chunk may be.
-            let mut plain = self.zeroed(nbytes)?;
+            // A chunk may be much larger than what is asked of it.
+            let (start, shape) = shared(from, to);
+            let mut plain = self.zeroed(product(&shape).saturating_mul(itemsize as u64))?;
             self.fill_in(&mut plain);
-            return copy(&plain, dst);
+            let part = Held { start: &start, shape: &shape };
+            return copy_shared(part, &plain, to, dst, itemsize).ok_or_else(|| self.no_fit());
         };
         // The chunk is asked for again if the box ends within it, and not at the end of the data set.
         let ends = start.iter().zip(&pipeline.chunk).zip(to.start.iter().zip(to.shape)).zip(&self.shape);
