@@ -27,6 +27,7 @@ const TOOLS: &[&str] = &[
     "numexpr==2.14.2",
     "numpy==2.4.6",
     "packaging==26.4",
+    "pandas==3.1.1",
     "psutil==7.2.2",
     "py-cpuinfo==9.0.0",
     "pyarrow==26.0.1",

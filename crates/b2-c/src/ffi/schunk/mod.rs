@@ -289,7 +289,10 @@ impl Full {
         self.c.nchunks.set(nchunks as i64);
         self.c.nbytes.set(nbytes as i64);
         self.c.cbytes.set(cbytes as i64);
-        self.c.chunksize.set(if nchunks == 0 && chunksize == 0 { -1 } else { chunksize });
+        // Until there are chunks, the program may still set their size.
+        if nchunks > 0 || chunksize > 0 {
+            self.c.chunksize.set(chunksize);
+        }
         Ok(())
     }
 
@@ -476,13 +479,18 @@ impl Full {
         };
         if let Some(frame) = frame {
             let chunk = frame.chunk(nchunk);
-            let head = chunk.head()?;
-            ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
-            if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
-                let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
-                return Ok(chunk.blocks(&numbers, |nblock, plain| {
-                    copy_part(&range, &head.block_range(nblock), plain, dst)
-                })?);
+            // What cannot be read here, since another handle has replaced it, is read as a whole below.
+            if let Ok(head) = chunk.head() {
+                ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
+                if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
+                    let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
+                    let copied = chunk.blocks(&numbers, |nblock, plain| {
+                        copy_part(&range, &head.block_range(nblock), plain, dst)
+                    });
+                    if copied.is_ok() {
+                        return Ok(());
+                    }
+                }
             }
         }
         let chunk = self.chunk(nchunk)?;
