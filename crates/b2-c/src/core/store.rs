@@ -737,6 +737,17 @@ impl Frame {
 }
 
 impl Memory {
+    /// Copies all chunks and metalayers of a frame.
+    pub(crate) fn of_frame(frame: &mut Frame) -> Result<Self> {
+        let (metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
+        let mut this = Self { metas, vlmetas, ..Self::default() };
+        let reader = frame.reader()?;
+        for nchunk in 0..reader.nchunks() {
+            this.push(Malloced::copy(&reader.chunk(nchunk).read()?.into_bytes())?);
+        }
+        Ok(this)
+    }
+
     pub(crate) fn push(&mut self, chunk: Malloced) {
         self.pointers.0.push(chunk.as_ptr());
         self.chunks.push(Arc::new(chunk));
