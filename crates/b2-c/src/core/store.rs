@@ -377,6 +377,17 @@ impl Frame {
         Ok(result?)
     }
 
+    /// Writes the chunk size into the header of an empty frame.
+    fn set_chunksize(&mut self, chunksize: usize) -> Result<()> {
+        let reader = self.reader()?;
+        if reader.nchunks() > 0 || reader.chunksize() == chunksize {
+            return Ok(());
+        }
+        let params = FrameParams::like(reader.header()).chunksize(chunksize);
+        let (metas, vlmetas) = (self.metas()?, self.vlmetas()?);
+        self.rewrite(params, &metas, &vlmetas)
+    }
+
     /// Writes the frame anew, with other parameters in its header.
     fn rewrite(&mut self, params: FrameParams, metas: &[Meta], vlmetas: &[VlMeta]) -> Result<()> {
         let params = metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value));
@@ -479,6 +490,14 @@ impl Store {
         }
     }
 
+    /// Sets the size of the chunks that will come, as long as there are none.
+    pub(crate) fn set_chunksize(&mut self, chunksize: usize) -> Result<()> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Frame(frame) => frame.set_chunksize(chunksize),
+        }
+    }
+
     /// Replaces a chunk.
     pub(crate) fn update(&mut self, nchunk: usize, chunk: Malloced) -> Result<()> {
         self.check(nchunk)?;
@@ -546,11 +565,7 @@ impl Store {
                 Ok(())
             }
             Self::Frame(frame) => {
-                let (metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
-                if frame.reader()?.chunksize() != chunksize {
-                    let params = FrameParams::like(frame.reader()?.header()).chunksize(chunksize);
-                    frame.rewrite(params, &metas, &vlmetas)?;
-                }
+                frame.set_chunksize(chunksize)?;
                 frame.change(&mut |editor| editor.append_special(kind, nbytes))
             }
         }

@@ -373,7 +373,12 @@ impl Full {
 
     pub(crate) fn insert(&self, nchunk: usize, chunk: Malloced, failed: i32) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
+        let (n, size) = (self.c.nchunks.get(), self.c.chunksize.get());
         self.fit(nchunk, &header, false, failed)?;
+        if n == 0 && size > 0 && header.nbytes() != size as usize {
+            // The program has set it, and the first chunk does not tell it.
+            self.store().set_chunksize(size as usize)?;
+        }
         self.store().insert(nchunk, chunk)?;
         self.c.current_nchunk.set(nchunk as i64);
         self.c.nchunks.add(1);
