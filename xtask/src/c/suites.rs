@@ -27,6 +27,7 @@ const TOOLS: &[&str] = &[
     "numexpr==2.14.2",
     "numpy==2.4.6",
     "packaging==26.4",
+    "pandas==3.1.1",
     "psutil==7.2.2",
     "py-cpuinfo==9.0.0",
     "pyarrow==26.0.1",
@@ -132,7 +133,10 @@ fn pytables(tools: &Path, sides: &Sides, work: &Path) -> Result<usize> {
         return not_run(what, &format!("its build needs HDF5; set {HDF5} to a folder with include and lib"));
     };
     let blosc2 = sides.theirs.display().to_string();
-    let variables = [("HDF5_DIR", hdf5.to_string_lossy().into_owned()), ("BLOSC2_DIR", blosc2)];
+    // A name that its sources use, and headers of C-Blosc2 3.3 do not have.
+    let flags = "-DBLOSC2_MAX_DIM=B2ND_MAX_DIM".to_owned();
+    let variables =
+        [("HDF5_DIR", hdf5.to_string_lossy().into_owned()), ("BLOSC2_DIR", blosc2), ("CFLAGS", flags)];
     let built = build(tools, sides, work, "tables==3.11.1", &variables)?;
     let mut results = Vec::new();
     for (side, prefix) in [("C-Blosc2", &sides.theirs), ("ours", &sides.ours)] {

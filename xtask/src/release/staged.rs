@@ -23,7 +23,7 @@ const OUTSIDE: &[(&str, &[&str], &str, &str)] = &[
     ("zarrs-b2nd", &["--all-features"], "arrays exchanged with zarr-python", "zarrs"),
 ];
 /// What integration tests read in the repository.
-const BESIDE: &[&str] = &["testdata", "docs", "README.md"];
+const BESIDE: &[&str] = &["testdata", "docs", "packaging", "README.md"];
 
 pub(super) fn test(release: &mut Release) -> Result<()> {
     let crates = metadata::crates(&release.tree)?;

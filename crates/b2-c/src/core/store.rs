@@ -69,6 +69,8 @@ pub(crate) struct Frame {
     editor: Option<FrameEditor>,
     /// Whether each change takes the lock.
     locking: bool,
+    /// Whether the frame was opened again, of which [`refresh`](Self::refresh) does not know yet.
+    reopened: bool,
     /// How often the program has taken the lock without releasing it.
     held: u32,
     /// How many groups of changes have begun that become one commit at the end of the outermost.
@@ -122,6 +124,16 @@ fn to_write() -> WriteOptions {
     })
 }
 
+/// Waits until no other handle or program holds the lock of a frame. Whoever then reads it sees a state that is committed in any
+/// case; the wait is for programs that rely on the order.
+fn wait_for_lock(path: &Path) {
+    let mut pause = std::time::Duration::from_micros(100);
+    while b2_frame::is_locked(path).unwrap_or(false) {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(std::time::Duration::from_millis(5));
+    }
+}
+
 impl Frame {
     /// Opens a file or directory.
     pub(crate) fn open(
@@ -131,9 +143,21 @@ impl Frame {
         locking: bool,
         plugins: Plugins,
     ) -> Result<Self> {
+        if locking {
+            wait_for_lock(path);
+        }
         let reader = to_read(Some(&files), &plugins, offset).open(path)?;
         let place = Place::Path { path: path.to_owned(), files, offset };
-        Ok(Self { place, reader: Some(reader), editor: None, locking, held: 0, together: 0, plugins })
+        Ok(Self {
+            place,
+            reader: Some(reader),
+            editor: None,
+            locking,
+            reopened: false,
+            held: 0,
+            together: 0,
+            plugins,
+        })
     }
 
     /// Opens a frame in memory.
@@ -144,6 +168,7 @@ impl Frame {
             reader: Some(reader),
             editor: None,
             locking: false,
+            reopened: false,
             held: 0,
             together: 0,
             plugins,
@@ -192,13 +217,37 @@ impl Frame {
         if here || self.held > 0 || self.together > 0 {
             return Ok(false);
         }
+        if self.locking
+            && let Place::Path { path, .. } = &self.place
+        {
+            wait_for_lock(path);
+        }
+        let again = std::mem::take(&mut self.reopened);
         self.reader()?;
         let Some(reader) = &mut self.reader else { return Ok(false) };
         let newer = reader.refresh()?;
         if newer {
             self.editor = None;
         }
-        Ok(newer)
+        Ok(newer || again)
+    }
+
+    /// Reads, where locking is on once more if another handle has changed the frame meanwhile: what it has replaced in a sparse
+    /// frame is not there any more.
+    fn reading<T>(&mut self, mut read: impl FnMut(&SuperChunk) -> Result<T>) -> Result<T> {
+        const TRIES: u32 = 100;
+        for _ in 1..TRIES {
+            let result = read(self.reader()?);
+            if result.is_ok() || !self.locking || self.held > 0 || self.together > 0 {
+                return result;
+            }
+            if let Place::Path { path, .. } = &self.place {
+                wait_for_lock(path);
+            }
+            (self.editor, self.reader) = (None, Some(self.reopened()?));
+            self.reopened = true;
+        }
+        read(self.reader()?)
     }
 
     fn options(&self, files: Option<&Files>) -> EditOptions {
@@ -328,6 +377,17 @@ impl Frame {
         Ok(result?)
     }
 
+    /// Writes the chunk size into the header of an empty frame.
+    fn set_chunksize(&mut self, chunksize: usize) -> Result<()> {
+        let reader = self.reader()?;
+        if reader.nchunks() > 0 || reader.chunksize() == chunksize {
+            return Ok(());
+        }
+        let params = FrameParams::like(reader.header()).chunksize(chunksize);
+        let (metas, vlmetas) = (self.metas()?, self.vlmetas()?);
+        self.rewrite(params, &metas, &vlmetas)
+    }
+
     /// Writes the frame anew, with other parameters in its header.
     fn rewrite(&mut self, params: FrameParams, metas: &[Meta], vlmetas: &[VlMeta]) -> Result<()> {
         let params = metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value));
@@ -378,7 +438,9 @@ impl Store {
         self.check(nchunk)?;
         match self {
             Self::Memory(memory) => Ok(Stored::Listed(memory.chunks[nchunk].clone())),
-            Self::Frame(frame) => Ok(Stored::Read(frame.reader()?.chunk(nchunk).read()?.into_bytes())),
+            Self::Frame(frame) => {
+                frame.reading(|reader| Ok(Stored::Read(reader.chunk(nchunk).read()?.into_bytes())))
+            }
         }
     }
 
@@ -399,8 +461,8 @@ impl Store {
                 let cbytes = header.cbytes();
                 Ok((header, cbytes))
             }
-            Self::Frame(frame) => {
-                let chunk = frame.reader()?.chunk(nchunk);
+            Self::Frame(frame) => frame.reading(|reader| {
+                let chunk = reader.chunk(nchunk);
                 match (chunk.entry()?, chunk.header()?) {
                     (Entry::Stored(_), Some(header)) => {
                         let cbytes = header.cbytes();
@@ -408,7 +470,7 @@ impl Store {
                     }
                     _ => Ok((ChunkHeader::parse(&chunk.read()?.into_bytes())?, 0)),
                 }
-            }
+            }),
         }
     }
 
@@ -425,6 +487,14 @@ impl Store {
                 let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
                 frame.change(&mut |editor| editor.insert(nchunk, chunk.clone()))
             }
+        }
+    }
+
+    /// Sets the size of the chunks that will come, as long as there are none.
+    pub(crate) fn set_chunksize(&mut self, chunksize: usize) -> Result<()> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Frame(frame) => frame.set_chunksize(chunksize),
         }
     }
 
@@ -495,11 +565,7 @@ impl Store {
                 Ok(())
             }
             Self::Frame(frame) => {
-                let (metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
-                if frame.reader()?.chunksize() != chunksize {
-                    let params = FrameParams::like(frame.reader()?.header()).chunksize(chunksize);
-                    frame.rewrite(params, &metas, &vlmetas)?;
-                }
+                frame.set_chunksize(chunksize)?;
                 frame.change(&mut |editor| editor.append_special(kind, nbytes))
             }
         }
@@ -686,6 +752,17 @@ impl Frame {
 }
 
 impl Memory {
+    /// Copies all chunks and metalayers of a frame.
+    pub(crate) fn of_frame(frame: &mut Frame) -> Result<Self> {
+        let (metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
+        let mut this = Self { metas, vlmetas, ..Self::default() };
+        let reader = frame.reader()?;
+        for nchunk in 0..reader.nchunks() {
+            this.push(Malloced::copy(&reader.chunk(nchunk).read()?.into_bytes())?);
+        }
+        Ok(this)
+    }
+
     pub(crate) fn push(&mut self, chunk: Malloced) {
         self.pointers.0.push(chunk.as_ptr());
         self.chunks.push(Arc::new(chunk));

@@ -251,6 +251,12 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_open(
             unsafe { libc::fclose(file) };
             return Err(error);
         }
+        if std::env::var_os("BLOSC_INFO").is_some() {
+            let (path, mode, size) = (path.to_string_lossy(), mode.to_string_lossy(), map.mapping_size);
+            eprintln!(
+                "[info] - Opened memory-mapped file {path} in mode {mode} with an mapping size of {size} bytes."
+            );
+        }
         // SAFETY: as above.
         unsafe { put(params.cast(), map) };
         Ok(params)

@@ -289,7 +289,10 @@ impl Full {
         self.c.nchunks.set(nchunks as i64);
         self.c.nbytes.set(nbytes as i64);
         self.c.cbytes.set(cbytes as i64);
-        self.c.chunksize.set(if nchunks == 0 && chunksize == 0 { -1 } else { chunksize });
+        // Until there are chunks, the program may still set their size.
+        if nchunks > 0 || chunksize > 0 {
+            self.c.chunksize.set(chunksize);
+        }
         Ok(())
     }
 
@@ -370,7 +373,12 @@ impl Full {
 
     pub(crate) fn insert(&self, nchunk: usize, chunk: Malloced, failed: i32) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
+        let (n, size) = (self.c.nchunks.get(), self.c.chunksize.get());
         self.fit(nchunk, &header, false, failed)?;
+        if n == 0 && size > 0 && header.nbytes() != size as usize {
+            // The program has set it, and the first chunk does not tell it.
+            self.store().set_chunksize(size as usize)?;
+        }
         self.store().insert(nchunk, chunk)?;
         self.c.current_nchunk.set(nchunk as i64);
         self.c.nchunks.add(1);
@@ -476,13 +484,18 @@ impl Full {
         };
         if let Some(frame) = frame {
             let chunk = frame.chunk(nchunk);
-            let head = chunk.head()?;
-            ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
-            if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
-                let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
-                return Ok(chunk.blocks(&numbers, |nblock, plain| {
-                    copy_part(&range, &head.block_range(nblock), plain, dst)
-                })?);
+            // What cannot be read here, since another handle has replaced it, is read as a whole below.
+            if let Ok(head) = chunk.head() {
+                ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
+                if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
+                    let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
+                    let copied = chunk.blocks(&numbers, |nblock, plain| {
+                        copy_part(&range, &head.block_range(nblock), plain, dst)
+                    });
+                    if copied.is_ok() {
+                        return Ok(());
+                    }
+                }
             }
         }
         let chunk = self.chunk(nchunk)?;

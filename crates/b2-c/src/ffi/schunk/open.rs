@@ -88,7 +88,32 @@ fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box
     Ok(this)
 }
 
-pub(super) fn plugins() -> b2_chunk::Plugins {
+/// Frames in memory with more chunks than this stay frames: a few bytes can stand for very many chunks that repeat a value.
+const MAX_LISTED: usize = 1 << 22;
+
+impl Full {
+    /// Makes a frame in memory a list of chunks.
+    fn list_chunks(&mut self) -> Result<()> {
+        let listed = match &mut *self.store() {
+            Store::Frame(frame) => match frame.reader()?.nchunks() {
+                0..=MAX_LISTED => Memory::of_frame(frame)?,
+                _ => return Ok(()),
+            },
+            Store::Memory(_) => return Ok(()),
+        };
+        *self.store() = Store::Memory(listed);
+        self.c.frame.set(std::ptr::null_mut());
+        // SAFETY: the storage was made by `copy_storage`, and nobody else knows it yet.
+        unsafe {
+            let storage = self.c.storage.get();
+            put(storage, blosc2_storage { contiguous: false, ..copy_at(storage)? });
+        }
+        self.mirror();
+        Ok(())
+    }
+}
+
+fn plugins() -> b2_chunk::Plugins {
     callbacks::plugins(&Call::new(blosc2_cparams::DEFAULT, blosc2_dparams::DEFAULT))
 }
 
@@ -174,7 +199,10 @@ pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Resul
     };
     let frame = Frame::from_bytes(shared, plugins())?;
     let mut this = of_frame(frame, None, &io::DEFAULT)?;
-    if !copy {
+    if copy {
+        // As in C, where programs then find the chunks in `schunk->data`.
+        this.list_chunks()?;
+    } else {
         this.frees = Some(frees);
     }
     Ok(this)

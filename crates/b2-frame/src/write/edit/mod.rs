@@ -216,8 +216,26 @@ impl FrameEditor {
     pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
         self.settle()?;
         let mut schunk = self.draft.snapshot()?;
+        // Without staged changes it is what opening gives, so that `refresh` does not take it for outdated.
+        let head = &self.committed.head;
+        if self.has_committed_tail()
+            && head.bytes == self.draft.state.head.bytes
+            && let Some(opened) = Arc::get_mut(&mut schunk.opened)
+        {
+            (opened.header, opened.header_bytes) = (head.header.clone(), head.bytes.clone());
+        }
         schunk.source = self.source.clone();
         Ok(schunk)
+    }
+
+    /// Returns whether what follows the chunks is as it was committed.
+    fn has_committed_tail(&self) -> bool {
+        let (old, new) = (&self.committed, &self.draft.state);
+        Arc::ptr_eq(&old.entries, &new.entries)
+            && Arc::ptr_eq(&old.vlmetalayers, &new.vlmetalayers)
+            && self.has_sums.0 == self.has_sums.1
+            && !self.stale_sums
+            && self.had_starts == self.draft.starts.is_some()
     }
 
     /// Returns a snapshot for data that go into new chunks. It always compares checksums, since
@@ -243,13 +261,8 @@ impl FrameEditor {
         self.draft.store.check()?;
         self.epoch = Arc::default();
         self.settle()?;
-        let old = &self.committed;
-        let same_tail = Arc::ptr_eq(&old.entries, &self.draft.state.entries)
-            && Arc::ptr_eq(&old.vlmetalayers, &self.draft.state.vlmetalayers)
-            && self.has_sums.0 == self.has_sums.1
-            && !self.stale_sums
-            && self.had_starts == self.draft.starts.is_some();
-        if !(same_tail && old.head.bytes == self.draft.state.head.bytes) {
+        let same_tail = self.has_committed_tail();
+        if !(same_tail && self.committed.head.bytes == self.draft.state.head.bytes) {
             self.draft.state.check()?;
             // C-Blosc2 expects the trailer of an empty frame directly behind its header.
             let whole = self.storage() == Storage::Contiguous && self.draft.state.nbytes == 0 && !same_tail;

@@ -22,6 +22,27 @@ fn home(storage: Option<Storage>) -> Home {
 }
 
 #[test]
+fn snapshots_of_committed_states_are_not_outdated() {
+    for storage in HOMES {
+        let mut home = home(storage);
+        let mut editor = home.edit();
+        for seed in 5..8 {
+            editor.append_bytes(&chunk(seed)).unwrap();
+            editor.vlmeta().set("seed", &[seed as u8]).unwrap();
+            editor.commit().unwrap();
+            let mut snapshot = editor.snapshot().unwrap();
+            let frame_len = snapshot.header().frame_len();
+            assert!(!snapshot.refresh().unwrap(), "{storage:?} {seed}");
+            assert_eq!(frame_len, snapshot.header().frame_len());
+            editor.update_bytes(1, &chunk(seed + 10)).unwrap();
+            editor.commit().unwrap();
+            // Frames in memory have no newer state.
+            assert_eq!(snapshot.refresh().unwrap(), storage.is_some(), "{storage:?} {seed}");
+        }
+    }
+}
+
+#[test]
 fn snapshots_stay_as_they_were() {
     for storage in HOMES {
         let mut home = home(storage);
