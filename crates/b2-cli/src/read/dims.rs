@@ -78,6 +78,7 @@ impl Points {
     }
 
     /// The coordinate of an item, with its unit.
+    #[cfg(feature = "terminal")]
     pub(crate) fn label(&self, position: u64) -> String {
         format!("{} {}", self.text(position), self.unit).trim_end().to_owned()
     }
