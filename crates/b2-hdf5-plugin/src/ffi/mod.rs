@@ -17,11 +17,14 @@ use crate::Error;
 use crate::filter::{Dataset, Filter, Memory, Plain};
 
 #[cfg(unix)]
-#[path = "ffi/unix.rs"]
-mod system;
+mod unix;
 #[cfg(windows)]
-#[path = "ffi/windows.rs"]
-mod system;
+mod windows;
+
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
 /// `H5PL_TYPE_FILTER`: what `H5PLget_plugin_type` returns for filters.
 pub const PLUGIN_IS_FILTER: c_int = 0;
