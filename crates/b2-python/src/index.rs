@@ -1,6 +1,7 @@
 //! Parses index expressions as NumPy does, and as `oindex` and `vindex` define them.
 
 use b2kit::nd::{NdArray, Selection, Slice};
+use numpy::npyffi::PY_ARRAY_API;
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
@@ -394,9 +395,19 @@ impl Chosen {
         let items = read(view, dtype)?;
         match &self.fields {
             Some(fields) => items.get_item(fields),
-            None if self.scalar => crate::reader::scalar(items),
+            None if self.scalar => scalar(items),
             None => Ok(items.into_any()),
         }
+    }
+}
+
+/// Returns the item of an array without dimensions.
+fn scalar(array: Bound<'_, PyUntypedArray>) -> PyResult<Bound<'_, PyAny>> {
+    let py = array.py();
+    // SAFETY: The call takes over the reference to the array and returns a new one.
+    unsafe {
+        let item = PY_ARRAY_API.PyArray_Return(py, array.into_ptr().cast());
+        Bound::from_owned_ptr_or_err(py, item)
     }
 }
 

@@ -232,16 +232,6 @@ pub(crate) fn read_boxes<'py>(
     Ok(given.clone())
 }
 
-/// Returns the item of an array without dimensions.
-pub(crate) fn scalar(array: Bound<'_, PyUntypedArray>) -> PyResult<Bound<'_, PyAny>> {
-    let py = array.py();
-    // SAFETY: The call takes over the reference to the array and returns a new one.
-    unsafe {
-        let item = PY_ARRAY_API.PyArray_Return(py, array.into_ptr().cast());
-        Bound::from_owned_ptr_or_err(py, item)
-    }
-}
-
 /// If a mask marks at most one item in this many bytes of the array, the marked items are read by their coordinates.
 /// Otherwise all items around them are read, and those without a mark are dropped: almost every block has marks then, and
 /// a mark more costs as much as passing over the items of so many bytes (measured with items of 2, 4 and 8 bytes).

@@ -9,7 +9,6 @@ use std::mem::{MaybeUninit, transmute};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use b2_core::Report;
 
@@ -17,14 +16,20 @@ use crate::Error;
 use crate::filter::{Dataset, Filter, Memory, Plain};
 
 #[cfg(unix)]
-mod unix;
+mod loader_unix;
 #[cfg(windows)]
-mod windows;
-
+mod loader_windows;
+mod lookup;
 #[cfg(unix)]
-use unix as system;
+mod memory_unix;
 #[cfg(windows)]
-use windows as system;
+mod memory_windows;
+
+use lookup::find;
+#[cfg(unix)]
+use memory_unix as memory;
+#[cfg(windows)]
+use memory_windows as memory;
 
 /// `H5PL_TYPE_FILTER`: what `H5PLget_plugin_type` returns for filters.
 pub const PLUGIN_IS_FILTER: c_int = 0;
@@ -131,7 +136,7 @@ unsafe extern "C" fn filter<F: Filter>(
         *room = result.memory.bytes().len();
         let old = std::mem::replace(buffer, result.memory.into_raw());
         // SAFETY: it is memory of HDF5, and nobody has it any more: `bytes` is not used below.
-        unsafe { system::free(old) };
+        unsafe { memory::free(old) };
         Ok(result.nbytes)
     })
 }
@@ -177,7 +182,7 @@ impl Allocated {
 
 impl Memory for Allocated {
     fn zeroed(len: usize) -> Option<Self> {
-        let start = system::zeroed(len.max(1))?.cast();
+        let start = memory::zeroed(len.max(1))?.cast();
         Some(Self { start, len })
     }
 
@@ -185,7 +190,7 @@ impl Memory for Allocated {
         len: usize,
         fill: impl for<'a> FnOnce(&'a mut [MaybeUninit<u8>]) -> Result<&'a mut [u8], E>,
     ) -> Option<Result<Self, E>> {
-        let memory = Self { start: system::uninitialized(len.max(1))?.cast(), len };
+        let memory = Self { start: memory::uninitialized(len.max(1))?.cast(), len };
         // SAFETY: so many bytes were allocated, which may be uninitialised, and nobody else has them.
         let bytes = unsafe { slice::from_raw_parts_mut(memory.start.as_ptr().cast(), len) };
         let filled = match fill(bytes) {
@@ -205,7 +210,7 @@ impl Memory for Allocated {
 impl Drop for Allocated {
     fn drop(&mut self) {
         // SAFETY: it was allocated in the same place, and `into_raw` forgets what it gives away.
-        unsafe { system::free(self.start.as_ptr().cast()) };
+        unsafe { memory::free(self.start.as_ptr().cast()) };
     }
 }
 
@@ -364,31 +369,8 @@ pub unsafe fn use_library(path: *const c_char) -> Status {
         return -1;
     }
     // SAFETY: it is a C string.
-    match unsafe { system::load(CStr::from_ptr(path)) } {
-        Some(library) => {
-            NAMED.store(library.0, Ordering::Release);
-            0
-        }
+    match unsafe { lookup::name(CStr::from_ptr(path)) } {
+        Some(()) => 0,
         None => -1,
     }
-}
-
-/// The library that hdf5plugin has named, which is linked to HDF5. It is never closed.
-static NAMED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-
-/// A place in which symbols are looked up: a library that is loaded, or what the system names instead.
-struct Library(*mut c_void);
-
-/// Looks up in the library that has called this one, then in the one that hdf5plugin has named, then in what the process
-/// shows to all.
-///
-/// Several copies of HDF5 may be loaded, such as those of h5py and PyTables, often where symbols are not shown to all. An
-/// id of one means something else to another, so the caller is asked first.
-fn find<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
-    if let Some(found) = system::in_caller(&look) {
-        return Some(found);
-    }
-    let named = NAMED.load(Ordering::Acquire);
-    let named = (!named.is_null()).then(|| look(&Library(named))).flatten();
-    named.or_else(|| look(&system::shown_to_all()?))
 }

@@ -1,5 +1,6 @@
 //! Items of arrays: boxes, single ones, and selections.
 
+use super::work::Selected;
 use super::*;
 
 /// A box of an array, the shape of its buffer, and the size of that in bytes.

@@ -6,9 +6,6 @@ mod meta;
 mod shape;
 mod work;
 
-use create::{b2nd_free, copy};
-use work::Selected;
-
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ops::Range;
 

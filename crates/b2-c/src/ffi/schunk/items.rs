@@ -1,5 +1,6 @@
 //! Chunks and items of super-chunks.
 
+use super::lazy::lazy_chunk;
 use super::*;
 
 /// Calls `work` with a chunk that a program gives: a copy of it, or the memory itself.

@@ -37,7 +37,6 @@ use crate::ffi::{
 
 pub(crate) use items::{fill_special, gather};
 pub(crate) use lazy::behind;
-use lazy::lazy_chunk;
 pub(crate) use meta::{add_meta, update_meta};
 pub(crate) use open::{
     blosc2_schunk_append_file, blosc2_schunk_free, from_buffer, new, open, to_frame, view_of,

@@ -1,10 +1,6 @@
-//! What the filters need of Windows: memory of HDF5, and libraries by their handles.
-//!
-//! A process may have several C libraries with a heap each. HDF5 frees with its own, so memory comes from the functions that
-//! HDF5 has for this (`H5allocate_memory`, `H5free_memory`).
+//! Libraries on Windows, by their handles.
 
 use std::ffi::{CStr, c_void};
-use std::mem::transmute;
 use std::ptr::{self, NonNull};
 
 use windows_sys::Win32::Foundation::HMODULE;
@@ -14,44 +10,11 @@ use windows_sys::Win32::System::LibraryLoader::{
     GetProcAddress, LoadLibraryA,
 };
 
-use super::{Library, find};
+/// A place in which symbols are looked up: a library that is loaded, or what the system names instead.
+pub(super) struct Library(pub(super) *mut c_void);
 
 /// Frames of the stack that are looked at.
 const FRAMES: usize = 62;
-
-// The types of the functions in the headers of HDF5.
-type Allocate = unsafe extern "C" fn(usize, bool) -> *mut c_void;
-type Free = unsafe extern "C" fn(*mut c_void) -> i32;
-
-/// Allocates zeros. Returns `None` if there is not enough memory, or no HDF5 to free it.
-pub(super) fn zeroed(len: usize) -> Option<NonNull<c_void>> {
-    allocated(len, true)
-}
-
-/// Allocates memory that is not initialised. Returns `None` as [`zeroed`] does.
-pub(super) fn uninitialized(len: usize) -> Option<NonNull<c_void>> {
-    allocated(len, false)
-}
-
-fn allocated(len: usize, clear: bool) -> Option<NonNull<c_void>> {
-    find(|library| {
-        let allocate = library.symbol(c"H5allocate_memory")?;
-        // SAFETY: the function has this type, and any size may be asked for.
-        NonNull::new(unsafe { transmute::<NonNull<c_void>, Allocate>(allocate)(len, clear) })
-    })
-}
-
-/// Frees memory.
-///
-/// # Safety
-/// It is from here or from the HDF5 that has called, and nobody has it any more.
-pub(super) unsafe fn free(start: *mut c_void) {
-    find(|library| {
-        let free = library.symbol(c"H5free_memory")?;
-        // SAFETY: the function has this type, and the memory is from the same HDF5.
-        Some(unsafe { transmute::<NonNull<c_void>, Free>(free)(start) })
-    });
-}
 
 /// Loads a library, which stays loaded.
 ///

@@ -1,30 +1,10 @@
-//! What the filters need of Unix: memory from `malloc`, and libraries by `dlopen`.
+//! Libraries on Unix, by `dlopen`.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::NonNull;
 
-use super::Library;
-
-/// Allocates zeros. Returns `None` if there is not enough memory. HDF5 frees what it gets with `free`.
-pub(super) fn zeroed(len: usize) -> Option<NonNull<c_void>> {
-    // SAFETY: any size may be asked for.
-    NonNull::new(unsafe { libc::calloc(len, 1) })
-}
-
-/// Allocates memory that is not initialised. Returns `None` if there is not enough.
-pub(super) fn uninitialized(len: usize) -> Option<NonNull<c_void>> {
-    // SAFETY: any size may be asked for.
-    NonNull::new(unsafe { libc::malloc(len) })
-}
-
-/// Frees memory.
-///
-/// # Safety
-/// It is from here or from HDF5, and nobody has it any more.
-pub(super) unsafe fn free(start: *mut c_void) {
-    // SAFETY: HDF5 uses `malloc`, as this module does.
-    unsafe { libc::free(start) };
-}
+/// A place in which symbols are looked up: a library that is loaded, or what the system names instead.
+pub(super) struct Library(pub(super) *mut c_void);
 
 /// Loads a library, which stays loaded.
 ///
