@@ -1,6 +1,6 @@
 //! Other shapes: resizing, inserting, joining, views.
 
-use super::create::{b2nd_free, copy};
+use super::create::{self, b2nd_free};
 use super::*;
 
 /// Makes a view of an array without the axes of length 1 that `index` names.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
         let result = if copy {
             params.shapes.shape.clone_from(&first.shapes.shape);
             ensure(params.shapes.ndim() == n, code::INVALID_PARAM)?;
-            copy(&mut params, &mut first)?
+            create::copy(&mut params, &mut first)?
         } else {
             src1.cast_mut()
         };
