@@ -23,23 +23,47 @@ class Items:
 
     __slots__ = ()
 
-    if TYPE_CHECKING:
-        @property
-        def shape(self) -> tuple[int, ...]: ...
-        @property
-        def dtype(self) -> np.dtype[Any]: ...
-        @property
-        def ndim(self) -> int: ...
-        @property
-        def size(self) -> int: ...
-        @property
-        def nbytes(self) -> int: ...
-        @property
-        def cbytes(self) -> int: ...
-        def __len__(self) -> int: ...
-        def __getitem__(self, key: Any) -> Any: ...
-        def _get(self, key: Any, style: str, threads: int | None = None, progress: Any = None) -> Any: ...
-        def _read_into(self, key: Any, out: Any, threads: int | None = None, progress: Any = None) -> None: ...
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the dimensions."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the items."""
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """Uncompressed size in bytes."""
+        raise NotImplementedError
+
+    @property
+    def cbytes(self) -> int:
+        """Compressed size in bytes."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError
+
+    def _get(self, key: Any, style: str, threads: int | None = None, progress: Any = None) -> Any:
+        raise NotImplementedError
+
+    def _read_into(self, key: Any, out: Any, threads: int | None = None, progress: Any = None) -> None:
+        raise NotImplementedError
 
     @property
     def ratio(self) -> float:
