@@ -273,20 +273,9 @@ impl RowsOfPieces {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
-
-    struct Memory(Vec<u8>);
-
-    impl ReadAt for Memory {
-        fn len(&self) -> io::Result<u64> {
-            Ok(self.0.len() as u64)
-        }
-        fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-            let at = offset as usize;
-            buf.copy_from_slice(self.0.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
-            Ok(())
-        }
-    }
 
     #[test]
     fn boxes_are_read_and_copied() {
@@ -305,7 +294,7 @@ mod tests {
         };
         let mut file = vec![9; 7];
         file.extend(&items);
-        let file = Memory(file);
+        let file = Bytes::from(file);
         let zeros = [0, 0, 0];
         for (start, shape) in [
             ([0, 0, 0], [5, 4, 6]),
@@ -375,7 +364,7 @@ mod tests {
         copy_shared(none, &[1, 2], none, &mut one, 2).unwrap();
         assert_eq!(one, [1, 2]);
         // Large gaps are not read.
-        let far = Memory((0..3_000_000).map(|n| (n / 1_000_000) as u8).collect());
+        let far: Bytes = (0..3_000_000).map(|n| (n / 1_000_000) as u8).collect();
         let mut column = [9; 3];
         let place = Place { whole: &[3, 1_000_000], start: &[0, 5], shape: &[3, 1], itemsize: 1 };
         place.read(&far, 0, &mut column).unwrap();

@@ -9,6 +9,7 @@ use b2_core::Limits;
 use b2_frame::{Disk, Links, ReadAt, ReadFiles};
 use b2_hdf5::{Codec, File, Writer};
 use b2nd::{ArrayBuilder, NdArray};
+use bytes::Bytes;
 
 /// The most for one item, beside its chunk or blocks.
 const REQUESTS: u64 = 30;
@@ -44,20 +45,6 @@ fn one_item(file: Arc<dyn ReadAt>, path: &str, at: Option<&[u64]>) -> (Vec<u8>, 
     (item, counted.requests.load(Relaxed), counted.bytes.load(Relaxed))
 }
 
-/// A file in memory.
-struct Memory(Vec<u8>);
-
-impl ReadAt for Memory {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let at = offset as usize;
-        buf.copy_from_slice(self.0.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
 /// As many chunks as a file of 1 GB has, but smaller ones.
 #[test]
 fn one_item_takes_few_requests() {
@@ -73,7 +60,7 @@ fn one_item_takes_few_requests() {
             writer.group(&format!("group{n}"), &[("units".into(), "K".into())]).unwrap();
         }
         writer.array("group7/deep/data", &array, codec).unwrap();
-        let file: Arc<dyn ReadAt> = Arc::new(Memory(writer.finish().unwrap().into_inner()));
+        let file: Arc<dyn ReadAt> = Arc::new(Bytes::from(writer.finish().unwrap().into_inner()));
         let (item, requests, bytes) = one_item(file, "/group7/deep/data", None);
         let n = (20 * 100 + 50) * 100 + 50_u32;
         assert_eq!(item, (n ^ 0x5A5A_5A5A).to_le_bytes(), "{codec:?}");
@@ -95,7 +82,7 @@ fn one_item_of_every_index_takes_few_requests() {
     for path in files {
         let bytes = std::fs::read(&path).unwrap();
         let shape = File::open(&path).unwrap().data_set("group/data").unwrap().shape().to_vec();
-        let whole: Arc<dyn ReadAt> = Arc::new(Memory(bytes));
+        let whole: Arc<dyn ReadAt> = Arc::new(Bytes::from(bytes));
         let total: u64 = shape.iter().product();
         let (mut most, mut most_bytes) = (0, 0);
         // Places all over the array, both ends among them.

@@ -8,19 +8,7 @@ use b2_frame::ReadAt;
 use b2_hdf5::{Codec, File, Hdf5Error, Writer};
 use b2_testkit::Rng;
 use b2nd::{ArrayBuilder, Dtype, NdArray, Selection};
-
-struct Memory(Vec<u8>);
-
-impl ReadAt for Memory {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let at = offset as usize;
-        buf.copy_from_slice(self.0.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
+use bytes::Bytes;
 
 /// A list of positions, some of them from the end.
 fn list(rng: &mut Rng, length: u64, count: usize) -> Selection {
@@ -44,7 +32,7 @@ fn selections_are_those_of_the_array() {
             let array = NdArray::from_bytes(builder.to_bytes(&items[..]).unwrap()).unwrap();
             let mut writer = Writer::new(io::Cursor::new(Vec::new()), "memory").unwrap();
             writer.array("data", &array, codec).unwrap();
-            let file: Arc<dyn ReadAt> = Arc::new(Memory(writer.finish().unwrap().into_inner()));
+            let file: Arc<dyn ReadAt> = Arc::new(Bytes::from(writer.finish().unwrap().into_inner()));
             let file = File::from_reader(file, "memory", &Limits::default()).unwrap();
             let data = file.data_set("data").unwrap();
             let outline = data.outline().unwrap();
@@ -90,7 +78,8 @@ fn wrong_and_damaged_selections_are_errors() {
     writer.array("data", &array, Codec::Gzip(1)).unwrap();
     let mut bytes = writer.finish().unwrap().into_inner();
     let open = |bytes: &[u8]| {
-        let file = File::from_reader(Arc::new(Memory(bytes.to_vec())), "memory", &Limits::default()).unwrap();
+        let file =
+            File::from_reader(Arc::new(Bytes::copy_from_slice(bytes)), "memory", &Limits::default()).unwrap();
         file.data_set("data").unwrap()
     };
     let data = open(&bytes);
