@@ -1,10 +1,11 @@
 //! Reads a frame from memory, from a file, in other pieces and while it changes, and checks that all ways agree.
 
+use std::error::Error;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::{fs, io};
+use std::{fs, io, iter};
 
 use b2_chunk::Limits;
 use b2_frame::{
@@ -259,7 +260,8 @@ fn salvaged(path: &std::path::Path, options: &ReadOptions) {
                 && let Err(error) = schunk.read_bytes(0..schunk.nbytes())
             {
                 // A chunk with a matching checksum may still need a plugin, or the block shape of an array.
-                let why = error.to_string();
+                let causes = iter::successors(Some(&error as &dyn Error), |&error| error.source());
+                let why = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
                 let needs_more = ["is not registered", "block shape"].iter().any(|what| why.contains(what));
                 assert!(needs_more, "what was salvaged cannot be read: {why}");
             }

@@ -1,6 +1,6 @@
 //! Metadata: the array metalayer with its dtype, literals, and vlmetalayers.
 
-use b2_chunk::{DParams, Limits};
+use b2_chunk::DParams;
 use b2_frame::{FrameParams, FrameWriter, SuperChunk};
 use b2nd::{ArrayMeta, Dtype, Geometry, Object, literal};
 
