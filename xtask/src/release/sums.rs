@@ -91,11 +91,12 @@ pub(super) fn gzip(from: &Path, to: &Path) -> Result<()> {
     Ok(fs::write(to, output.stdout)?)
 }
 
-/// Unpacks an archive without its first folder.
+/// Unpacks an archive without its first folder. Its files are of now: archives say the same time for all versions of a
+/// file, and cargo would not compile one again that it has seen before.
 pub(super) fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let mut tar = Command::new("tar");
-    tar.arg("-xzf").arg(archive).arg("--strip-components=1").arg("-C").arg(folder);
+    tar.arg("-xzmf").arg(archive).arg("--strip-components=1").arg("-C").arg(folder);
     sh::output(&mut tar)?;
     Ok(())
 }
