@@ -109,4 +109,20 @@ mod tests {
     fn sums_are_those_of_the_standard() {
         assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
+
+    #[test]
+    fn unpacked_files_are_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_153_704_088);
+        fs::create_dir(folder.path().join("a-1")).unwrap();
+        let file = fs::File::create(folder.path().join("a-1/lib.rs")).unwrap();
+        file.set_modified(long_ago).unwrap();
+        let archive = folder.path().join("a.crate");
+        sh::output(Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(folder.path()).arg("a-1"))
+            .unwrap();
+        let unpacked = folder.path().join("unpacked");
+        unpack(&archive, &unpacked).unwrap();
+        let found = fs::metadata(unpacked.join("lib.rs")).unwrap().modified().unwrap();
+        assert!(found > long_ago, "cargo would take it for the file of an earlier run");
+    }
 }
