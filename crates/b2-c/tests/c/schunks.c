@@ -402,6 +402,7 @@ static void many_writers(bool contiguous, char *urlpath) {
         int64_t at = append(schunk, writer * ROUNDS + n);
         right = at > 0 && first_of(schunk, at - 1) == writer * ROUNDS + n;
       }
+      blosc2_schunk_free(schunk);
       _exit(right ? 0 : 1);
     }
   }
