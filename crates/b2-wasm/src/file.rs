@@ -7,7 +7,8 @@ use b2_async::{AsyncNdArray, AsyncSuperChunk};
 use b2_chunk::SpecialKind;
 use b2_frame::{Checksums, Entry, Metalayers, SuperChunk};
 use b2_store::{Kind, Place};
-use b2_view::labels::{Labels, shown_dtype};
+use b2_view::edges::{MOST, Points};
+use b2_view::labels::{Labels, shown_dtype, unit};
 use b2_view::numbers::Numbers;
 use b2nd::{Dtype, NdArray};
 
@@ -126,6 +127,19 @@ impl Opened {
             }
             Self::Store(_) => bail!("a store has no items of its own"),
         }
+    }
+
+    /// Reads an array as the coordinates of a dimension with `len` items.
+    ///
+    /// # Errors
+    /// When it is no such array, or cannot be read.
+    pub async fn points(&self, len: u64) -> Result<Points> {
+        let Self::Array(array) = self else { bail!("coordinates are an array") };
+        let dtype = shown_dtype(array.array());
+        if array.shape() != [len] || !(1..=MOST).contains(&len) || !Points::can_be(&dtype) {
+            bail!("these are no coordinates of {len} items");
+        }
+        Ok(Points::new(&dtype, array.all().read_bytes().await?, unit(array.array())))
     }
 
     /// Returns what the index says of each chunk: how many bytes there are up to the next one, or a negative number for
