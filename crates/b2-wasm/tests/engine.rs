@@ -367,7 +367,23 @@ fn what_is_no_blosc2_file_is_told() {
     assert!(told(b"<!doctype html>").contains("web page"));
     assert!(told(b"\x89HDF\r\n\x1a\n").contains("HDF5"));
     assert!(told(b"\x93NUMPY").contains("NumPy"));
+    assert!(told(b"\x93NUMPY").contains("b2kit pack"));
+    assert!(told(b"CDF\x01").contains("NetCDF 3"));
+    assert!(told(b"\x89PNG\r\n\x1a\n").contains("picture"));
+    assert!(told(b"\x1f\x8b\x08").contains("gzip"));
     assert!(told(b"PK\x05\x06").contains("zip"));
+    // An archive with one empty file.
+    let zip = |name: &str| {
+        let len = [name.len() as u8, 0];
+        let file = [&b"PK\x03\x04"[..], &[0; 22], &len, &[0; 2], name.as_bytes()].concat();
+        let entry = [&b"PK\x01\x02"[..], &[0; 24], &len, &[0; 16], name.as_bytes()].concat();
+        let (entries, start) = (entry.len() as u8, file.len() as u8);
+        let end =
+            [&b"PK\x05\x06"[..], &[0, 0, 0, 0, 1, 0, 1, 0, entries, 0, 0, 0, start, 0, 0, 0, 0, 0]].concat();
+        [file, entry, end].concat()
+    };
+    assert!(told(&zip("temperature.npy")).contains("npz"));
+    assert!(told(&zip("x/zarr.json")).contains("Zarr"));
 }
 
 #[test]

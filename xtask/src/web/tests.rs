@@ -627,8 +627,16 @@ fn refusals_are_told(bench: &Bench) -> Result<()> {
     told(bench, &format!("http://{nobody}/a.b2nd"), "no answer from the server")?;
     let other = bench.files.put("other.html", "<!doctype html><p>hello</p>".repeat(1000));
     told(bench, &other, "web page")?;
-    let other = bench.files.put("other.h5", [b"\x89HDF\r\n\x1a\n".to_vec(), vec![0; 4000]].concat());
-    told(bench, &other, "HDF5")?;
+    for (name, start, words) in [
+        ("other.h5", &b"\x89HDF\r\n\x1a\n"[..], "`b2kit convert`"),
+        ("other.npy", b"\x93NUMPY\x01\0", "`b2kit pack`"),
+        ("other.nc", b"CDF\x01", "NetCDF 3"),
+        ("other.png", b"\x89PNG\r\n\x1a\n", "picture"),
+        ("other.gz", b"\x1f\x8b\x08", "gzip"),
+    ] {
+        let other = bench.files.put(name, [start, &[0; 4000]].concat());
+        told(bench, &other, words)?;
+    }
     let other = bench.files.put("empty.b2nd", "");
     told(bench, &other, "empty")?;
     bench.files.headers("");
