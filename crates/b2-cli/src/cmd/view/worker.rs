@@ -17,7 +17,7 @@ use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
 use crate::npy;
-use crate::print::{dims, items, printable, short_size};
+use crate::print::{count, dims, items, printable, short_size};
 use crate::process::{one_line, threads};
 use crate::read::dims::points;
 use crate::read::sample::{self, Cost, line, plane};
@@ -367,7 +367,7 @@ fn about(data: &Data, dtype: &str) -> Result<Vec<String>> {
     let stored = input.frame().map_or_else(|| input.stored(), |frame| frame.cbytes());
     lines.push(format!("{} in {}", short_size(input.nbytes()), short_size(stored)));
     if let Some(frame) = input.frame() {
-        lines.push(format!("{} chunks", frame.nchunks()));
+        lines.push(count(frame.nchunks() as u64, "chunk"));
     }
     // The texts of metalayers are printable already.
     lines.extend(
