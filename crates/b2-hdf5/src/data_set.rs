@@ -10,12 +10,13 @@ use b2nd::{
     SharedRegions, Slice, Value, default_chunkshape, source,
 };
 
-use crate::boxes::product;
+use crate::boxes::{Held, product};
 use crate::error::Stop;
 use crate::filters::Filter;
 use crate::filters::blosc::Ready;
 use crate::hdf5::{Attrs, Data, Found};
 use crate::netcdf3::Variable;
+use crate::parts::{Part, Parts};
 use crate::{Hdf5Error, attrs};
 
 /// A data set of HDF5, or a variable of NetCDF.
@@ -224,8 +225,9 @@ impl DataSet {
         }
     }
 
-    /// Like [`read_box`](Self::read_box), with the threads of `control`. What covers several rows of chunks is read in as many
-    /// parts, each by one thread.
+    /// Like [`read_box`](Self::read_box), with the threads of `control`. What covers several chunks is read in parts, along the
+    /// first dimension if it has several rows of chunks there, otherwise along another one. Parts of the latter, up to 4 MiB
+    /// or a column of chunks for each thread, are decoded to memory of their own first.
     ///
     /// # Errors
     /// Same as [`read_box`](Self::read_box), and if the call is cancelled.
@@ -236,44 +238,20 @@ impl DataSet {
         shape: &[u64],
         dst: &mut [u8],
     ) -> Result<(), Hdf5Error> {
-        let control = control.begin(dst.len() as u64, 1);
-        // The first dimension along which there is more than one item: its parts follow each other.
-        let axis = shape.iter().position(|&length| length > 1).filter(|&axis| axis < start.len());
-        let cut = axis.and_then(|axis| {
-            let chunk = u64::from(*self.chunkshape.as_ref()?.get(axis)?).max(1);
-            let (first, length) = (*start.get(axis)?, *shape.get(axis)?);
-            let row = (dst.len() as u64).checked_div(length)?;
-            let end = first.checked_add(length)?;
-            let rows = first / chunk..end.div_ceil(chunk);
-            let is_cut = row > 0 && rows.end.saturating_sub(rows.start) > 1;
-            is_cut.then_some((axis, row, first, end, chunk, rows))
-        });
-        let Some((axis, row, first, end, chunk, rows)) = cut else {
-            self.read_part(start, shape, dst, control.max_threads())?;
-            return control.advance(dst.len() as u64).map_err(|stop| Stop::from(stop).into_error(&self.path));
-        };
         let nbytes = dst.len() as u64;
+        let control = control.begin(nbytes, 1);
+        let Parts { parts, most } =
+            Parts::of(Held { start, shape }, self.chunkshape.as_deref(), &control, &self.limits, dst);
         // Threads that have no part help within the chunks of the others.
-        let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(usize::MAX);
-        let threads = control.max_threads().checked_div(count).unwrap_or(1).max(1);
-        let mut rest = dst;
-        let parts = rows.map_while(|n| {
-            let from = n.saturating_mul(chunk).max(first);
-            let length = n.saturating_add(1).saturating_mul(chunk).min(end).saturating_sub(from);
-            let len = usize::try_from(row.checked_mul(length)?).ok()?;
-            let (part, more) = std::mem::take(&mut rest).split_at_mut_checked(len)?;
-            rest = more;
-            Some((from, length, part))
-        });
-        let read = |(): &mut (), (from, length, part): (u64, u64, &mut [u8])| -> Result<(), Stop> {
-            let (mut start, mut shape) = (start.to_vec(), shape.to_vec());
-            if let (Some(start), Some(shape)) = (start.get_mut(axis), shape.get_mut(axis)) {
-                (*start, *shape) = (from, length);
-            }
-            self.read_part(&start, &shape, part, threads)?;
-            Ok(control.advance(part.len() as u64)?)
+        let threads = control.max_threads().checked_div(parts.len()).unwrap_or(1).max(1);
+        let read = |buffer: &mut Vec<u8>, mut part: Part<'_>| -> Result<(), Stop> {
+            let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| -> Result<(), Stop> {
+                Ok(self.read_part(start, shape, dst, threads)?)
+            };
+            part.fill(buffer, read)?;
+            Ok(control.advance(part.nbytes())?)
         };
-        for_each(&control, usize::MAX, parts, nbytes, || Ok(()), read)
+        for_each(&control, most, parts.into_iter(), nbytes, || Ok(Vec::new()), read)
             .map_err(|stop: Stop| stop.into_error(&self.path))
     }
 

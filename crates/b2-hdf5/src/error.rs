@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use b2_core::{Cancelled, ErrorKind, LimitExceeded};
+use b2_core::{Cancelled, ErrorKind, LimitExceeded, OutOfMemory};
 use b2nd::NdError;
 
 /// An error of reading an HDF5 or NetCDF file.
@@ -120,14 +120,15 @@ impl Hdf5Error {
 /// Why work on many chunks ended.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    Cancelled(Cancelled),
+    /// It was cancelled, or there was no memory.
+    Ended(NdError),
     Failed(Hdf5Error),
 }
 
 impl Stop {
     pub(crate) fn into_error(self, path: &str) -> Hdf5Error {
         match self {
-            Self::Cancelled(cancelled) => Hdf5Error::array(path)(cancelled.into()),
+            Self::Ended(error) => Hdf5Error::array(path)(error),
             Self::Failed(error) => error,
         }
     }
@@ -135,7 +136,13 @@ impl Stop {
 
 impl From<Cancelled> for Stop {
     fn from(cancelled: Cancelled) -> Self {
-        Self::Cancelled(cancelled)
+        Self::Ended(cancelled.into())
+    }
+}
+
+impl From<OutOfMemory> for Stop {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Ended(error.into())
     }
 }
 

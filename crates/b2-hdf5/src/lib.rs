@@ -22,6 +22,7 @@ mod file;
 mod filters;
 mod hdf5;
 mod netcdf3;
+mod parts;
 mod scale;
 mod write;
 

@@ -138,6 +138,7 @@ fn build(release: &Release, tools: &Tools, platform: &Platform, python: &str, ta
     // Builds in one folder would wait for each other.
     build.env("CARGO_TARGET_DIR", release.work.join("wheels-target").join(target));
     build.args(["build", "--quiet", "--release", "--locked", "--target", target, "--out"]).arg(&out);
+    build.args(pythonpkg::COMPRESSION);
     // For Windows MinGW is there, and zig cannot link Rust's standard library.
     if !target.contains("windows") {
         build.arg("--zig");

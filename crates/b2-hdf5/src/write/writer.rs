@@ -280,7 +280,7 @@ impl<W: Write + Seek + Send> Writer<W> {
                     stored.push(Stored { start, address, len });
                 }
                 let nbytes = shape.iter().fold(u64::from(itemsize), |n, &length| n.saturating_mul(length));
-                control.advance(nbytes).map_err(Stop::Cancelled)
+                control.advance(nbytes).map_err(Stop::from)
             },
         )
         .map_err(|stop: Stop| stop.into_error(path))?;
