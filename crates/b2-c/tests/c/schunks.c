@@ -385,8 +385,20 @@ static void chunk_size_of_empty(bool contiguous, char *urlpath) {
 
 enum { WRITERS = 3, ROUNDS = 8 };
 
-/* Processes append at the same time: each is told where its chunk went, and none is lost. */
-static void many_writers(bool contiguous, char *urlpath) {
+/* What each of several processes does: appends chunks, which are then where it is told. */
+static bool append_many(char *urlpath, int writer) {
+  blosc2_schunk *schunk = open_locking(urlpath);
+  bool right = schunk != NULL;
+  for (int n = 0; n < ROUNDS && right; n++) {
+    int64_t at = append(schunk, writer * ROUNDS + n);
+    right = at > 0 && first_of(schunk, at - 1) == writer * ROUNDS + n;
+  }
+  blosc2_schunk_free(schunk);
+  return right;
+}
+
+/* Processes append at the same time: none of the chunks is lost, and those of each are in order. */
+static void many_writers(char *program, bool contiguous, char *urlpath) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
   blosc2_storage storage = {.contiguous = contiguous, .urlpath = urlpath, .cparams = &cparams};
@@ -394,16 +406,12 @@ static void many_writers(bool contiguous, char *urlpath) {
   fflush(stdout);
   pid_t writers[WRITERS];
   for (int writer = 0; writer < WRITERS; writer++) {
+    char number[12];
+    snprintf(number, sizeof(number), "%d", writer);
     writers[writer] = fork();
     if (writers[writer] == 0) {
-      blosc2_schunk *schunk = open_locking(urlpath);
-      bool right = schunk != NULL;
-      for (int n = 0; n < ROUNDS && right; n++) {
-        int64_t at = append(schunk, writer * ROUNDS + n);
-        right = at > 0 && first_of(schunk, at - 1) == writer * ROUNDS + n;
-      }
-      blosc2_schunk_free(schunk);
-      _exit(right ? 0 : 1);
+      execl(program, program, "append", urlpath, number, (char *)NULL);
+      _exit(2);
     }
   }
   for (int writer = 0; writer < WRITERS; writer++) {
@@ -421,8 +429,11 @@ static void many_writers(bool contiguous, char *urlpath) {
   CHECK(blosc2_remove_urlpath(urlpath) == 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   blosc2_init();
+  if (argc == 4 && strcmp(argv[1], "append") == 0) {
+    return append_many(argv[2], atoi(argv[3])) ? 0 : 1;
+  }
   all(false, NULL);
   all(true, NULL);
   all(true, "file.b2frame");
@@ -436,8 +447,8 @@ int main(void) {
   two_handles(false, "two");
   chunk_size_of_empty(true, "empty.b2frame");
   chunk_size_of_empty(false, "empty");
-  many_writers(true, "many.b2frame");
-  many_writers(false, "many");
+  many_writers(argv[0], true, "many.b2frame");
+  many_writers(argv[0], false, "many");
   blosc2_destroy();
   return finish("schunks");
 }
