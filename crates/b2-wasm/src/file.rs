@@ -15,6 +15,7 @@ use b2nd::{Dtype, NdArray};
 use crate::frame;
 use crate::host::Host;
 use crate::json::{Object, quoted};
+use crate::others::guess;
 use crate::source::{File, Source};
 use crate::store;
 
@@ -190,56 +191,6 @@ fn plain_dtype(size: usize) -> Dtype {
     match size {
         1 | 2 | 4 | 8 => Dtype::parse(&format!("<u{size}")).unwrap_or_else(|_| opaque()),
         _ => opaque(),
-    }
-}
-
-/// How files begin that people have, but that are none of ours, and what they are told.
-const OTHERS: &[(&[u8], &str)] = &[
-    (
-        b"\x93NUMPY",
-        "a NumPy file; `b2kit pack` makes an array of it, and `b2kit view` draws it in a terminal",
-    ),
-    (b"\x89HDF\r\n", "an HDF5 or NetCDF 4 file; `b2kit convert` makes arrays of it"),
-    (
-        b"CDF",
-        "a NetCDF 3 file; `nccopy -k nc4` makes a NetCDF 4 file of it, and `b2kit convert` arrays of that",
-    ),
-    (b"\x89PNG", PICTURE),
-    (b"\xff\xd8\xff", PICTURE),
-    (b"GIF8", PICTURE),
-    (b"II*\0", PICTURE),
-    (b"MM\0*", PICTURE),
-    (b"\x1f\x8b", "compressed with gzip: unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
-    (b"\xfd7zXZ", "compressed with xz: unpack it first"),
-    (b"BZh", "compressed with bzip2: unpack it first"),
-    (b"PAR1", "a Parquet file, which `b2kit` does not read"),
-    (b"%PDF", "a PDF document"),
-    (b"<", "a web page, as it seems: is the address right?"),
-    (b"{", "JSON, as it seems; of a Zarr array it holds the description only"),
-];
-const PICTURE: &str =
-    "a picture; NumPy and Pillow make a `.npy` file of it, and `b2kit pack` an array of that";
-
-/// What a file that is none of ours may be.
-fn guess(first: &[u8]) -> String {
-    let other = OTHERS.iter().find(|(start, _)| first.starts_with(start));
-    other.map_or_else(String::new, |(_, what)| format!(". It is {what}"))
-}
-
-/// What a zip archive without files of ours may be, by the name of its first file.
-pub(crate) fn guess_zip(first: &[u8]) -> &'static str {
-    let len = match first.get(26..28) {
-        Some([low, high]) => usize::from(u16::from_le_bytes([*low, *high])),
-        _ => 0,
-    };
-    let name = first.get(30..30 + len).unwrap_or_default();
-    if name.ends_with(b".npy") {
-        ". It has NumPy arrays in it (.npz): unpack it, and `b2kit pack` makes arrays of its `.npy` files"
-    } else if [&b"zarr.json"[..], b".zarray", b".zgroup", b".zattrs"].iter().any(|end| name.ends_with(end)) {
-        ". It is a Zarr store, of which the page knows nothing"
-    } else {
-        ""
     }
 }
 

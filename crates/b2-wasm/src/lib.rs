@@ -19,5 +19,6 @@ pub mod host;
 pub mod json;
 pub mod look;
 pub mod npy;
+mod others;
 pub mod source;
 pub mod store;

@@ -14,8 +14,8 @@ use b2_frame::ReadAt;
 use b2_store::{Archive, Member, Members, Place, StoreError};
 use bytes::Bytes;
 
-use crate::file::guess_zip;
 use crate::frame;
+use crate::others::guess_zip;
 use crate::source::{File, Source};
 
 /// Bytes are fetched in pages of this size.

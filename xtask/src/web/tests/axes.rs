@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use b2_view::colours::Map;
 
-use super::{Bench, focus, month, place};
+use super::bench::{Bench, focus, month, place};
 use crate::root;
 use crate::web::data;
 

@@ -5,7 +5,7 @@ use b2_testkit::web::Manner;
 use b2_view::colours::Map;
 use serde_json::json;
 
-use super::{Bench, ENTER, focus, month};
+use super::bench::{Bench, ENTER, focus, month};
 use crate::root;
 use crate::web::data;
 use crate::web::place::folder;
@@ -58,7 +58,7 @@ pub(super) fn refusals_are_told(bench: &Bench) -> Result<()> {
     for (name, start, words) in [
         ("other.h5", &b"\x89HDF\r\n\x1a\n"[..], "`b2kit convert`"),
         ("other.npy", b"\x93NUMPY\x01\0", "`b2kit pack`"),
-        ("other.nc", b"CDF\x01", "NetCDF 3"),
+        ("other.nc", b"CDF\x01", "NetCDF file"),
         ("other.png", b"\x89PNG\r\n\x1a\n", "picture"),
         ("other.gz", b"\x1f\x8b\x08", "gzip"),
     ] {

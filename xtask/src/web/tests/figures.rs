@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use b2_chunk::CodecId;
 use serde_json::json;
 
-use super::{Bench, place, write};
+use super::bench::{Bench, place, write};
 use crate::root;
 use crate::web::chromium::Browser;
 use crate::web::place::folder;

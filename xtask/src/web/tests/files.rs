@@ -10,7 +10,7 @@ use b2_chunk::CodecId;
 use b2_view::colours::Map;
 use serde_json::json;
 
-use super::{Bench, month, write};
+use super::bench::{Bench, month, write};
 use crate::root;
 use crate::web::{build, data};
 

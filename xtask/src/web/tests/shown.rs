@@ -7,7 +7,7 @@ use b2_chunk::CodecId;
 use b2_view::colours::Map;
 use serde_json::{Value, json};
 
-use super::{Bench, DOWN, ENTER, LEFT, PAGE_DOWN, RIGHT, UP, focus, month, place, write};
+use super::bench::{Bench, DOWN, ENTER, LEFT, PAGE_DOWN, RIGHT, UP, focus, month, place, write};
 use crate::root;
 use crate::web::data;
 

@@ -1,0 +1,51 @@
+//! What a file may be that is none of ours: by its first bytes.
+
+/// `b2kit convert` reads versions 3 and 4 of NetCDF; the latter is HDF5.
+const HDF5: &str = "an HDF5 or NetCDF file; `b2kit convert` makes arrays of it";
+const PICTURE: &str =
+    "a picture; NumPy and Pillow make a `.npy` file of it, and `b2kit pack` an array of that";
+
+/// How files begin that people have, but that are none of ours, and what they are told.
+const OTHERS: &[(&[u8], &str)] = &[
+    (
+        b"\x93NUMPY",
+        "a NumPy file; `b2kit pack` makes an array of it, and `b2kit view` draws it in a terminal",
+    ),
+    (b"\x89HDF\r\n", HDF5),
+    (b"CDF", HDF5),
+    (b"\x89PNG", PICTURE),
+    (b"\xff\xd8\xff", PICTURE),
+    (b"GIF8", PICTURE),
+    (b"II*\0", PICTURE),
+    (b"MM\0*", PICTURE),
+    (b"\x1f\x8b", "compressed with gzip: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
+    (b"\xfd7zXZ", "compressed with xz: unpack it first"),
+    (b"BZh", "compressed with bzip2: unpack it first"),
+    (b"PAR1", "a Parquet file, which `b2kit` does not read"),
+    (b"%PDF", "a PDF document"),
+    (b"<", "a web page, as it seems: is the address right?"),
+    (b"{", "JSON, as it seems; of a Zarr array it holds the description only"),
+];
+
+/// What a file that is none of ours may be.
+pub(crate) fn guess(first: &[u8]) -> String {
+    let other = OTHERS.iter().find(|(start, _)| first.starts_with(start));
+    other.map_or_else(String::new, |(_, what)| format!(". It is {what}"))
+}
+
+/// What a zip archive without files of ours may be, by the name of its first file.
+pub(crate) fn guess_zip(first: &[u8]) -> &'static str {
+    let len = match first.get(26..28) {
+        Some([low, high]) => usize::from(u16::from_le_bytes([*low, *high])),
+        _ => 0,
+    };
+    let name = first.get(30..30 + len).unwrap_or_default();
+    if name.ends_with(b".npy") {
+        ". It has NumPy arrays in it (.npz): unpack it, and `b2kit pack` makes arrays of its `.npy` files"
+    } else if [&b"zarr.json"[..], b".zarray", b".zgroup", b".zattrs"].iter().any(|end| name.ends_with(end)) {
+        ". It is a Zarr store, of which the page knows nothing"
+    } else {
+        ""
+    }
+}
