@@ -113,6 +113,13 @@ const CASES: &[(&str, &[&str], &[&str], &str)] = &[
     ),
     ("cat to a file", &["s.b2nd"], &["cat", "s.b2nd", "--npy", "-o", "T"], "T"),
     ("salvage", &["cut.b2nd"], &["salvage", "cut.b2nd", "T"], "T"),
+    ("view", &["c.b2nd"], &["view", "c.b2nd", "-o", "T", "--format", "png"], "T"),
+    (
+        "view over a file",
+        &["s.b2nd", "in.npy"],
+        &["view", "s.b2nd", "-o", "in.npy", "--format", "svg", "--force"],
+        "in.npy",
+    ),
 ];
 
 /// A command and its files.
@@ -227,7 +234,8 @@ fn state(path: &Path) -> Result<State> {
         return Ok(State::Missing);
     }
     let bytes = if path.is_dir() { None } else { Some(fs::read(path)?) };
-    if let Some(bytes) = bytes.filter(|bytes| bytes.starts_with(b"\x93NUMPY")) {
+    let starts: [&[u8]; 3] = [b"\x93NUMPY", b"\x89PNG", b"<"];
+    if let Some(bytes) = bytes.filter(|bytes| starts.iter().any(|start| bytes.starts_with(start))) {
         return Ok(State::Bytes(digest::bytes(&bytes)));
     }
     let frame = || -> Result<String> {

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use b2_async::AsyncNdArray;
 use b2_testkit::Rng;
 use b2kit::chunk::{CodecId, Compression, FilterSlot};
@@ -11,11 +12,13 @@ use b2kit::frame::{Checksums, Durability, FrameWriter, Storage};
 use b2kit::nd::{ArrayBuilder, Dtype, NdArray, range};
 use bytes::Bytes;
 
-use crate::sh;
+use crate::hostile::{Answer, KEYS, Setup, Worker};
+use crate::{root, sh};
 
 /// Flip single bits anywhere in arrays of many codecs, dtypes and sizes, contiguous and sparse, and read each of them
-/// whole, by a box, an item, a mask, and asynchronously: an error, a change that is told, or the right values. A sample
-/// is part of CI, and so are tests that do the same through the Python package and Zarr.
+/// whole, by a box, an item, a mask, and asynchronously: an error, a change that is told, or the right values. Some go
+/// through `b2kit view`, too, as a picture and with keys: what it shows without a word is that of the intact array. A
+/// sample is part of CI, and so are tests that do the same through the Python package and Zarr.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Arrays.
@@ -28,12 +31,20 @@ pub(crate) struct Args {
     seed: u64,
 }
 
+/// Of so many flips one goes through `b2kit view`.
+const VIEWED: u64 = 8;
+/// CPU time that a picture may take. None takes this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The results of the flips.
 #[derive(Debug, Default)]
 struct Counts {
     errors: u64,
     changes: u64,
     right: u64,
+    /// Pictures and screens of damaged arrays: those that tell of the damage, and those that show the intact array.
+    told: u64,
+    intact: u64,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -50,20 +61,24 @@ pub(crate) fn sample() -> Result<sh::Counts> {
 /// Stops at the first wrong value.
 fn flip(args: &Args) -> Result<sh::Counts> {
     let dir = tempfile::tempdir()?;
+    let mut viewer = Viewer::new(dir.path())?;
     let mut counts = Counts::default();
     for number in 0..args.arrays {
         let rng = &mut Rng::case(args.seed, number);
         let path = dir.path().join(format!("{number}.b2nd"));
         let what = make(&path, number, rng)?;
-        check(&path, args.flips, rng, &mut counts).with_context(|| format!("array {number}: {what}"))?;
+        check(&path, args.flips, rng, &mut viewer, &mut counts)
+            .with_context(|| format!("array {number}: {what}"))?;
     }
-    let Counts { errors, changes, right } = counts;
+    let Counts { errors, changes, right, told, intact } = counts;
     println!(
         "of {} flipped bits: {errors} errors, {changes} told changes, {right} without effect",
         errors + changes + right
     );
+    println!("b2kit view: {told} times the damage was told, {intact} times the intact array was shown");
     ensure!(errors > 0, "no flipped bit was noticed");
-    Ok(sh::Counts { passed: errors + changes + right, failed: 0 })
+    ensure!(told > 0 && intact > 0, "view did not see the flipped bits");
+    Ok(sh::Counts { passed: errors + changes + right + told + intact, failed: 0 })
 }
 
 /// Writes an array with random properties.
@@ -121,12 +136,13 @@ fn files(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(files)
 }
 
-fn check(path: &Path, flips: u64, rng: &mut Rng, counts: &mut Counts) -> Result<()> {
+fn check(path: &Path, flips: u64, rng: &mut Rng, viewer: &mut Viewer, counts: &mut Counts) -> Result<()> {
     let good = NdArray::open(path)?;
+    let good_view = viewer.view(path)?;
     let (shape, items) = (good.shape().to_vec(), good.all().read_bytes()?);
     let files = files(path)?;
     let total: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
-    for _ in 0..flips {
+    for flip in 0..flips {
         let mut at = rng.below(total);
         let mut number = 0;
         while at >= files[number].1.len() {
@@ -139,7 +155,16 @@ fn check(path: &Path, flips: u64, rng: &mut Rng, counts: &mut Counts) -> Result<
         bad[at] ^= 1 << bit;
         fs::write(file, &bad)?;
         let outcome = read(path, &shape, &items, &good, rng);
-        let outcome = outcome.with_context(|| format!("bit {bit} of byte {at} of {}", file.display()))?;
+        let place = || format!("bit {bit} of byte {at} of {}", file.display());
+        let outcome = outcome.with_context(place)?;
+        if flip.is_multiple_of(VIEWED) {
+            for (view, good) in viewer.view(path).with_context(place)?.iter().zip(&good_view) {
+                match view.compare(good, &outcome).with_context(place)? {
+                    true => counts.intact += 1,
+                    false => counts.told += 1,
+                }
+            }
+        }
         match outcome {
             Outcome::Error => counts.errors += 1,
             Outcome::Changed => counts.changes += 1,
@@ -148,6 +173,66 @@ fn check(path: &Path, flips: u64, rng: &mut Rng, counts: &mut Counts) -> Result<
         fs::write(file, bytes)?;
     }
     Ok(())
+}
+
+/// Shows arrays with `b2kit view`, in a process of its own.
+struct Viewer(Worker);
+
+/// What it shows: a picture, or a screen after some keys.
+struct View {
+    command: String,
+    answer: Answer,
+}
+
+impl Viewer {
+    fn new(folder: &Path) -> Result<Self> {
+        sh::run(sh::cargo(&["build", "-p", "b2kit-cli", "--bin", "b2kit", "-p", "xtask"]))?;
+        let setup = Setup {
+            program: root::target().join("debug").join("b2kit").canonicalize()?,
+            folder: folder.to_owned(),
+            perturb: 0,
+            threads: 1,
+            address_kib: "4000000".into(),
+            patience: PATIENCE,
+        };
+        Ok(Self(Worker::new(setup, folder.join("stderr"))))
+    }
+
+    fn view(&mut self, path: &Path) -> Result<Vec<View>> {
+        let name = path.file_name().and_then(|name| name.to_str()).context("no name")?;
+        let pictures = ["--format", "png"];
+        let mut views = Vec::new();
+        for more in [pictures, ["--keys", KEYS[0]], ["--keys", KEYS[2]]] {
+            let args: Vec<String> =
+                ["view", "-q", name].iter().chain(&more).map(|arg| (*arg).into()).collect();
+            let command = args.join(" ");
+            let answer = self.0.run(&args)?;
+            let answer = answer.map_err(|death| anyhow!("{command}: {death:?}: {}", self.0.said()))?;
+            let said = self.0.said();
+            ensure!(!said.contains("panicked"), "{command}: {said}");
+            views.push(View { command, answer });
+        }
+        Ok(views)
+    }
+}
+
+impl View {
+    /// Whether it shows the intact array. What it shows otherwise must tell why.
+    fn compare(&self, good: &Self, outcome: &Outcome) -> Result<bool> {
+        let Self { command, answer } = self;
+        ensure!(answer.rc <= 1, "{command} ends with {}: {}", answer.rc, answer.err);
+        if answer.rc == good.answer.rc && answer.sha256 == good.answer.sha256 {
+            return Ok(true);
+        }
+        let text = String::from_utf8_lossy(&answer.out);
+        let told = answer.rc == 1 && !answer.err.is_empty() || text.contains("damaged");
+        ensure!(
+            told || matches!(outcome, Outcome::Changed),
+            "{command} shows something else: {}\n{text}",
+            answer.err
+        );
+        Ok(false)
+    }
 }
 
 enum Outcome {

@@ -121,7 +121,8 @@ enum {
   BLOSC2_VERSION_FRAME_FORMAT = BLOSC2_VERSION_FRAME_FORMAT_VL_BLOCKS,
 };
 
-/* What an instrumented codec stores for each block. This library does not compress with instr_codec. */
+/* What compressing with instr_codec stores instead of a stream: how small it would be, and bytes per second of the codec and of the
+ * filters of its block. flags[0] is 1 for streams that repeat a byte. */
 typedef struct {
   float cratio;
   float cspeed;

@@ -7,6 +7,8 @@
 #[doc(hidden)]
 pub mod colours;
 #[doc(hidden)]
+pub mod edges;
+#[doc(hidden)]
 pub mod grid;
 #[doc(hidden)]
 pub mod items;
@@ -22,6 +24,8 @@ pub mod numbers;
 pub mod slice;
 #[doc(hidden)]
 pub mod text;
+#[doc(hidden)]
+pub mod ticks;
 
 mod date;
 mod float;

@@ -11,6 +11,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use anyhow::{Context, Result, bail};
 use b2_core::Report;
+use b2_view::edges::Points;
 
 use crate::file::Opened;
 use crate::host::{Ask, Host};
@@ -44,6 +45,8 @@ struct Files {
     next: u32,
     open: HashMap<u32, Rc<Opened>>,
     looks: HashMap<u32, Rc<Look>>,
+    /// The coordinates of dimensions of files.
+    points: HashMap<(u32, usize), Points>,
 }
 
 /// The engine.
@@ -160,10 +163,11 @@ impl Command {
 
 async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<Answer> {
     let handle = || command.number::<u32>("handle");
-    let opened = || {
-        let open = files.borrow().open.get(&handle()?).cloned();
+    let opened_as = |key: &str| {
+        let open = files.borrow().open.get(&command.number(key)?).cloned();
         open.context("this file is not open")
     };
+    let opened = || opened_as("handle");
     let seen = || {
         let look = files.borrow().looks.get(&handle()?).cloned();
         look.context("nothing has been drawn yet")
@@ -188,6 +192,8 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
             let mut files = files.borrow_mut();
             files.open.remove(&handle()?);
             files.looks.remove(&handle()?);
+            let closed = handle()?;
+            files.points.retain(|(of, _), _| *of != closed);
             Answer::default()
         }
         "axes" => Answer::json(look::describe(command.text("slice"), &opened()?.items()?.2)?),
@@ -207,7 +213,25 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
             let bytes = seen()?.values().iter().flat_map(|value| value.to_le_bytes()).collect();
             Answer { json: "{}".to_owned(), bytes }
         }
-        "cell" => Answer::json(seen()?.cell(command.number("row")?, command.number("column")?)?),
+        "points" => {
+            let dim = command.number("dim")?;
+            let len = opened()?.items()?.2.get(dim).copied().context("there is no such dimension")?;
+            let points = opened_as("of")?.points(len).await?;
+            files.borrow_mut().points.insert((handle()?, dim), points);
+            Answer::default()
+        }
+        "edges" => {
+            let (look, handle, names) = (seen()?, handle()?, opened()?.items()?.1.names);
+            let files = files.borrow();
+            let points = |dim| files.points.get(&(handle, dim));
+            Answer::json(look.edges(&names, &command.numbers("most")?, points))
+        }
+        "cell" => {
+            let (look, handle) = (seen()?, handle()?);
+            let files = files.borrow();
+            let points = |dim| files.points.get(&(handle, dim));
+            Answer::json(look.cell(command.number("row")?, command.number("column")?, points)?)
+        }
         "chunks" => {
             let bytes = opened()?.chunks()?.iter().flat_map(|size| size.to_le_bytes()).collect();
             Answer { json: "{}".to_owned(), bytes }

@@ -7,7 +7,8 @@ use b2_async::{AsyncNdArray, AsyncSuperChunk};
 use b2_chunk::SpecialKind;
 use b2_frame::{Checksums, Entry, Metalayers, SuperChunk};
 use b2_store::{Kind, Place};
-use b2_view::labels::{Labels, shown_dtype};
+use b2_view::edges::{MOST, Points};
+use b2_view::labels::{Labels, shown_dtype, unit};
 use b2_view::numbers::Numbers;
 use b2nd::{Dtype, NdArray};
 
@@ -128,6 +129,19 @@ impl Opened {
         }
     }
 
+    /// Reads an array as the coordinates of a dimension with `len` items.
+    ///
+    /// # Errors
+    /// When it is no such array, or cannot be read.
+    pub async fn points(&self, len: u64) -> Result<Points> {
+        let Self::Array(array) = self else { bail!("coordinates are an array") };
+        let dtype = shown_dtype(array.array());
+        if array.shape() != [len] || !(1..=MOST).contains(&len) || !Points::can_be(&dtype) {
+            bail!("these are no coordinates of {len} items");
+        }
+        Ok(Points::new(&dtype, array.all().read_bytes().await?, unit(array.array())))
+    }
+
     /// Returns what the index says of each chunk: how many bytes there are up to the next one, or a negative number for
     /// those that are not stored: -1 zeros, -2 NaN, -3 uninitialised, -4 damaged.
     ///
@@ -179,14 +193,51 @@ fn plain_dtype(size: usize) -> Dtype {
     }
 }
 
+/// How files begin that people have, but that are none of ours, and what they are told.
+const OTHERS: &[(&[u8], &str)] = &[
+    (
+        b"\x93NUMPY",
+        "a NumPy file; `b2kit pack` makes an array of it, and `b2kit view` draws it in a terminal",
+    ),
+    (b"\x89HDF\r\n", "an HDF5 or NetCDF 4 file; `b2kit convert` makes arrays of it"),
+    (
+        b"CDF",
+        "a NetCDF 3 file; `nccopy -k nc4` makes a NetCDF 4 file of it, and `b2kit convert` arrays of that",
+    ),
+    (b"\x89PNG", PICTURE),
+    (b"\xff\xd8\xff", PICTURE),
+    (b"GIF8", PICTURE),
+    (b"II*\0", PICTURE),
+    (b"MM\0*", PICTURE),
+    (b"\x1f\x8b", "compressed with gzip: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
+    (b"\xfd7zXZ", "compressed with xz: unpack it first"),
+    (b"BZh", "compressed with bzip2: unpack it first"),
+    (b"PAR1", "a Parquet file, which `b2kit` does not read"),
+    (b"%PDF", "a PDF document"),
+    (b"<", "a web page, as it seems: is the address right?"),
+    (b"{", "JSON, as it seems; of a Zarr array it holds the description only"),
+];
+const PICTURE: &str =
+    "a picture; NumPy and Pillow make a `.npy` file of it, and `b2kit pack` an array of that";
+
 /// What a file that is none of ours may be.
-fn guess(first: &[u8]) -> &'static str {
-    if first.starts_with(b"\x89HDF\r\n") {
-        ". It is an HDF5 file; `b2kit convert` makes arrays of it"
-    } else if first.starts_with(b"\x93NUMPY") {
-        ". It is a NumPy file; `b2kit pack` makes an array of it"
-    } else if first.starts_with(b"<") {
-        ". It looks like a web page: is the address right?"
+fn guess(first: &[u8]) -> String {
+    let other = OTHERS.iter().find(|(start, _)| first.starts_with(start));
+    other.map_or_else(String::new, |(_, what)| format!(". It is {what}"))
+}
+
+/// What a zip archive without files of ours may be, by the name of its first file.
+pub(crate) fn guess_zip(first: &[u8]) -> &'static str {
+    let len = match first.get(26..28) {
+        Some([low, high]) => usize::from(u16::from_le_bytes([*low, *high])),
+        _ => 0,
+    };
+    let name = first.get(30..30 + len).unwrap_or_default();
+    if name.ends_with(b".npy") {
+        ". It has NumPy arrays in it (.npz): unpack it, and `b2kit pack` makes arrays of its `.npy` files"
+    } else if [&b"zarr.json"[..], b".zarray", b".zgroup", b".zattrs"].iter().any(|end| name.ends_with(end)) {
+        ". It is a Zarr store, of which the page knows nothing"
     } else {
         ""
     }

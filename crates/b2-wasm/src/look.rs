@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2_view::colours::{Map, Scale};
+use b2_view::edges::{Points, edge};
 use b2_view::grid::{Cut, Grid, pairs};
 use b2_view::items;
 use b2_view::limits::{Limits, NoLogarithm, scale};
@@ -12,12 +13,14 @@ use b2_view::slice::{Axis, parse, resolve};
 use b2nd::Dtype;
 
 use crate::file::Opened;
-use crate::json::Object;
+use crate::json::{Object, number, quoted};
 
 /// What a block costs at least, in bytes that could be decoded meanwhile.
 const LEAST: u64 = 16 << 10;
 /// Longer lines are read one item for each pixel.
 const LINE: u64 = 1 << 20;
+/// The most marks of an axis.
+const MARKS: usize = 50;
 /// Number of bars of a histogram.
 const BARS: usize = 64;
 
@@ -44,6 +47,8 @@ pub struct Look {
     dtype: Dtype,
     axes: Vec<Axis>,
     dims: Vec<usize>,
+    /// The parts of the selection that are shown, along rows and columns.
+    windows: [Range<u64>; 2],
     /// Places in the selection along rows and columns.
     at: [Vec<u64>; 2],
     steps: [u64; 2],
@@ -140,7 +145,7 @@ impl Look {
         let Grid { at, every, steps, .. } = grid;
         let are_floats = numbers.is_float();
         let dims = if line { vec![dims[1]] } else { dims.to_vec() };
-        Ok(Self { dtype, axes, dims, at, steps, every, items, index, values, are_floats })
+        Ok(Self { dtype, axes, dims, windows, at, steps, every, items, index, values, are_floats })
     }
 
     /// Describes what was read.
@@ -196,11 +201,36 @@ impl Look {
         Ok((legend(scale, missing, &bars), pixels))
     }
 
-    /// Describes a pixel: where its item is, and its value as NumPy prints it.
+    /// Describes the axes: their titles, and about `most` items or coordinates along each, with their places from 0 to 1.
+    #[must_use]
+    pub fn edges<'a>(
+        &self,
+        names: &[String],
+        most: &[usize],
+        points: impl Fn(usize) -> Option<&'a Points>,
+    ) -> String {
+        // A line has columns only.
+        let windows = self.windows.iter().skip(2 - self.dims.len());
+        let edges = self.dims.iter().zip(windows).zip(most).filter_map(|((dim, window), most)| {
+            let name = names.get(*dim).cloned().unwrap_or_else(|| format!("dimension {dim}"));
+            let edge = edge(&name, points(*dim), *self.axes.get(*dim)?, window, (*most).min(MARKS));
+            let marks =
+                edge.marks.iter().map(|(place, text)| format!("[{},{}]", number(*place), quoted(text)));
+            Some(Object::new().text("title", &edge.title).list("marks", marks).finish())
+        });
+        Object::new().list("edges", edges).finish()
+    }
+
+    /// Describes a pixel: where its item is, with its coordinates where there are any, and its value as NumPy prints it.
     ///
     /// # Errors
     /// When there is no such pixel.
-    pub fn cell(&self, row: usize, column: usize) -> Result<String> {
+    pub fn cell<'a>(
+        &self,
+        row: usize,
+        column: usize,
+        points: impl Fn(usize) -> Option<&'a Points>,
+    ) -> Result<String> {
         let size = self.dtype.itemsize();
         let place = |d: usize, k: usize| self.places(d).get(k).copied().context("there is no such pixel");
         let places = [place(0, row)?, place(1, column)?];
@@ -217,8 +247,12 @@ impl Look {
                 *position = axis.position(*place);
             }
         }
+        let label = |(dim, at): (usize, &u64)| {
+            quoted(&points(dim).map_or_else(String::new, |points| points.label(*at)))
+        };
         Ok(Object::new()
             .ints("position", &position)
+            .list("points", position.iter().enumerate().map(label))
             .text("value", &items::item(&self.dtype, item))
             .number("number", self.values.get(at).copied().unwrap_or(f64::NAN))
             .finish())

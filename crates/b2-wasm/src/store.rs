@@ -14,6 +14,7 @@ use b2_frame::ReadAt;
 use b2_store::{Archive, Member, Members, Place, StoreError};
 use bytes::Bytes;
 
+use crate::file::guess_zip;
 use crate::frame;
 use crate::source::{File, Source};
 
@@ -95,7 +96,10 @@ impl Opened {
                 opened = opened.with_embedded(frame::open(source).await?)?;
             }
             Some(Place::Unreadable(why)) => bail!("embed.b2e is {why}"),
-            _ if opened.members.0.is_empty() => bail!("this zip archive is no store of Blosc2 files"),
+            _ if opened.members.0.is_empty() => {
+                let what = guess_zip(opened.file.first());
+                bail!("this zip archive is no store of Blosc2 files{what}")
+            }
             _ => {}
         }
         Ok(opened)

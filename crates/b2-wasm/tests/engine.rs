@@ -118,7 +118,11 @@ fn planes_are_read_and_coloured() {
     let cell = page.json("cell\nhandle=1\nrow=2\ncolumn=7");
     assert_eq!(
         cell,
-        format!(r#"{{"position":[3,4,12],"value":"{}","number":{:e}}}"#, "1886.0", at(3, 4, 12))
+        format!(
+            r#"{{"position":[3,4,12],"points":["","",""],"value":"{}","number":{:e}}}"#,
+            "1886.0",
+            at(3, 4, 12)
+        )
     );
     let painted = page.call("paint\nhandle=1\nmap=grey\nrange=\nlog=0").unwrap();
     assert_eq!(painted.bytes.len(), 15 * 30 * 4);
@@ -273,6 +277,60 @@ fn fields_of_records_are_drawn() {
     assert!(page.json("cell\nhandle=1\nrow=1\ncolumn=2").contains(r#""value":"('a', 12.0)""#));
 }
 
+/// A short text, or a list of some, in MessagePack.
+fn packed(text: &str) -> Vec<u8> {
+    [&[0xa0 | text.len() as u8], text.as_bytes()].concat()
+}
+
+#[test]
+fn coordinates_are_along_the_axes_and_beside_items() {
+    let names = [vec![0x93], packed("time"), packed("lat"), packed("x")].concat();
+    let items: Vec<f32> = (0..4 * 30 * 40).map(|k| k as f32).collect();
+    let array = ArrayBuilder::new::<f32>([4, 30, 40]).vlmetalayer("_ARRAY_DIMENSIONS", names);
+    let mut page = Page::with(array.to_bytes(&items[..]).unwrap());
+    let lat: Vec<f64> = (0..30).map(|k| 80.0 - 5.0 * f64::from(k)).collect();
+    let lat = ArrayBuilder::new::<f64>([30]).vlmetalayer("units", packed("degrees")).to_bytes(&lat[..]);
+    page.files.insert(2, lat.unwrap());
+    let days: Vec<u8> = (18262..18266_i64).flat_map(i64::to_le_bytes).collect();
+    let time = ArrayBuilder::with_dtype([4], Dtype::parse("<M8[D]").unwrap()).to_bytes(&days[..]);
+    page.files.insert(3, time.unwrap());
+    page.open();
+    page.json("open\nfile=2\nname=lat");
+    page.json("open\nfile=3\nname=time");
+    page.json(&format!("{LOOK}\nslice=2,:,::-2\ndims=1,2\nwindows=0,30,0,10"));
+    let edges = |page: &mut Page| page.json("edges\nhandle=1\nmost=4,3");
+    let counted = edges(&mut page);
+    assert!(
+        counted.starts_with(r#"{"edges":[{"title":"lat","marks":[[1.6666666666666666e-2,"0"],"#),
+        "{counted}"
+    );
+    // The window has items 39, 37, ... 21.
+    assert!(
+        counted.ends_with(r#"{"title":"x","marks":[[1e0,"20"],[5e-1,"30"]]}]}"#)
+            || counted.contains(r#""30"]"#),
+        "{counted}"
+    );
+    for (of, dim) in [(2, 1), (3, 0)] {
+        page.json(&format!("points\nhandle=1\nof={of}\ndim={dim}"));
+        page.json(&format!("close\nhandle={of}"));
+    }
+    let edges = edges(&mut page);
+    assert!(edges.starts_with(r#"{"edges":[{"title":"lat, degrees","marks":[["#), "{edges}");
+    // 0 degrees are at item 16.
+    assert!(edges.contains(r#"[5.5e-1,"0"]"#) && edges.contains(r#""-50"]"#), "{edges}");
+    let cell = page.json("cell\nhandle=1\nrow=3\ncolumn=1");
+    assert!(cell.starts_with(r#"{"position":[2,3,37],"points":["2020-01-03","65.0 degrees",""],"#), "{cell}");
+    // One dimension.
+    page.json(&format!("{LOOK}\nslice=2,:,0\ndims=1\nwindows=0,30"));
+    assert_eq!(page.json("edges\nhandle=1\nmost=4").matches("title").count(), 1);
+    // What does not fit is refused, and forgotten with the file.
+    for wrong in ["of=1\ndim=1", "of=9\ndim=1", "of=1\ndim=3", "of=1"] {
+        assert!(page.call(&format!("points\nhandle=1\n{wrong}")).is_err(), "{wrong}");
+    }
+    page.json("close\nhandle=1");
+    assert!(page.call("edges\nhandle=1\nmost=4").is_err());
+}
+
 #[test]
 fn wrong_commands_are_errors() {
     let mut page = Page::with(array());
@@ -309,7 +367,23 @@ fn what_is_no_blosc2_file_is_told() {
     assert!(told(b"<!doctype html>").contains("web page"));
     assert!(told(b"\x89HDF\r\n\x1a\n").contains("HDF5"));
     assert!(told(b"\x93NUMPY").contains("NumPy"));
+    assert!(told(b"\x93NUMPY").contains("b2kit pack"));
+    assert!(told(b"CDF\x01").contains("NetCDF 3"));
+    assert!(told(b"\x89PNG\r\n\x1a\n").contains("picture"));
+    assert!(told(b"\x1f\x8b\x08").contains("gzip"));
     assert!(told(b"PK\x05\x06").contains("zip"));
+    // An archive with one empty file.
+    let zip = |name: &str| {
+        let len = [name.len() as u8, 0];
+        let file = [&b"PK\x03\x04"[..], &[0; 22], &len, &[0; 2], name.as_bytes()].concat();
+        let entry = [&b"PK\x01\x02"[..], &[0; 24], &len, &[0; 16], name.as_bytes()].concat();
+        let (entries, start) = (entry.len() as u8, file.len() as u8);
+        let end =
+            [&b"PK\x05\x06"[..], &[0, 0, 0, 0, 1, 0, 1, 0, entries, 0, 0, 0, start, 0, 0, 0, 0, 0]].concat();
+        [file, entry, end].concat()
+    };
+    assert!(told(&zip("temperature.npy")).contains("npz"));
+    assert!(told(&zip("x/zarr.json")).contains("Zarr"));
 }
 
 #[test]

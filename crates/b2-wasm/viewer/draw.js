@@ -96,3 +96,25 @@ function drawChunks(canvas, sizes, grid, whole) {
     context.fillRect(k % columns * side, Math.floor(k / columns) * side, side - gap, side - gap);
   });
 }
+
+/** An axis: its title, and texts at their places along it, as many as have room without touching each other. */
+function drawAxis(element, edge, isDown) {
+  const { title, marks } = edge ?? { title: "", marks: [] };
+  const box = element.getBoundingClientRect();
+  const longest = Math.max(0, ...marks.map(([, text]) => [...text].length));
+  // Digits are about half as wide as lines of text are high.
+  const room = isDown ? 16 : 12 + 7 * longest;
+  const apart = marks.length < 2 ? Infinity : Math.abs(marks[1][0] - marks[0][0]) * (isDown ? box.height : box.width);
+  const every = Math.max(1, Math.ceil(room / Math.max(1, apart)));
+  const name = document.createElement("strong");
+  name.textContent = title;
+  name.title = title;
+  const texts = marks.filter((_, k) => k % every === 0).map(([place, text]) => {
+    const span = document.createElement("span");
+    span.textContent = text;
+    span.style[isDown ? "top" : "left"] = `${100 * place}%`;
+    return span;
+  });
+  element.replaceChildren(name, ...texts);
+  if (isDown) element.style.width = marks.length === 0 ? "" : `calc(${Math.min(20, longest)}ch + 2.2em)`;
+}

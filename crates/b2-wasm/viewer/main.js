@@ -10,6 +10,8 @@ const MOST = 1200;
 const shown = {
   source: null, handle: 0, store: null, member: null, file: null, axes: [], drawn: [], windows: [], generation: 0,
   look: null, legend: null, cursor: [0, 0], values: null, map: "viridis", range: "", log: false, field: null,
+  /** A promise of the coordinates along the dimensions. */
+  points: null,
 };
 /** Grows with each file and each look; work for an older one is dropped. */
 let opening = 0;
@@ -243,7 +245,7 @@ function fill(list, rows) {
 /** Shows an open frame. */
 async function show({ handle, file }, wanted) {
   if (shown.handle !== 0 && shown.handle !== handle) engine.call("close", { handle: shown.handle }).catch(() => {});
-  Object.assign(shown, { handle, file, look: null, legend: null, values: null, cursor: [0, 0], generation: engine.generation });
+  Object.assign(shown, { handle, file, look: null, legend: null, values: null, points: null, cursor: [0, 0], generation: engine.generation });
   title([shown.name, shown.member].filter(Boolean).join(" "));
   facts(file);
   at("view").hidden = false;
@@ -398,6 +400,12 @@ async function look() {
     await paint(own);
     if (own !== looking) return;
     drawn();
+    await edges(own);
+    if (shown.points === null) {
+      shown.points = findPoints(shown.handle);
+      if (await shown.points && own === looking) await edges(own);
+    }
+    if (own !== looking) return;
     if (answer.every === 1) break;
   }
   tell("");
@@ -443,6 +451,47 @@ async function paint(own = looking) {
   move(shown.cursor[0], shown.cursor[1], false);
 }
 
+/** Draws items or coordinates along the axes. */
+async function edges(own) {
+  const box = at("frame").getBoundingClientRect();
+  const most = [Math.max(2, Math.floor(box.height / 50)), Math.max(2, Math.floor(box.width / 90))];
+  const line_ = shown.drawn.length < 2;
+  const { answer } = await engine.call("edges", { handle: shown.handle, most: line_ ? most.slice(1) : most });
+  if (own !== looking) return;
+  drawAxis(at("down"), line_ ? null : answer.edges[0], true);
+  drawAxis(at("across"), answer.edges.at(-1), false);
+}
+
+/** An array of this name beside the one that is shown, in the store or folder: a function that opens it, or null. */
+function beside(name) {
+  const key = shown.store !== null ? shown.member : folder?.find(({ source }) => source === shown.source)?.key;
+  if (key === undefined || !name || name.includes("/")) return null;
+  const group = key.slice(0, key.lastIndexOf("/") + 1);
+  if (shown.store !== null) {
+    const k = shown.store.file.members.findIndex((member) => member.key === group + name && member.key !== key);
+    return k < 0 ? null : () => engine.call("member", { handle: shown.store.handle, member: k });
+  }
+  const found = folder.find((file) => file.key === `${group}${name}.b2nd` && file.key !== key);
+  return found === undefined ? null : async () => engine.call("open", { file: await engine.add(found.source), name: found.key });
+}
+
+/** Reads the coordinates of all dimensions that have some; whether there are any. */
+async function findPoints(handle) {
+  let any = false;
+  for (const [dim, name] of (shown.file.names ?? []).entries()) {
+    const open_ = beside(name);
+    if (open_ === null) continue;
+    try {
+      const { answer } = await open_();
+      await engine.call("points", { handle, of: answer.handle, dim });
+      any = true;
+      engine.call("close", { handle: answer.handle }).catch(() => {});
+    } catch { /* The array beside has other items, or is damaged: then the axis counts items. */ }
+    if (shown.handle !== handle) break;
+  }
+  return any;
+}
+
 async function values(own) {
   if (shown.values === null) {
     const { bytes } = await engine.call("values", { handle: shown.handle });
@@ -484,7 +533,7 @@ function move(row, column, tell_ = true) {
   const [own, of] = [asked, looking];
   engine.call("cell", { handle: shown.handle, row: y, column: x }).then(async ({ answer }) => {
     if (own !== asked || of !== looking) return;
-    const place = answer.position.map((k, dim) => `${nameOf(dim)} ${k}`).join(", ");
+    const place = answer.position.map((k, dim) => `${nameOf(dim)} ${k}${answer.points[dim] && ` (${answer.points[dim]})`}`).join(", ");
     at("cell").textContent = `${place}: ${answer.value}`;
     at("cell").dataset.position = answer.position.join(",");
     at("cell").dataset.value = answer.value;

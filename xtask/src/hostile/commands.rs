@@ -72,7 +72,7 @@ const PRINTED: u64 = 32 << 20;
 
 /// Keys for all that the screen of `view` does: the crosshair, zoom and planes; other dimensions, an index and values;
 /// histogram, chunks and colours; a member of a store, fields, and reading again.
-const KEYS: [&str; 4] =
+pub(crate) const KEYS: [&str; 4] =
     ["i\u{2193}\u{2192}+.\u{1b}-", "xdog-1\n2\u{2192}", "34clp1", "\u{2193}\nnr?\u{1b}i\u{2191}2"];
 
 /// Up to how many chunks it runs, and a command, or some, with what must hold then.

@@ -27,12 +27,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+pub(crate) use self::commands::KEYS;
 use self::commands::{Ran, remove};
 use self::content::Content;
 use self::judge::{Class, Judged, judge};
 use self::plan::{Case, FULL, Plan, Queue};
 use self::report::Report;
-use self::worker::{Alone, Death, Setup, Worker, alone};
+use self::worker::{Alone, Death, alone};
+pub(crate) use self::worker::{Answer, Setup, Worker};
 use crate::root;
 use crate::sh::{self, Counts, lock};
 

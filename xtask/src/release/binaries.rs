@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 
 use super::emulated::{self, Machine};
 use super::place::Release;
-use super::tools::{self, Tools};
+use super::tools::{self, AT_ONCE, Tools};
 use super::{install, notices, staged, sums};
 use crate::{root, sh};
 
@@ -55,9 +56,14 @@ impl Platform {
         format!("b2kit-{}-{}", release.version, self.target)
     }
 
+    /// Where it is built: builds in one folder would wait for each other.
+    fn folder(&self, release: &Release) -> PathBuf {
+        release.work.join("binaries-target").join(self.target)
+    }
+
     /// The command that was built.
     pub(super) fn program(&self, release: &Release) -> PathBuf {
-        release.work.join("target").join(self.target).join("release").join("b2kit")
+        self.folder(release).join(self.target).join("release").join("b2kit")
     }
 }
 
@@ -71,21 +77,28 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
     let machine = Machine::new()?;
     let elsewhere = release.work.join("binaries");
     root::empty(&elsewhere)?;
+    let mut wanted = Vec::new();
     for platform in PLATFORMS {
         let what = format!("the command for {}", platform.target);
         if !release.wants(platform.target, &what) {
             continue;
         }
-        if let Some(why) = tools::lacks(platform.target) {
-            release.not_run(&what, &why);
-            continue;
+        match tools::lacks(platform.target) {
+            None => wanted.push(platform),
+            Some(why) => release.not_run(&what, &why),
         }
-        let target = format!("{}{}", platform.target, platform.suffix);
-        let mut build =
-            release.cargo(&["zigbuild", "--quiet", "--release", "--locked", "--package", "b2kit-cli"]);
-        build.args(["--bin", "b2kit", "--target", &target]);
-        tools.of(&mut build)?;
-        sh::run(build)?;
+    }
+    let queue = Mutex::new(wanted.iter());
+    let (here, tools) = (&*release, &tools);
+    // The lock is held only to take the next platform.
+    let work = || -> Result<()> {
+        while let Some(platform) = { sh::lock(&queue).next() } {
+            build(here, tools, platform)?;
+        }
+        Ok(())
+    };
+    sh::at_once((0..AT_ONCE).map(|_| work))?;
+    for platform in wanted {
         let program = platform.program(release);
         // The Debian package has those that need a C library in it.
         let name = match platform.tarball {
@@ -122,6 +135,16 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Builds the command for a platform.
+fn build(release: &Release, tools: &Tools, platform: &Platform) -> Result<()> {
+    let target = format!("{}{}", platform.target, platform.suffix);
+    let mut build =
+        release.cargo(&["zigbuild", "--quiet", "--release", "--locked", "--package", "b2kit-cli"]);
+    build.args(["--bin", "b2kit", "--target", &target]).env("CARGO_TARGET_DIR", platform.folder(release));
+    tools.of(&mut build)?;
+    sh::run(build)
 }
 
 fn contains(text: &[u8], what: &[u8]) -> bool {

@@ -91,11 +91,12 @@ pub(super) fn gzip(from: &Path, to: &Path) -> Result<()> {
     Ok(fs::write(to, output.stdout)?)
 }
 
-/// Unpacks an archive without its first folder.
+/// Unpacks an archive without its first folder. Its files are of now: archives say the same time for all versions of a
+/// file, and cargo would not compile one again that it has seen before.
 pub(super) fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let mut tar = Command::new("tar");
-    tar.arg("-xzf").arg(archive).arg("--strip-components=1").arg("-C").arg(folder);
+    tar.arg("-xzmf").arg(archive).arg("--strip-components=1").arg("-C").arg(folder);
     sh::output(&mut tar)?;
     Ok(())
 }
@@ -107,5 +108,21 @@ mod tests {
     #[test]
     fn sums_are_those_of_the_standard() {
         assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn unpacked_files_are_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_153_704_088);
+        fs::create_dir(folder.path().join("a-1")).unwrap();
+        let file = fs::File::create(folder.path().join("a-1/lib.rs")).unwrap();
+        file.set_modified(long_ago).unwrap();
+        let archive = folder.path().join("a.crate");
+        sh::output(Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(folder.path()).arg("a-1"))
+            .unwrap();
+        let unpacked = folder.path().join("unpacked");
+        unpack(&archive, &unpacked).unwrap();
+        let found = fs::metadata(unpacked.join("lib.rs")).unwrap().modified().unwrap();
+        assert!(found > long_ago, "cargo would take it for the file of an earlier run");
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::emulated::{self, Machine};
 use super::place::Release;
-use super::tools::{self, Tools};
+use super::tools::{self, AT_ONCE, Tools};
 use super::{notices, sums};
 use crate::steps::minutes;
 use crate::{pythonpkg, root, sh};
@@ -57,9 +57,6 @@ const PYTHONS: &[(&str, &str)] = &[("python3.11", "cp311-abi3"), ("python3.14t",
 
 /// No wheel is larger.
 const LARGEST: u64 = 15_000_000;
-
-/// So many platforms are built at once: most of the time one thread puts a whole program together.
-const AT_ONCE: usize = 2;
 
 pub(super) fn make(release: &mut Release) -> Result<()> {
     let tools = Tools::install()?;

@@ -76,7 +76,11 @@ fn has_sources() -> bool {
 }
 
 /// Vectors of 16 bytes, which all browsers have since 2023. The engine decodes only, so encoders are left out of it.
-const FLAGS: &str = "-C target-feature=+simd128 --cfg b2kit_decode_only";
+///
+/// ruzstd copies 16 bytes at once only where it is told of SSE2 or NEON, otherwise an address, which has 4 bytes here. It
+/// needs no instructions for that, and all other crates of the engine ask for NEON on ARM only.
+const FLAGS: &str = "-C target-feature=+simd128 --cfg b2kit_decode_only -A explicit_builtin_cfgs_in_flags --cfg \
+    target_feature=\"neon\"";
 /// A panic ends the engine in any case, and the page starts another one; so nothing has to be told of it.
 const SMALL: &str = "-Zlocation-detail=none -Zfmt-debug=shallow -Zunstable-options -Cpanic=immediate-abort";
 

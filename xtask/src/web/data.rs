@@ -118,9 +118,44 @@ pub(super) fn store(path: &Path, layout: Layout) -> Result<()> {
     Ok(writer.finish()?)
 }
 
+/// A text in MessagePack.
+fn packed(text: &str) -> Vec<u8> {
+    [vec![0xd9, text.len() as u8], text.as_bytes().to_vec()].concat()
+}
+
+/// The sea surface temperature with names of dimensions, and arrays with coordinates of these names: days, latitudes from
+/// 89 down to -89, and longitudes from 1 to 359, both in steps of 2.
+pub(super) fn with_coordinates() -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let (shape, items) = temperature_items()?;
+    let names = [vec![0x93], packed("time"), packed("lat"), packed("lon")].concat();
+    let sst = ArrayBuilder::new::<f32>(shape).vlmetalayer("_ARRAY_DIMENSIONS", names).to_bytes(&items[..])?;
+    let degrees = |first: f64, step: f64, len: u32| {
+        let items: Vec<f64> = (0..len).map(|k| first + step * f64::from(k)).collect();
+        ArrayBuilder::new::<f64>([u64::from(len)])
+            .vlmetalayer("units", packed("degrees"))
+            .to_bytes(&items[..])
+    };
+    let days: Vec<u8> = (0..12_i64).flat_map(|k| (18262 + 30 * k).to_le_bytes()).collect();
+    let time = ArrayBuilder::with_dtype([12], Dtype::parse("<M8[D]")?).to_bytes(&days[..])?;
+    Ok(vec![
+        ("sst", sst.to_vec()),
+        ("lat", degrees(89.0, -2.0, 90)?.to_vec()),
+        ("lon", degrees(1.0, 2.0, 180)?.to_vec()),
+        ("time", time.to_vec()),
+    ])
+}
+
+/// Arrays as a store, in a group.
+pub(super) fn group(path: &Path, layout: Layout, arrays: &[(&str, Vec<u8>)]) -> Result<()> {
+    let mut writer = StoreWriter::create(path, layout, true)?;
+    for (name, bytes) in arrays {
+        writer.put(&format!("/ocean/{name}"), &SuperChunk::from_bytes(bytes.clone())?)?;
+    }
+    Ok(writer.finish()?)
+}
+
 /// An array with this text wherever there can be one.
 pub(super) fn evil(text: &str) -> Result<Vec<u8>> {
-    let packed = |text: &str| [vec![0xd9, text.len() as u8], text.as_bytes().to_vec()].concat();
     let items: Vec<f32> = (0..100).map(|k| k as f32).collect();
     let builder = ArrayBuilder::new::<f32>([10, 10])
         .vlmetalayer("<b onclick=x>name</b>", packed(text))

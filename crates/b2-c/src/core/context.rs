@@ -10,6 +10,7 @@ use b2_chunk::{CParams, Chunk, ChunkHeader, ChunkRef, Compressor, DParams, Decom
 use crate::abi::{MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::Head;
+use crate::core::instrument;
 use crate::core::params;
 use crate::ffi::callbacks::{self, Call, Hooks, Tuner};
 use crate::ffi::exclusive::Exclusive;
@@ -38,6 +39,8 @@ pub(crate) struct Context {
     maskout: Mutex<Vec<bool>>,
     /// Whether there are any.
     masked: AtomicBool,
+    /// Whether chunks have measurements instead of streams.
+    instrumented: bool,
     state: Exclusive<State>,
 }
 
@@ -90,7 +93,29 @@ impl State {
         })
     }
 
+    /// Measures what compressing would take, for `instr_codec`. `None` if there is nothing to measure.
+    fn measure(&mut self, context: &Context, src: &[u8], dst: &mut [u8]) -> Result<Option<usize>> {
+        let Settings { cparams, blosc1, blockshape, .. } = context.settings();
+        let plugins = callbacks::plugins(&self.call);
+        let builder = || params::compression(&cparams, &blockshape, plugins.clone(), blosc1);
+        let made;
+        let src = match context.hooks.prefilter(&cparams, context.address()) {
+            None => src,
+            Some(hook) => {
+                let copying = builder()?.level(0).no_filters().use_dict(false).prefilter(hook).build()?;
+                made = Chunk::compress_bytes(src, &copying)?.decompress_bytes()?;
+                &made[..]
+            }
+        };
+        instrument::compress(&builder()?.use_dict(false).build()?, src, dst)
+    }
+
     fn compress(&mut self, context: &Context, src: &[u8], dst: &mut [u8]) -> Result<usize> {
+        if context.instrumented
+            && let Some(cbytes) = self.measure(context, src, dst)?
+        {
+            return Ok(cbytes);
+        }
         if dst.len() >= src.len() + MAX_OVERHEAD {
             return Ok(self.compressor(context)?.compress_into(src, dst)?);
         }
@@ -131,6 +156,7 @@ impl Context {
             tuner: None,
             maskout: Mutex::default(),
             masked: AtomicBool::new(false),
+            instrumented: cparams.instr_codec,
             state,
         }
     }
@@ -239,6 +265,7 @@ impl Context {
     /// Compresses blocks of any lengths into a chunk.
     pub(crate) fn compress_blocks(&self, blocks: &[&[u8]]) -> Result<Chunk> {
         ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
+        ensure(!self.instrumented, code::CODEC_SUPPORT)?;
         self.tuned(|| Ok(Chunk::compress_vl(blocks, &self.compression()?)?))
     }
 

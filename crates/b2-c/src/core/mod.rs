@@ -4,6 +4,7 @@ pub(crate) mod context;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod header;
+pub(crate) mod instrument;
 pub(crate) mod names;
 pub(crate) mod nd;
 pub(crate) mod params;

@@ -55,7 +55,6 @@ pub(crate) fn compression(
     blosc1: bool,
 ) -> Result<Compression> {
     ensure(cparams.clevel <= 9, code::CODEC_PARAM)?;
-    ensure(!cparams.instr_codec, code::CODEC_SUPPORT)?;
     let itemsize = usize::try_from(cparams.typesize).ok().filter(|size| *size > 0);
     let codec = CodecId(cparams.compcode);
     let dict = cparams.use_dict != 0 && plugins.codec_properties(codec).dictionaries;

@@ -69,8 +69,8 @@ pub(crate) struct Frame {
     editor: Option<FrameEditor>,
     /// Whether each change takes the lock.
     locking: bool,
-    /// Whether the frame was opened again, of which [`refresh`](Self::refresh) does not know yet.
-    reopened: bool,
+    /// Whether another handle's change has been read that [`refresh`](Self::refresh) has not told of yet.
+    unseen: bool,
     /// How often the program has taken the lock without releasing it.
     held: u32,
     /// How many groups of changes have begun that become one commit at the end of the outermost.
@@ -153,7 +153,7 @@ impl Frame {
             reader: Some(reader),
             editor: None,
             locking,
-            reopened: false,
+            unseen: false,
             held: 0,
             together: 0,
             plugins,
@@ -168,7 +168,7 @@ impl Frame {
             reader: Some(reader),
             editor: None,
             locking: false,
-            reopened: false,
+            unseen: false,
             held: 0,
             together: 0,
             plugins,
@@ -222,14 +222,18 @@ impl Frame {
         {
             wait_for_lock(path);
         }
-        let again = std::mem::take(&mut self.reopened);
         self.reader()?;
         let Some(reader) = &mut self.reader else { return Ok(false) };
-        let newer = reader.refresh()?;
-        if newer {
+        if reader.refresh()? {
             self.editor = None;
+            self.unseen = true;
         }
-        Ok(newer || again)
+        Ok(std::mem::take(&mut self.unseen))
+    }
+
+    /// Whether each change takes the lock.
+    pub(crate) fn locks(&self) -> bool {
+        self.locking
     }
 
     /// Reads, where locking is on once more if another handle has changed the frame meanwhile: what it has replaced in a sparse
@@ -245,7 +249,7 @@ impl Frame {
                 wait_for_lock(path);
             }
             (self.editor, self.reader) = (None, Some(self.reopened()?));
-            self.reopened = true;
+            self.unseen = true;
         }
         read(self.reader()?)
     }
@@ -276,13 +280,23 @@ impl Frame {
         }
     }
 
+    /// Takes the lock, and looks what others have changed before.
+    fn take_lock(&mut self) -> Result<FrameEditor> {
+        self.editor = None;
+        let editor = self.opened(true)?;
+        let newer = self.reader.as_mut().map(SuperChunk::refresh);
+        self.unseen |= !matches!(newer, Some(Ok(false)));
+        Ok(editor)
+    }
+
     /// Changes the frame: all of `change` or, after an error, nothing.
     fn change<T>(&mut self, change: &mut dyn FnMut(&mut FrameEditor) -> Result<T, FrameError>) -> Result<T> {
         let mut again = true;
         loop {
             let mut editor = match self.editor.take() {
                 Some(editor) => editor,
-                None => self.opened(self.locking)?,
+                None if self.locking => self.take_lock()?,
+                None => self.opened(false)?,
             };
             self.reader = None;
             if self.held > 0 || self.together > 0 {
@@ -291,8 +305,8 @@ impl Frame {
                 return Ok(result?);
             }
             let result = editor.transaction(|editor| change(editor));
-            if self.locking && self.held == 0 {
-                self.reader = editor.snapshot().ok();
+            if self.locking {
+                self.leave(editor);
             } else {
                 self.editor = Some(editor);
             }
@@ -301,7 +315,7 @@ impl Frame {
                 // Another handle has changed the file since: look again, once.
                 Err(error) if again && matches!(error.detail(), FrameError::Changed { .. }) => {
                     again = false;
-                    (self.editor, self.reader) = (None, None);
+                    (self.editor, self.reader, self.unseen) = (None, None, true);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -309,19 +323,17 @@ impl Frame {
     }
 
     /// Takes the lock until [`unlock`](Self::unlock), as often as it is taken. Changes in between become one commit. Does
-    /// nothing where locking is off. Returns whether it looked anew at the file.
+    /// nothing where locking is off. Returns whether others have changed the frame before.
     pub(crate) fn lock(&mut self) -> Result<bool> {
         if !self.locking {
             return Ok(false);
         }
-        let first = self.held == 0;
-        if first {
-            self.editor = None;
-            self.editor = Some(self.opened(true)?);
+        if self.held == 0 {
+            self.editor = Some(self.take_lock()?);
             self.reader = None;
         }
         self.held += 1;
-        Ok(first)
+        Ok(std::mem::take(&mut self.unseen))
     }
 
     pub(crate) fn unlock(&mut self) -> Result<()> {
@@ -332,25 +344,21 @@ impl Frame {
         if self.held > 0 {
             return Ok(());
         }
-        let result = self.finish(true);
-        // The editor has the lock.
-        self.editor = None;
-        if matches!(self.place, Place::Path { .. }) {
-            self.reader = None;
-        }
-        result
+        self.finish(true)
     }
 
-    /// Begins changes that become one commit. Returns whether it looked anew at the file.
+    /// Begins changes that become one commit. Returns whether others have changed the frame before.
     pub(crate) fn begin(&mut self) -> Result<bool> {
-        let lock = self.locking && self.held == 0 && self.together == 0;
-        if lock {
-            self.editor = None;
-            self.editor = Some(self.opened(true)?);
-            self.reader = None;
+        if self.held == 0 && self.together == 0 {
+            if self.locking {
+                self.editor = Some(self.take_lock()?);
+                self.reader = None;
+            } else {
+                self.unseen = self.refresh()?;
+            }
         }
         self.together += 1;
-        Ok(lock)
+        Ok(std::mem::take(&mut self.unseen))
     }
 
     /// Ends them: they are committed or, if they failed, taken back.
@@ -370,11 +378,17 @@ impl Frame {
             editor.rollback();
         }
         if self.locking {
-            self.reader = editor.snapshot().ok();
+            self.leave(editor);
         } else {
             self.editor = Some(editor);
         }
         Ok(result?)
+    }
+
+    /// Releases the lock that an editor holds, and keeps what it has written: what is different later is by others.
+    fn leave(&mut self, mut editor: FrameEditor) {
+        self.reader = editor.snapshot().ok();
+        self.unseen |= self.reader.is_none();
     }
 
     /// Writes the chunk size into the header of an empty frame.
@@ -392,7 +406,30 @@ impl Frame {
     fn rewrite(&mut self, params: FrameParams, metas: &[Meta], vlmetas: &[VlMeta]) -> Result<()> {
         let params = metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value));
         let params = params.plugins(self.plugins.clone());
+        if let Some(editor) = &mut self.editor {
+            // What the new file is made from must stay when the editor goes.
+            editor.commit()?;
+            self.reader = None;
+        }
         let source = self.reader()?.clone();
+        // It has the lock, which nobody must get before the new file is there.
+        let editor = self.editor.take();
+        match self.written_anew(&source, params, vlmetas) {
+            Ok(reader) => self.reader = Some(reader),
+            Err(error) => {
+                self.editor = editor;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn written_anew(
+        &self,
+        source: &SuperChunk,
+        params: FrameParams,
+        vlmetas: &[VlMeta],
+    ) -> Result<SuperChunk> {
         let fill = |mut writer: FrameWriter| {
             source.copy_into(&mut writer, None, None)?;
             for (name, chunk) in vlmetas {
@@ -400,20 +437,18 @@ impl Frame {
             }
             Ok::<_, Error>(writer.finish()?)
         };
-        (self.reader, self.editor) = (None, None);
         match &self.place {
             Place::Path { path, files, offset: 0 } => {
                 let options = files.write(to_write()).storage(source.storage()).overwrite(true);
                 fill(options.create(path, params)?)?;
-                self.reader = Some(self.reopened()?);
+                self.reopened()
             }
-            Place::Path { .. } => return Err(Error(code::FILE_WRITE)),
+            Place::Path { .. } => Err(Error(code::FILE_WRITE)),
             Place::Bytes => {
                 let bytes = fill(to_write().memory(params)?)?.into_bytes();
-                self.reader = Some(to_read(None, &self.plugins, 0).from_bytes(bytes)?);
+                Ok(to_read(None, &self.plugins, 0).from_bytes(bytes)?)
             }
         }
-        Ok(())
     }
 }
 

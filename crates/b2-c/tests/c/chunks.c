@@ -183,6 +183,43 @@ static void process(void) {
   CHECK(strcmp(print_error(12345), "Unknown error") == 0);
 }
 
+/* Chunks of measurements: a record for each stream. */
+static void instrumented(void) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  cparams.compcode = BLOSC_LZ4;
+  cparams.blocksize = 4096;
+  cparams.splitmode = BLOSC_ALWAYS_SPLIT;
+  cparams.instr_codec = true;
+  int32_t items[2500];
+  for (int n = 0; n < 2500; n++) {
+    items[n] = n;
+  }
+  uint8_t chunk[400];
+  blosc2_instr records[9];
+  blosc2_context *cctx = blosc2_create_cctx(cparams), *dctx = blosc2_create_dctx(BLOSC2_DPARAMS_DEFAULTS);
+  CHECK(blosc2_compress_ctx(cctx, items, sizeof(items), chunk, 100) == 0);
+  int cbytes = blosc2_compress_ctx(cctx, items, sizeof(items), chunk, sizeof(chunk));
+  CHECK(cbytes == 32 + 3 * 4 + 9 * 20 && (chunk[BLOSC2_CHUNK_BLOSC2_FLAGS] & BLOSC2_INSTR_CODEC) != 0);
+  CHECK(blosc2_decompress_ctx(dctx, chunk, cbytes, records, sizeof(records)) == (int)sizeof(records));
+  for (int n = 0; n < 9; n++) {
+    CHECK(records[n].cspeed > 0 && records[n].filter_speed > 0 && records[n].cratio > 0);
+    /* Of the whole blocks, the upper bytes of all items are zero. */
+    CHECK(records[n].flags[0] == (n < 8 && n % 4 > 1));
+    CHECK(records[n].flags[0] == 0 || records[n].cratio == 256);
+  }
+  /* The lowest byte of each item repeats after 256 items, the next one seldom changes. */
+  CHECK(records[0].cratio > 2 && records[1].cratio > 20);
+  const void *sources[1] = {items};
+  const int32_t sizes[1] = {100};
+  CHECK(blosc2_vlcompress_ctx(cctx, sources, sizes, 1, chunk, sizeof(chunk)) < 0);
+  /* Of a chunk without compression there is nothing to measure. */
+  CHECK(blosc2_compress_ctx(cctx, items, 8, chunk, sizeof(chunk)) == 40);
+  CHECK(blosc2_decompress_ctx(dctx, chunk, 40, records, sizeof(records)) == 8 && memcmp(records, items, 8) == 0);
+  blosc2_free_ctx(cctx);
+  blosc2_free_ctx(dctx);
+}
+
 int main(void) {
   blosc2_init();
   for (int n = 0; n < N; n++) {
@@ -193,6 +230,7 @@ int main(void) {
   special();
   blocks_of_any_size();
   process();
+  instrumented();
   blosc2_destroy();
   return finish("chunks");
 }

@@ -134,6 +134,58 @@ static void array(const library *from, const library *to) {
   free(other);
 }
 
+/* Measurements instead of streams: the same chunks but for the figures, which either library reads. */
+static void instrumented(const library *ours, const library *theirs) {
+  blosc2_cparams cparams = parameters();
+  cparams.clevel = (uint8_t)(1 + below(9));
+  cparams.nthreads = 1;
+  cparams.splitmode = 1 + (int32_t)below(2);
+  cparams.filters[4] = 0;
+  cparams.instr_codec = true;
+  int32_t size = (int32_t)(100 + below(30000)) * cparams.typesize;
+  cparams.blocksize = (int32_t)(64 + below(4000)) * cparams.typesize;
+  size_t room = (size_t)size * 40 + 64;
+  uint8_t *data = malloc((size_t)size), *chunk[2], *back[2] = {malloc(room), malloc(room)};
+  fill(data, (size_t)size, below(4));
+  const library *libs[2] = {ours, theirs};
+  int cbytes[2];
+  int32_t nbytes[2], blocksize[2];
+  for (int n = 0; n < 2; n++) {
+    chunk[n] = malloc(room);
+    blosc2_context *cctx = libs[n]->create_cctx(cparams);
+    cbytes[n] = libs[n]->compress_ctx(cctx, data, size, chunk[n], (int32_t)room);
+    libs[n]->free_ctx(cctx);
+    CHECK(cbytes[n] > 32);
+    memcpy(&nbytes[n], chunk[n] + BLOSC2_CHUNK_NBYTES, 4);
+    memcpy(&blocksize[n], chunk[n] + BLOSC2_CHUNK_BLOCKSIZE, 4);
+  }
+  CHECK(cbytes[0] == cbytes[1] && memcmp(chunk[0], chunk[1], 32) == 0);
+  int nblocks = (nbytes[0] + blocksize[0] - 1) / blocksize[0];
+  CHECK(memcmp(chunk[0] + 32, chunk[1] + 32, 4 * (size_t)nblocks) == 0);
+  for (int n = 0; n < 2; n++) {
+    blosc2_context *dctx = libs[n]->create_dctx(BLOSC2_DPARAMS_DEFAULTS);
+    blosc2_instr records[2];
+    for (int from = 0; from < 2; from++) {
+      memset(back[from], 0x5a, room);
+      CHECK(libs[n]->decompress_ctx(dctx, chunk[from], cbytes[from], back[from], nbytes[from]) == nbytes[from]);
+    }
+    bool right = true;
+    for (int32_t at = 0; at < nbytes[0]; at += (int32_t)sizeof(blosc2_instr)) {
+      memcpy(&records[0], back[0] + at, sizeof(blosc2_instr));
+      memcpy(&records[1], back[1] + at, sizeof(blosc2_instr));
+      right &= records[0].flags[0] == records[1].flags[0] && records[0].cspeed > 0 && records[0].filter_speed > 0;
+      right &= records[0].cratio > 0 && (!records[0].flags[0] || records[0].cratio == records[1].cratio);
+    }
+    CHECK(right);
+    libs[n]->free_ctx(dctx);
+  }
+  for (int n = 0; n < 2; n++) {
+    free(chunk[n]);
+    free(back[n]);
+  }
+  free(data);
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) {
     return 2;
@@ -145,6 +197,9 @@ int main(int argc, char **argv) {
     chunk(&theirs, &ours);
     array(&ours, &theirs);
     array(&theirs, &ours);
+  }
+  for (int n = 0; n < times / 4; n++) {
+    instrumented(&ours, &theirs);
   }
   return finish("exchange");
 }

@@ -3,6 +3,9 @@
 
 #include "check.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #define N 10000
 
 static int32_t data[N], back[4 * N];
@@ -250,8 +253,187 @@ static void any_blocks(char *urlpath) {
   blosc2_remove_urlpath(urlpath);
 }
 
-int main(void) {
+static blosc2_schunk *open_locking(char *urlpath) {
+  static blosc2_stdio_params params = {.locking = true};
+  blosc2_io io = {.id = BLOSC2_IO_FILESYSTEM, .name = "filesystem", .params = &params};
+  return blosc2_schunk_open_udio(urlpath, &io);
+}
+
+/* What a metalayer says through a handle, as a number. */
+static int noted(blosc2_schunk *schunk, const char *name) {
+  uint8_t *content;
+  int32_t len;
+  int value = -1;
+  if (blosc2_vlmeta_get(schunk, name, &content, &len) >= 0) {
+    value = content[0];
+    free(content);
+  }
+  return value;
+}
+
+static int first_of(blosc2_schunk *schunk, int64_t nchunk) {
+  return blosc2_schunk_decompress_chunk(schunk, nchunk, back, sizeof(data)) == (int)sizeof(data) ? back[0] : -1;
+}
+
+static int64_t append(blosc2_schunk *schunk, int32_t first) {
+  int32_t items[sizeof(data) / 4] = {first};
+  return blosc2_schunk_append_buffer(schunk, items, sizeof(items));
+}
+
+/* Two handles that lock: each sees what the other has done, whatever it does itself in between. */
+static void two_handles(bool contiguous, char *urlpath) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = contiguous, .urlpath = urlpath, .cparams = &cparams};
+  blosc2_schunk *new = blosc2_schunk_new(&storage);
+  CHECK(blosc2_meta_add(new, "fixed", (uint8_t *)"0123", 4) == 0);
+  CHECK(append(new, 0) == 1 && append(new, 1) == 2);
+  blosc2_schunk_free(new);
+  blosc2_schunk *one = open_locking(urlpath), *two = open_locking(urlpath);
+  CHECK(one != NULL && two != NULL);
+  uint8_t value = 1;
+  CHECK(blosc2_vlmeta_add(one, "note", &value, 1, NULL) == 0 && noted(two, "note") == 1);
+
+  /* Reading under the lock is no change. */
+  int64_t tick = two->change_tick;
+  CHECK(blosc2_schunk_lock(two) == 0 && noted(two, "note") == 1 && blosc2_schunk_unlock(two) == 0);
+  CHECK(blosc2_schunk_refresh(two) == 0 && two->change_tick == tick);
+  /* A change right after that is one, of metalayers too. */
+  CHECK(blosc2_schunk_lock(two) == 0 && blosc2_schunk_unlock(two) == 0);
+  tick = two->change_tick;
+  CHECK(blosc2_schunk_lock(one) == 0);
+  value = 2;
+  CHECK(blosc2_vlmeta_update(one, "note", &value, 1, NULL) == 0);
+  CHECK(blosc2_schunk_unlock(one) == 0);
+  CHECK(noted(two, "note") == 2 && two->change_tick != tick);
+  tick = two->change_tick;
+  CHECK(blosc2_schunk_lock(one) == 0 && blosc2_vlmeta_delete(one, "note") == 0 && blosc2_schunk_unlock(one) == 0);
+  CHECK(blosc2_vlmeta_exists(two, "note") < 0 && two->nvlmetalayers == 0 && two->change_tick != tick);
+  CHECK(blosc2_vlmeta_add(one, "note", &value, 1, NULL) == 0);
+  tick = two->change_tick;
+  CHECK(blosc2_schunk_lock(two) == 0);
+  CHECK(two->nvlmetalayers == 1 && two->change_tick != tick);
+  CHECK(blosc2_schunk_unlock(two) == 0);
+
+  /* What one does shows what the other did before. */
+  CHECK(append(one, 2) == 3 && append(two, 3) == 4 && append(one, 4) == 5);
+  CHECK(two->nchunks == 4 && blosc2_schunk_refresh(two) == 1 && two->nchunks == 5);
+  CHECK(blosc2_schunk_refresh(two) == 0);
+  CHECK(blosc2_vlmeta_add(one, "more", &value, 1, NULL) == 1);
+  CHECK(append(two, 5) == 6 && two->nvlmetalayers == 2);
+  CHECK(blosc2_meta_update(one, "fixed", (uint8_t *)"abcd", 4) == 0);
+  CHECK(blosc2_vlmeta_delete(two, "more") == 1 && memcmp(two->metalayers[0]->content, "abcd", 4) == 0);
+  CHECK(one->nvlmetalayers == 2 && blosc2_vlmeta_exists(one, "more") < 0 && one->nvlmetalayers == 1);
+  CHECK(blosc2_schunk_delete_chunk(one, 0) == 5 && first_of(two, 0) == 1);
+  for (int n = 0; n < 5; n++) {
+    CHECK(first_of(one, n) == n + 1 && first_of(two, n) == n + 1);
+  }
+  CHECK(one->nbytes == two->nbytes);
+
+  /* So do functions that only read. */
+  CHECK(append(one, 6) == 6);
+  int64_t last = 5 * (int64_t)sizeof(data) / 4;
+  int32_t item = 0;
+  CHECK(blosc2_schunk_get_sparse_buffer(two, 1, &last, &item) == 0 && item == 6);
+  CHECK(append(one, 7) == 7);
+  int64_t *offsets = blosc2_frame_get_offsets(two);
+  CHECK(offsets != NULL && two->nchunks == 7);
+  free(offsets);
+  CHECK(append(one, 8) == 8);
+  uint8_t *cframe = NULL;
+  bool needs_free = false;
+  int64_t size = blosc2_schunk_to_buffer(two, &cframe, &needs_free);
+  blosc2_schunk *copy = blosc2_schunk_from_buffer(cframe, size, true);
+  CHECK(copy != NULL && copy->nchunks == 8);
+  blosc2_schunk_free(copy);
+  if (needs_free) {
+    free(cframe);
+  }
+  CHECK(append(one, 9) == 9);
+  copy = blosc2_schunk_copy(two, &(blosc2_storage){.cparams = NULL});
+  CHECK(copy != NULL && copy->nchunks == 9);
+  blosc2_schunk_free(copy);
+  /* A metalayer that is added to chunks writes the file anew. */
+  CHECK(blosc2_meta_add(one, "late", (uint8_t *)"x", 1) == 1);
+  CHECK(append(two, 10) == 10 && two->nmetalayers == 2 && first_of(one, 9) == 10);
+  CHECK(blosc2_schunk_lock(one) == 0 && append(one, 11) == 11);
+  CHECK(blosc2_meta_add(one, "later", (uint8_t *)"y", 1) == 2 && append(one, 12) == 12);
+  CHECK(blosc2_schunk_unlock(one) == 0);
+  CHECK(first_of(two, 11) == 12 && first_of(two, 10) == 11 && two->nmetalayers == 3);
+  blosc2_schunk_free(one);
+  blosc2_schunk_free(two);
+  CHECK(blosc2_remove_urlpath(urlpath) == 0);
+}
+
+/* The chunk size that a program sets in the structure is there for others before the first chunk is. */
+static void chunk_size_of_empty(bool contiguous, char *urlpath) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = contiguous, .urlpath = urlpath, .cparams = &cparams};
+  blosc2_schunk *one = blosc2_schunk_new(&storage);
+  one->chunksize = 8192;
+  uint8_t value = 1;
+  CHECK(blosc2_vlmeta_add(one, "note", &value, 1, NULL) == 0);
+  blosc2_schunk *two = open_locking(urlpath);
+  CHECK(two->chunksize == 8192 && noted(two, "note") == 1);
+  CHECK(blosc2_schunk_append_buffer(two, data, 100) == 1 && two->chunksize == 8192);
+  CHECK(blosc2_schunk_refresh(one) == 1 && one->nchunks == 1 && one->nbytes == 100 && one->chunksize == 8192);
+  blosc2_schunk_free(one);
+  blosc2_schunk_free(two);
+  CHECK(blosc2_remove_urlpath(urlpath) == 0);
+}
+
+enum { WRITERS = 3, ROUNDS = 8 };
+
+/* What each of several processes does: appends chunks, which are then where it is told. */
+static bool append_many(char *urlpath, int writer) {
+  blosc2_schunk *schunk = open_locking(urlpath);
+  bool right = schunk != NULL;
+  for (int n = 0; n < ROUNDS && right; n++) {
+    int64_t at = append(schunk, writer * ROUNDS + n);
+    right = at > 0 && first_of(schunk, at - 1) == writer * ROUNDS + n;
+  }
+  blosc2_schunk_free(schunk);
+  return right;
+}
+
+/* Processes append at the same time: none of the chunks is lost, and those of each are in order. */
+static void many_writers(char *program, bool contiguous, char *urlpath) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = contiguous, .urlpath = urlpath, .cparams = &cparams};
+  blosc2_schunk_free(blosc2_schunk_new(&storage));
+  fflush(stdout);
+  pid_t writers[WRITERS];
+  for (int writer = 0; writer < WRITERS; writer++) {
+    char number[12];
+    snprintf(number, sizeof(number), "%d", writer);
+    writers[writer] = fork();
+    if (writers[writer] == 0) {
+      execl(program, program, "append", urlpath, number, (char *)NULL);
+      _exit(2);
+    }
+  }
+  for (int writer = 0; writer < WRITERS; writer++) {
+    int status = -1;
+    CHECK(waitpid(writers[writer], &status, 0) == writers[writer] && status == 0);
+  }
+  blosc2_schunk *schunk = open_locking(urlpath);
+  CHECK(schunk->nchunks == WRITERS * ROUNDS);
+  int next[WRITERS] = {0};
+  for (int64_t nchunk = 0; nchunk < schunk->nchunks; nchunk++) {
+    int first = first_of(schunk, nchunk);
+    CHECK(first >= 0 && first < WRITERS * ROUNDS && next[first / ROUNDS]++ == first % ROUNDS);
+  }
+  blosc2_schunk_free(schunk);
+  CHECK(blosc2_remove_urlpath(urlpath) == 0);
+}
+
+int main(int argc, char **argv) {
   blosc2_init();
+  if (argc == 4 && strcmp(argv[1], "append") == 0) {
+    return append_many(argv[2], atoi(argv[3])) ? 0 : 1;
+  }
   all(false, NULL);
   all(true, NULL);
   all(true, "file.b2frame");
@@ -261,6 +443,12 @@ int main(void) {
   at_offsets();
   any_blocks(NULL);
   any_blocks("any.b2frame");
+  two_handles(true, "two.b2frame");
+  two_handles(false, "two");
+  chunk_size_of_empty(true, "empty.b2frame");
+  chunk_size_of_empty(false, "empty");
+  many_writers(argv[0], true, "many.b2frame");
+  many_writers(argv[0], false, "many");
   blosc2_destroy();
   return finish("schunks");
 }

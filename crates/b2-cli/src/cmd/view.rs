@@ -23,6 +23,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use b2_view::edges::{Edge, edge};
 use b2_view::limits::{Limits, NoLogarithm, scale};
 
 use crate::args::{Global, Source};
@@ -30,7 +31,7 @@ use crate::files::{Output, is_stdin, refuse_same, urls};
 use crate::print::figure::{Canvas, Image, LARGEST, Line};
 use crate::print::{Map, Scale, colours, columns, count, dims, half_blocks, printable};
 use crate::process::{Usage, capture, say};
-use crate::read::dims::{Labels, Points, edge};
+use crate::read::dims::{Labels, points};
 use crate::read::sample::{self, Cost, Numbers, line, plane};
 use crate::read::{Axis, Data, resolve, slice};
 
@@ -311,8 +312,8 @@ impl<'a> Picture<'a> {
     }
 
     /// The marks along a dimension.
-    fn edge(&self, dim: usize, most: usize) -> crate::print::figure::Edge {
-        let points = Points::find(&self.args.source, self.data, &self.labels, dim, self.global);
+    fn edge(&self, dim: usize, most: usize) -> Edge {
+        let points = points(&self.args.source, self.data, &self.labels, dim, self.global);
         let axis = self.axes[dim];
         edge(&self.name(dim), points.as_ref(), axis, &(0..axis.len), most)
     }

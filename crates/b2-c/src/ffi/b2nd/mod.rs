@@ -205,7 +205,6 @@ pub(super) unsafe fn together<T>(
     let sc = unsafe { shared(array) }?.sc.get();
     // SAFETY: an array has its super-chunk.
     let full = unsafe { full(sc) }?;
-    full.refresh()?;
     let result = full.together(|_| {
         // SAFETY: as above.
         let mut array = unsafe { array_at(array) }?;

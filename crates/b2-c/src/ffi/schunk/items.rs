@@ -44,10 +44,11 @@ pub unsafe extern "C" fn blosc2_schunk_append_chunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        let end = length(full.c.nchunks.get())?;
-        // SAFETY: as above.
-        unsafe { give(full, chunk, copy, |chunk| full.insert(end, chunk, code::CHUNK_APPEND)) }
+        full.change(|full| {
+            let end = length(full.c.nchunks.get())?;
+            // SAFETY: as above.
+            unsafe { give(full, chunk, copy, |chunk| full.insert(end, chunk, code::CHUNK_APPEND)) }
+        })
     })
 }
 
@@ -65,11 +66,12 @@ pub unsafe extern "C" fn blosc2_schunk_insert_chunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        ensure((0..=full.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
-        let place = length(nchunk)?;
-        // SAFETY: as above.
-        unsafe { give(full, chunk, copy, |chunk| full.insert(place, chunk, code::CHUNK_INSERT)) }
+        full.change(|full| {
+            ensure((0..=full.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
+            let place = length(nchunk)?;
+            // SAFETY: as above.
+            unsafe { give(full, chunk, copy, |chunk| full.insert(place, chunk, code::CHUNK_INSERT)) }
+        })
     })
 }
 
@@ -87,10 +89,11 @@ pub unsafe extern "C" fn blosc2_schunk_update_chunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        let nchunk = full.nchunk(nchunk)?;
-        // SAFETY: as above.
-        unsafe { give(full, chunk, copy, |chunk| full.update(nchunk, chunk)) }
+        full.change(|full| {
+            let nchunk = full.nchunk(nchunk)?;
+            // SAFETY: as above.
+            unsafe { give(full, chunk, copy, |chunk| full.update(nchunk, chunk)) }
+        })
     })
 }
 
@@ -102,10 +105,7 @@ pub unsafe extern "C" fn blosc2_schunk_update_chunk(
 pub unsafe extern "C" fn blosc2_schunk_delete_chunk(schunk: *mut blosc2_schunk, nchunk: i64) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        let nchunk = full.nchunk(nchunk)?;
-        full.delete(nchunk)
+        unsafe { full(schunk) }?.change(|full| full.delete(full.nchunk(nchunk)?))
     })
 }
 
@@ -122,7 +122,6 @@ pub unsafe extern "C" fn blosc2_schunk_append_buffer(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
         let len = length(nbytes)?;
         let blank;
         let src = if src.is_null() && full.cctx()?.hooks.has_prefilter() {
@@ -132,9 +131,11 @@ pub unsafe extern "C" fn blosc2_schunk_append_buffer(
             // SAFETY: as above.
             unsafe { bytes(src, len) }?
         };
-        let nchunk = length(full.c.nchunks.get())?;
-        let chunk = full.compressed(nchunk, src)?;
-        full.insert(nchunk, chunk, code::CHUNK_APPEND)
+        full.change(|full| {
+            let nchunk = length(full.c.nchunks.get())?;
+            let chunk = full.compressed(nchunk, src)?;
+            full.insert(nchunk, chunk, code::CHUNK_APPEND)
+        })
     })
 }
 
@@ -246,6 +247,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
+        full.refresh()?;
         let nchunk = full.nchunk(nchunk)?;
         ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
         let dctx = full.dctx()?;
@@ -337,12 +339,11 @@ pub unsafe extern "C" fn blosc2_schunk_set_slice_buffer(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        let (start, len) = range_of(full, start, stop)?;
-        // SAFETY: as above.
-        let buffer = unsafe { bytes(buffer, len) }?;
         let mut plain = Vec::new();
         full.together(|full| {
+            let (start, len) = range_of(full, start, stop)?;
+            // SAFETY: as above.
+            let buffer = unsafe { bytes(buffer, len) }?;
             for_chunks(full, start, len, |full, nchunk, range, at| {
                 let nbytes = full.chunk_nbytes(nchunk)?;
                 let new = &buffer[at..at + range.len()];
@@ -380,6 +381,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
         ensure(!coords.is_null() && !buffer.is_null() && !schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
         let (full, coords) = unsafe { (full(schunk)?, values(coords, length(ncoords)?)?) };
+        full.refresh()?;
         let (size, chunksize) = (length(full.c.typesize.get())?, length(full.c.chunksize.get())?);
         ensure(size > 0 && chunksize > 0 && chunksize.is_multiple_of(size), code::INVALID_PARAM)?;
         ensure(full.c.flags2.get() & 1 == 0, code::INVALID_PARAM)?;
@@ -443,13 +445,15 @@ pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        // SAFETY: as above.
-        let order = unsafe { values(offsets_order, length(full.c.nchunks.get())?) }?;
-        let order: Result<Vec<usize>> =
-            order.iter().map(|n| usize::try_from(*n).map_err(|_| Error(code::DATA))).collect();
-        full.store().reorder(&order?)?;
-        full.mirror();
-        Ok(0)
+        full.change(|full| {
+            // SAFETY: as above.
+            let order = unsafe { values(offsets_order, length(full.c.nchunks.get())?) }?;
+            let order: Result<Vec<usize>> =
+                order.iter().map(|n| usize::try_from(*n).map_err(|_| Error(code::DATA))).collect();
+            full.store().reorder(&order?)?;
+            full.mirror();
+            Ok(0)
+        })
     })
 }
 
@@ -466,7 +470,7 @@ pub unsafe extern "C" fn blosc2_schunk_fill_special(
 ) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
-        fill_special(unsafe { full(schunk) }?, nitems, special_value, chunksize)
+        unsafe { full(schunk) }?.change(|full| fill_special(full, nitems, special_value, chunksize))
     })
 }
 

@@ -42,12 +42,14 @@ pub unsafe extern "C" fn blosc2_meta_add(
 }
 
 pub(crate) fn add_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
-    let metas = full.store().metas()?;
-    ensure(!metas.iter().any(|meta| meta.0 == name), code::INVALID_PARAM)?;
-    ensure(metas.len() < MAX_METALAYERS, code::INVALID_PARAM)?;
-    full.store().add_meta(name, content)?;
-    full.mirror_metas()?;
-    Ok(metas.len() as c_int)
+    full.change(|full| {
+        let metas = full.store().metas()?;
+        ensure(!metas.iter().any(|meta| meta.0 == name), code::INVALID_PARAM)?;
+        ensure(metas.len() < MAX_METALAYERS, code::INVALID_PARAM)?;
+        full.store().add_meta(name, content)?;
+        full.mirror_metas()?;
+        Ok(metas.len() as c_int)
+    })
 }
 
 /// Replaces the start of a metalayer. Answers its number.
@@ -71,14 +73,15 @@ pub unsafe extern "C" fn blosc2_meta_update(
 }
 
 pub(crate) fn update_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
-    full.refresh()?;
-    let metas = full.store().metas()?;
-    let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
-    let mut value = metas[n].1.clone();
-    value.get_mut(..content.len()).ok_or(Error(code::INVALID_PARAM))?.copy_from_slice(content);
-    full.store().update_meta(name, &value)?;
-    full.mirror_metas()?;
-    Ok(n as c_int)
+    full.change(|full| {
+        let metas = full.store().metas()?;
+        let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
+        let mut value = metas[n].1.clone();
+        value.get_mut(..content.len()).ok_or(Error(code::INVALID_PARAM))?.copy_from_slice(content);
+        full.store().update_meta(name, &value)?;
+        full.mirror_metas()?;
+        Ok(n as c_int)
+    })
 }
 
 fn vlmeta_at(full: &Full, name: &[u8]) -> Result<(usize, Bytes)> {
@@ -113,6 +116,7 @@ unsafe fn set_vlmeta(full: &Full, name: &[u8], content: &[u8], cparams: *mut blo
     let mut chunk = b2_core::memory::zeroed(content.len() + MAX_OVERHEAD)?;
     let cbytes = context.compress(content, &mut chunk)?;
     chunk.truncate(cbytes);
+    full.store_chunksize(full.c.chunksize.get())?;
     full.store().set_vlmeta(name, chunk.into(), content)?;
     full.c.change_tick.add(1);
     full.mirror_metas()
@@ -135,12 +139,13 @@ pub unsafe extern "C" fn blosc2_vlmeta_add(
         // SAFETY: the caller promises so.
         let (full, name, content) =
             unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        full.refresh()?;
-        let n = full.store().vlmetas()?.len();
-        ensure(vlmeta_at(full, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
-        // SAFETY: as above.
-        unsafe { set_vlmeta(full, name, content, cparams) }?;
-        Ok(n as c_int)
+        full.change(|full| {
+            let n = full.store().vlmetas()?.len();
+            ensure(vlmeta_at(full, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
+            // SAFETY: as above.
+            unsafe { set_vlmeta(full, name, content, cparams) }?;
+            Ok(n as c_int)
+        })
     })
 }
 
@@ -161,11 +166,12 @@ pub unsafe extern "C" fn blosc2_vlmeta_update(
         // SAFETY: the caller promises so.
         let (full, name, content) =
             unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        full.refresh()?;
-        let (n, _) = vlmeta_at(full, name)?;
-        // SAFETY: as above.
-        unsafe { set_vlmeta(full, name, content, cparams) }?;
-        Ok(n as c_int)
+        full.change(|full| {
+            let (n, _) = vlmeta_at(full, name)?;
+            // SAFETY: as above.
+            unsafe { set_vlmeta(full, name, content, cparams) }?;
+            Ok(n as c_int)
+        })
     })
 }
 
@@ -206,11 +212,13 @@ pub unsafe extern "C" fn blosc2_vlmeta_delete(schunk: *mut blosc2_schunk, name: 
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
         let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
-        full.refresh()?;
-        vlmeta_at(full, name)?;
-        full.store().delete_vlmeta(name)?;
-        full.mirror_metas()?;
-        Ok(c_int::from(full.c.nvlmetalayers.get()))
+        full.change(|full| {
+            vlmeta_at(full, name)?;
+            full.store().delete_vlmeta(name)?;
+            full.c.change_tick.add(1);
+            full.mirror_metas()?;
+            Ok(c_int::from(full.c.nvlmetalayers.get()))
+        })
     })
 }
 

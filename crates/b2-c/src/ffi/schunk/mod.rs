@@ -362,6 +362,14 @@ impl Full {
         Ok(())
     }
 
+    /// Stores the chunk size that the program has set in the structure, as long as no chunk tells it.
+    fn store_chunksize(&self, size: i32) -> Result<()> {
+        match usize::try_from(size) {
+            Ok(size) if size > 0 && self.c.nchunks.get() == 0 => self.store().set_chunksize(size),
+            _ => Ok(()),
+        }
+    }
+
     fn stored(&self, header: &ChunkHeader) -> i64 {
         match header.special() {
             Some(SpecialKind::Value) | None => header.cbytes() as i64,
@@ -372,11 +380,10 @@ impl Full {
 
     pub(crate) fn insert(&self, nchunk: usize, chunk: Malloced, failed: i32) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
-        let (n, size) = (self.c.nchunks.get(), self.c.chunksize.get());
+        let size = self.c.chunksize.get();
         self.fit(nchunk, &header, false, failed)?;
-        if n == 0 && size > 0 && header.nbytes() != size as usize {
-            // The program has set it, and the first chunk does not tell it.
-            self.store().set_chunksize(size as usize)?;
+        if header.nbytes() as i64 != i64::from(size) {
+            self.store_chunksize(size)?;
         }
         self.store().insert(nchunk, chunk)?;
         self.c.current_nchunk.set(nchunk as i64);
@@ -411,6 +418,16 @@ impl Full {
         self.c.nbytes.add(-(old.nbytes() as i64));
         self.c.cbytes.add(-(old_cbytes as i64));
         self.changed()
+    }
+
+    /// Makes a change. With locking on, the lock is taken before `work` looks where: others change nothing in between.
+    pub(crate) fn change<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let locks = matches!(&*self.store(), Store::Frame(frame) if frame.locks());
+        if locks {
+            return self.together(work);
+        }
+        self.refresh()?;
+        work(self)
     }
 
     /// Makes several changes of a file one commit: all or, after an error, none.

@@ -354,6 +354,7 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
 }
 
 pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
+    full.refresh()?;
     let params = full.frame_params()?;
     full.store().as_frame(params)
 }
@@ -367,6 +368,7 @@ pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpa
     guard(|| {
         // SAFETY: the caller promises so.
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
+        full.refresh()?;
         let params = full.frame_params()?;
         let len = full.store().save(paths::trimmed(paths::without_scheme(path)), params)?;
         Ok(len as i64)
@@ -385,6 +387,7 @@ pub unsafe extern "C" fn blosc2_schunk_append_file(
     guard(|| {
         // SAFETY: the caller promises so.
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
+        full.refresh()?;
         let params = full.frame_params()?;
         let path: &Path = paths::trimmed(paths::without_scheme(path));
         let offset = full.store().append_to_file(path, params, &plugins())?;
@@ -408,6 +411,7 @@ pub unsafe extern "C" fn blosc2_schunk_copy(
 /// # Safety
 /// `storage` and what it refers to is valid.
 unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
+    from.refresh()?;
     let own = from.cctx()?.cparams();
     let mut same = blosc2_cparams {
         nthreads: own.nthreads,
@@ -530,6 +534,7 @@ pub unsafe extern "C" fn blosc2_schunk_frame_len(schunk: *mut blosc2_schunk) -> 
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
+        full.refresh()?;
         if let Store::Frame(frame) = &mut *full.store() {
             return Ok(frame.reader()?.header().frame_len() as i64);
         }
@@ -546,6 +551,7 @@ pub unsafe extern "C" fn blosc2_frame_get_offsets(schunk: *mut blosc2_schunk) ->
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
+        full.refresh()?;
         ensure(full.is_frame(), code::NULL_POINTER)?;
         let offsets = |reader: &b2_frame::SuperChunk| -> Result<Vec<i64>> {
             let entries = (0..reader.nchunks()).map(|nchunk| reader.chunk(nchunk).entry());

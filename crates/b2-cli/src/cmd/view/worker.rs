@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use b2_view::edges::Points;
 use b2kit::Dtype;
 use b2kit::chunk::SpecialKind;
 use b2kit::frame::Entry;
@@ -16,9 +17,9 @@ use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
 use crate::npy;
-use crate::print::{dims, items, printable, short_size};
+use crate::print::{count, dims, items, printable, short_size};
 use crate::process::{one_line, threads};
-use crate::read::dims::Points;
+use crate::read::dims::points;
 use crate::read::sample::{self, Cost, line, plane};
 use crate::read::{Axis, Data, Input, Store, resolve};
 use crate::write::codec_text;
@@ -176,7 +177,7 @@ impl Reader {
             let value = value.unwrap_or_else(|error| format!("cannot be read: {}", one_line(&error)));
             let labels = open.data.labels();
             let points = axes.iter().enumerate().map(|(dim, axis)| {
-                let find = || Points::find(&open.source, &open.data, &labels, dim, *global);
+                let find = || points(&open.source, &open.data, &labels, dim, *global);
                 let points = open.points.entry(dim).or_insert_with(find);
                 Some(printable(&points.as_ref()?.label(axis.start)))
             });
@@ -366,7 +367,7 @@ fn about(data: &Data, dtype: &str) -> Result<Vec<String>> {
     let stored = input.frame().map_or_else(|| input.stored(), |frame| frame.cbytes());
     lines.push(format!("{} in {}", short_size(input.nbytes()), short_size(stored)));
     if let Some(frame) = input.frame() {
-        lines.push(format!("{} chunks", frame.nchunks()));
+        lines.push(count(frame.nchunks() as u64, "chunk"));
     }
     // The texts of metalayers are printable already.
     lines.extend(

@@ -3,8 +3,6 @@
 mod canvas;
 mod font;
 mod plot;
-mod ticks;
 
 pub(crate) use canvas::Canvas;
-pub(crate) use plot::{Column, Edge, Image, LARGEST, Line};
-pub(crate) use ticks::{label, round};
+pub(crate) use plot::{Column, Image, LARGEST, Line};

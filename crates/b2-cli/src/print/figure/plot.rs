@@ -1,7 +1,10 @@
 //! Puts images and lines on a canvas, with titles, axes and a colour bar.
 
+use b2_view::edges::Edge;
+use b2_view::ticks::{label, round};
+
 use super::canvas::{Anchor, Canvas, Colour, INK, Mark};
-use super::{font, label, round};
+use super::font;
 use crate::print::{Map, Scale};
 
 /// Largest image, in pixels: wide and high. Smaller ones are enlarged up to this size.
@@ -20,13 +23,6 @@ const ROW: usize = 24;
 const BAR: usize = 20;
 /// Colour of lines.
 const BLUE: Colour = [31, 95, 168];
-
-/// An axis: what it is, and numbers along it, each with its place from 0 (start) to 1 (end).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Edge {
-    pub(crate) title: String,
-    pub(crate) marks: Vec<(f64, String)>,
-}
 
 /// Two dimensions of numbers, drawn as colours.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 /// Round numbers from `low` to `high`, at most `most` of them, and the distance between them; with `log` powers of ten
 /// where there are enough of them.
-pub(crate) fn round(low: f64, high: f64, most: usize, log: bool) -> (Vec<f64>, f64) {
+pub fn round(low: f64, high: f64, most: usize, log: bool) -> (Vec<f64>, f64) {
     if !(low.is_finite() && high.is_finite()) || low >= high {
         return (if low.is_finite() { vec![low] } else { Vec::new() }, 1.0);
     }
@@ -30,7 +30,7 @@ pub(crate) fn round(low: f64, high: f64, most: usize, log: bool) -> (Vec<f64>, f
 }
 
 /// Writes a number with as many digits as tell it from others `step` away.
-pub(crate) fn label(x: f64, step: f64) -> String {
+pub fn label(x: f64, step: f64) -> String {
     if x == 0.0 {
         return "0".into();
     }

@@ -1,0 +1,146 @@
+//! Chunks of an instrumented codec, for programs that look for good parameters: instead of each stream they have a record of how
+//! small it would be and how fast it was made. Decompressing such a chunk gives the records.
+
+use std::time::Instant;
+
+use b2_chunk::codecs::{CodecContext, Encoded, Encoder};
+use b2_chunk::filters::FilterContext;
+use b2_chunk::{CParams, Chunk, ChunkHeader, FilterId};
+
+use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, code};
+use crate::core::error::{Error, Result, ensure};
+
+/// The bytes of a record: three floats and four bytes, of which the first says whether the stream repeats a byte.
+const RECORD: usize = 16;
+
+/// The bit of header byte 31 for such chunks.
+const INSTRUMENTED: u8 = 0x80;
+
+/// Compresses block by block as the engine does, and writes records into the start of `dst`. Returns the size of the chunk, 0 if
+/// there is too little room, and `None` if chunks with these parameters have no streams.
+pub(crate) fn compress(params: &CParams, src: &[u8], dst: &mut [u8]) -> Result<Option<usize>> {
+    let Some(header) = header_of(params, src.len())? else { return Ok(None) };
+    let blocksize = header.blocksize();
+    let streams_in =
+        |len: usize| if header.is_split() && len == blocksize { header.itemsize().min(len) } else { 1 };
+    let nblocks = src.len().div_ceil(blocksize);
+    let nstreams: usize = src.chunks(blocksize).map(|block| streams_in(block.len())).sum();
+    let first = EXTENDED_HEADER + 4 * nblocks;
+    let (nbytes, cbytes) = (nstreams * RECORD, first + nstreams * (4 + RECORD));
+    ensure(cbytes <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
+    let Some(chunk) = dst.get_mut(..cbytes) else { return Ok(Some(0)) };
+    let (head, rest) = chunk.split_at_mut(EXTENDED_HEADER);
+    let (table, streams) = rest.split_at_mut(4 * nblocks);
+    head.copy_from_slice(&header.to_bytes());
+    // Blocks of records, which are split as those of the data were.
+    let size = streams_in(src.len().min(blocksize)) * RECORD;
+    for (place, value) in [(4, nbytes), (8, size), (12, cbytes)] {
+        head[place..place + 4].copy_from_slice(&(value as u32).to_le_bytes());
+    }
+    head[31] = INSTRUMENTED;
+    let mut meter = Meter::new(params, &header, &src[..blocksize.min(src.len())])?;
+    let (mut start, mut streams) = (first, streams.chunks_exact_mut(4 + RECORD));
+    for (block, place) in src.chunks(blocksize).zip(table.chunks_exact_mut(4)) {
+        place.copy_from_slice(&(start as u32).to_le_bytes());
+        let nstreams = streams_in(block.len());
+        let records = meter.measure(block, nstreams)?;
+        for (record, to) in records.into_iter().zip(&mut streams) {
+            to[..4].copy_from_slice(&(RECORD as u32).to_le_bytes());
+            to[4..].copy_from_slice(&record);
+        }
+        start += nstreams * (4 + RECORD);
+    }
+    Ok(Some(cbytes))
+}
+
+/// Returns the header of a chunk that compresses: block size and split do not depend on the data. `None` if none of this size does.
+fn header_of(params: &CParams, nbytes: usize) -> Result<Option<ChunkHeader>> {
+    if params.level() == 0 || nbytes == 0 {
+        return Ok(None);
+    }
+    let mut steps = b2_core::memory::zeroed(nbytes)?;
+    let step = nbytes.div_ceil(4);
+    steps.chunks_mut(step).zip(1..).for_each(|(part, value)| part.fill(value));
+    let header = ChunkHeader::parse(Chunk::compress_bytes(&steps, params)?.as_bytes())?;
+    let has_streams = header.special().is_none() && !header.is_memcpyed() && header.is_extended();
+    Ok(Some(header).filter(|_| has_streams))
+}
+
+/// Measures one block after the other.
+struct Meter<'a> {
+    params: &'a CParams,
+    header: &'a ChunkHeader,
+    /// The first block, to which others may refer.
+    first: &'a [u8],
+    codec: Box<dyn Encoder>,
+    front: Vec<u8>,
+    back: Vec<u8>,
+    stream: Vec<u8>,
+}
+
+impl<'a> Meter<'a> {
+    fn new(params: &'a CParams, header: &'a ChunkHeader, first: &'a [u8]) -> Result<Self> {
+        let cx = CodecContext::new(params.level())
+            .meta(params.codec_meta())
+            .itemsize(params.itemsize())
+            .blockshape(params.blockshape());
+        let codec = params.plugins().codec(params.codec())?.encoder(&cx);
+        let codec = codec.map_err(|_| Error(code::CODEC_SUPPORT))?;
+        let room = || b2_core::memory::zeroed(first.len());
+        Ok(Self { params, header, first, codec, front: room()?, back: room()?, stream: room()? })
+    }
+
+    /// Returns the records of the streams of a block.
+    fn measure(&mut self, block: &[u8], nstreams: usize) -> Result<Vec<[u8; RECORD]>> {
+        let started = Instant::now();
+        self.filter(block)?;
+        let filter_speed = speed(block.len(), started);
+        let len = block.len() / nstreams;
+        let mut records = Vec::with_capacity(nstreams);
+        for stream in self.front[..len * nstreams].chunks_exact(len) {
+            let started = Instant::now();
+            let run = stream.iter().all(|byte| *byte == stream[0]);
+            let stored = match (run, stream[0]) {
+                (true, 0) => 0,
+                (true, _) => 1,
+                (false, _) => match self.codec.encode(stream, &mut self.stream[..len - 1]) {
+                    Ok(Encoded::Len(stored)) if stored > 0 => stored,
+                    Ok(_) => len,
+                    Err(_) => return Err(Error(code::CODEC_SUPPORT)),
+                },
+            };
+            let cspeed = speed(len, started);
+            let ratio = len as f32 / (4 + stored) as f32;
+            let mut record = [0; RECORD];
+            for (to, value) in record.chunks_exact_mut(4).zip([ratio, cspeed, filter_speed]) {
+                to.copy_from_slice(&value.to_le_bytes());
+            }
+            record[12] = u8::from(run);
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// Puts the filtered block into `front`.
+    fn filter(&mut self, block: &[u8]) -> Result<()> {
+        let reference = Some(self.first).filter(|first| !std::ptr::eq(first.as_ptr(), block.as_ptr()));
+        let cx = FilterContext::new(self.header.itemsize())
+            .full_itemsize(Some(self.params.itemsize()))
+            .chunk_version(self.header.version())
+            .blockshape(self.params.blockshape())
+            .reference(reference);
+        self.front[..block.len()].copy_from_slice(block);
+        for slot in self.header.filters().iter().filter(|slot| slot.id != FilterId::NONE) {
+            let (from, to) = (&self.front[..block.len()], &mut self.back[..block.len()]);
+            let filter = self.params.plugins().filter(slot.id)?;
+            filter.forward(&cx, slot.meta, from, to).map_err(|_| Error(code::FILTER_PIPELINE))?;
+            std::mem::swap(&mut self.front, &mut self.back);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes per second.
+fn speed(len: usize, started: Instant) -> f32 {
+    (len as f64 / started.elapsed().as_secs_f64().max(1e-9)) as f32
+}
