@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import b2kit
+import b2kit.hdf5
 
 version = sys.argv[1]
 assert b2kit.__version__ == version, b2kit.__version__
@@ -30,6 +31,10 @@ with tempfile.TemporaryDirectory() as folder:
     x[3] = 7
     with b2kit.open_array(str(path)) as a:
         a.verify()
+    foreign = Path(folder, "field.h5")
+    assert b2kit._b2kit.run_command(["b2kit", "convert", str(path), str(foreign), "--codec", "gzip"]) == 0
+    [data] = b2kit.hdf5.open(foreign).values()
+    assert data.filters == ["shuffle", "gzip"] and np.array_equal(data[::7, 5:, ::-3], x[::7, 5:, ::-3])
 
     # Eight threads read one array; on a Python without the lock they do so at once.
     def read(a: b2kit.Array, results: list[bool]) -> None:

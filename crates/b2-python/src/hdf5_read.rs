@@ -1,4 +1,4 @@
-//! HDF5 and NetCDF files, read (feature `hdf5`).
+//! HDF5 and NetCDF files, read.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -15,7 +15,6 @@ mod errors;
 mod folder;
 #[cfg(unix)]
 mod hdf5;
-#[cfg(feature = "hdf5")]
 mod hdf5_read;
 mod index;
 mod options;
@@ -112,9 +111,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_into, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::chunk_sizes, module)?)?;
-    #[cfg(feature = "hdf5")]
     module.add_class::<hdf5_read::Hdf5File>()?;
-    #[cfg(feature = "hdf5")]
     module.add_class::<hdf5_read::Hdf5Data>()?;
     #[cfg(unix)]
     module.add_function(wrap_pyfunction!(hdf5::hdf5_filters, module)?)?;

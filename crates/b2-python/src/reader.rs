@@ -15,9 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice, PyTuple};
 
 use crate::control::How;
-#[cfg(feature = "hdf5")]
-use crate::errors::Kinded;
-use crate::errors::{OrRaise, argument, selection};
+use crate::errors::{Kinded, OrRaise, argument, selection};
 use crate::index::{Chosen, Style, View, numpy};
 
 /// Approximate size in bytes of the pieces in which destinations with gaps are filled.
@@ -160,7 +158,6 @@ fn read_new<'py>(
 }
 
 /// Returns a new NumPy array of this shape whose items `read` writes, in C order.
-#[cfg(feature = "hdf5")]
 pub(crate) fn filled<'py, E: Kinded + Send>(
     shape: &[usize],
     dtype: &Bound<'py, PyArrayDescr>,
@@ -177,7 +174,6 @@ pub(crate) fn filled<'py, E: Kinded + Send>(
 }
 
 /// Copies items of this shape and dtype into an existing NumPy array or another buffer.
-#[cfg(feature = "hdf5")]
 pub(crate) fn copy_into<'py>(
     out: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,

@@ -1,4 +1,4 @@
-"""HDF5 and NetCDF files, read without h5py: in a build with the feature ``hdf5``."""
+"""HDF5 and NetCDF files, read without h5py."""
 
 import pickle
 
@@ -7,14 +7,12 @@ import pytest
 
 import b2kit
 import b2kit.hdf5
-from b2kit import _b2kit
 from conftest import many
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_indexing import basic_keys, compare, integers, mixed_keys, same, slices
 
 h5py = pytest.importorskip("h5py")
-reads = pytest.mark.skipif(not hasattr(_b2kit, "Hdf5File"), reason="this build does not read HDF5 (feature hdf5)")
 items = np.arange(2 * 30 * 40, dtype="f4").reshape(2, 30, 40)
 
 
@@ -40,20 +38,11 @@ def path(tmp_path):
     return path
 
 
-@pytest.mark.skipif(hasattr(_b2kit, "Hdf5File"), reason="this build reads HDF5")
-def test_without_the_feature_the_error_says_how_to_get_it(path):
-    with pytest.raises(b2kit.errors.UnsupportedError, match="--features hdf5"):
-        b2kit.open(path, key="/group/data")
-    with pytest.raises(b2kit.errors.UnsupportedError, match="--features hdf5"):
-        b2kit.hdf5.open(path)
-
-
 def test_without_a_key_it_is_named(path):
     with pytest.raises(b2kit.errors.NotBloscError, match="HDF5"):
         b2kit.open(path)
 
 
-@reads
 def test_data_sets_are_read(path):
     data = b2kit.open(path, key="/group/data")
     assert (data.shape, data.dtype, data.chunks, data.ndim) == ((2, 30, 40), items.dtype, (1, 7, 9), 3)
@@ -105,7 +94,6 @@ def sets(tmp_path_factory):
     return [(x, file[name]) for name, x in expected.items()]
 
 
-@reads
 @given(st.data())
 @settings(max_examples=many(1500), deadline=None)
 def test_indexing_is_that_of_numpy(sets, data):
@@ -118,7 +106,6 @@ def test_indexing_is_that_of_numpy(sets, data):
         compare(a, x, mask)
 
 
-@reads
 @given(st.data())
 @settings(max_examples=many(500), deadline=None)
 def test_orthogonal_and_vectorized_indexing(sets, data):
@@ -136,7 +123,6 @@ def test_orthogonal_and_vectorized_indexing(sets, data):
     same(a.vindex[tuple(points)], x[tuple(np.array(one, int) for one in points)])
 
 
-@reads
 def test_data_sets_are_used_as_arrays(sets, path):
     for x, a in sets:
         assert (a.shape, a.dtype, a.ndim, a.size, a.nbytes, a.itemsize) == (
@@ -172,7 +158,6 @@ def test_data_sets_are_used_as_arrays(sets, path):
             changes()
 
 
-@reads
 def test_only_the_chunks_that_are_selected_are_read(tmp_path):
     path = str(tmp_path / "far.h5")
     with h5py.File(path, "w") as file:
@@ -190,7 +175,6 @@ def test_only_the_chunks_that_are_selected_are_read(tmp_path):
             data[key]
 
 
-@reads
 def test_very_large_data_sets(tmp_path):
     path = str(tmp_path / "large.h5")
     with h5py.File(path, "w") as file:
@@ -201,7 +185,6 @@ def test_very_large_data_sets(tmp_path):
     np.testing.assert_array_equal(data[5000, 76:80:2], [-1, 2])
 
 
-@reads
 def test_files_list_what_is_in_them(path):
     file = b2kit.hdf5.open(path)
     assert set(file) == {"/empty", "/scalar", *(f"/group/{name}" for name in ["data", "t", "lat", "lon", "packed", "words"])}
@@ -217,7 +200,6 @@ def test_files_list_what_is_in_them(path):
         b2kit.open(path, "a", key="scalar")
 
 
-@reads
 def test_damaged_files_are_errors(path, tmp_path):
     content = bytearray(open(path, "rb").read())
     bad = tmp_path / "bad.h5"
@@ -242,7 +224,6 @@ def test_members_of_stores_have_keys_too(tmp_path):
         b2kit.open(tmp_path / "x.b2nd", key="a")
 
 
-@reads
 def test_xarray_opens_them(path):
     xr = pytest.importorskip("xarray")
     with pytest.warns(UserWarning, match="null"):

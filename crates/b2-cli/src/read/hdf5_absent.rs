@@ -21,7 +21,8 @@ impl Hdf5 {
     pub(crate) fn open_or(path: &Path, _: Global, error: Error) -> Result<Self> {
         Err(match foreign::hdf5(path) {
             Some(what) => anyhow!(
-                "{what}, which b2kit reads in a build with the feature hdf5: cargo install b2kit-cli --features hdf5"
+                "{what}, which b2kit reads in a build with the feature hdf5: cargo install b2kit-cli --features hdf5, or \
+                 pip install b2kit"
             ),
             None => error,
         })

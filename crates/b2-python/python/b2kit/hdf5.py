@@ -1,5 +1,5 @@
-"""HDF5: the filters 32026 (Blosc2) and 32001 (Blosc) for h5py, and, in a build with the feature ``hdf5``, HDF5 and NetCDF
-files read without h5py (:func:`open`).
+"""HDF5 and NetCDF files, read without h5py (:func:`open`), and the filters 32026 (Blosc2) and 32001 (Blosc) for h5py
+(:func:`register`).
 
     >>> import h5py, numpy as np
     >>> import b2kit.hdf5
@@ -28,7 +28,7 @@ from b2kit import _b2kit
 from b2kit._array import absolute
 from b2kit._items import Items
 from b2kit._remote import is_web
-from b2kit.errors import ArgumentError, ReadOnlyError, UnsupportedError, WrongTypeError
+from b2kit.errors import ArgumentError, ReadOnlyError, WrongTypeError
 
 __all__ = ["Data", "File", "compression", "is_hdf5", "open", "register"]
 
@@ -174,14 +174,8 @@ class File(Mapping[str, Data]):
     """An open HDF5 or NetCDF file: a mapping of the paths of its data sets to :class:`Data`. :func:`open` returns it."""
 
     def __init__(self, path: str, threads: int | None = None) -> None:
-        native: Any = _b2kit
-        if not hasattr(native, "Hdf5File"):
-            raise UnsupportedError(
-                f"{path}: this build of b2kit does not read HDF5 and NetCDF files. In a clone of its repository: "
-                "pip install ./crates/b2-python --config-settings=build-args='--features hdf5'"
-            )
         self.path, self._threads = path, threads
-        self._file: Any = native.Hdf5File(path)
+        self._file = _b2kit.Hdf5File(path)
         self._tree: list[tuple[str, str, str]] | None = None
 
     def tree(self) -> list[tuple[str, str, str]]:
@@ -215,12 +209,10 @@ def _reopen(path: str, name: str, threads: int | None) -> Data:
 def open(path: str | os.PathLike[str], key: str | None = None, threads: int | None = None) -> File | Data:
     """Open an HDF5 or NetCDF file (3 and 4), or with ``key`` a data set in it, at a path or an http URL.
 
-    The published wheels do not have this: they may not become larger. A build with the feature ``hdf5`` has it.
-
     Raises
     ------
     UnsupportedError
-        This build does not read such files, or an array cannot hold the data set.
+        An array cannot hold the data set, or a filter of it is not known.
     NoSuchKeyError
         There is nothing of this name.
     """
