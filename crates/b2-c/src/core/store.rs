@@ -631,10 +631,7 @@ impl Store {
                 let (mut metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
                 metas.push((name.to_vec(), value.to_vec()));
                 let reader = frame.reader()?;
-                let mut params = FrameParams::like(reader.header());
-                if reader.nchunks() == 0 && reader.header().stored_chunksize() == 0 {
-                    params = from_header(reader);
-                }
+                let params = like(reader);
                 frame.rewrite(params, &metas, &vlmetas)
             }
         }
@@ -729,6 +726,16 @@ impl Store {
         }
     }
 
+    /// Returns a frame without chunks as it was seen last. Nothing of it is only in its file, which may not be there any more:
+    /// programs empty a file to write there what they ask for afterwards. `error` is why it cannot be read.
+    pub(crate) fn as_last_seen(&mut self, error: Error) -> Result<Bytes> {
+        let Self::Frame(frame) = self else { return Err(error) };
+        let reader = frame.reader.as_ref().filter(|reader| reader.nchunks() == 0).ok_or(error)?;
+        let params = like(reader);
+        let params = self.frame_params(params)?;
+        Ok(self.write(to_write().memory(params)?)?.into_bytes())
+    }
+
     /// Writes everything into a new file. Returns its length.
     pub(crate) fn save(&mut self, path: &Path, params: FrameParams) -> Result<u64> {
         let params = match self {
@@ -755,6 +762,14 @@ impl Store {
             }
         }
     }
+}
+
+/// The parameters for a frame like another one.
+fn like(reader: &SuperChunk) -> FrameParams {
+    if reader.nchunks() == 0 && reader.header().stored_chunksize() == 0 {
+        return from_header(reader);
+    }
+    FrameParams::like(reader.header())
 }
 
 /// The parameters in the header of a frame without chunks, whose first chunk still decides the chunk size.

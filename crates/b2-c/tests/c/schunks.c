@@ -383,6 +383,40 @@ static void chunk_size_of_empty(bool contiguous, char *urlpath) {
   CHECK(blosc2_remove_urlpath(urlpath) == 0);
 }
 
+/* A program empties the file of a super-chunk without chunks, and then writes there what it is as a frame. */
+static void emptied(char *urlpath) {
+  blosc2_storage storage = {.contiguous = true, .urlpath = urlpath};
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  uint8_t value = 7, *frame;
+  CHECK(blosc2_vlmeta_add(schunk, "note", &value, 1, NULL) == 0);
+  for (int round = 0; round < 2; round++) {
+    bool needs_free;
+    FILE *file = fopen(urlpath, "wb");
+    int64_t len = blosc2_schunk_to_buffer(schunk, &frame, &needs_free);
+    CHECK(len > 0);
+    if (len > 0) {
+      CHECK(fwrite(frame, 1, (size_t)len, file) == (size_t)len && needs_free);
+      free(frame);
+    }
+    fclose(file);
+    /* The second time with a handle that has only read. */
+    blosc2_schunk_free(schunk);
+    schunk = blosc2_schunk_open(urlpath);
+    CHECK(schunk != NULL);
+    if (schunk == NULL) {
+      return;
+    }
+    CHECK(schunk->nchunks == 0 && noted(schunk, "note") == 7);
+  }
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
+  FILE *file = fopen(urlpath, "wb");
+  bool needs_free;
+  CHECK(blosc2_schunk_to_buffer(schunk, &frame, &needs_free) < 0);
+  fclose(file);
+  blosc2_schunk_free(schunk);
+  CHECK(blosc2_remove_urlpath(urlpath) == 0);
+}
+
 enum { WRITERS = 3, ROUNDS = 8 };
 
 /* What each of several processes does: appends chunks, which are then where it is told. */
@@ -447,6 +481,7 @@ int main(int argc, char **argv) {
   two_handles(false, "two");
   chunk_size_of_empty(true, "empty.b2frame");
   chunk_size_of_empty(false, "empty");
+  emptied("emptied.b2frame");
   many_writers(argv[0], true, "many.b2frame");
   many_writers(argv[0], false, "many");
   blosc2_destroy();

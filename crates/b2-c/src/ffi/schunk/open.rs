@@ -354,7 +354,9 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
 }
 
 pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
-    full.refresh()?;
+    if let Err(error) = full.refresh() {
+        return full.store().as_last_seen(error);
+    }
     let params = full.frame_params()?;
     full.store().as_frame(params)
 }
