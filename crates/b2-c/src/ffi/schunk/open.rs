@@ -312,9 +312,11 @@ pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int
 pub unsafe extern "C" fn blosc2_schunk_unlock(schunk: *mut blosc2_schunk) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        if let Store::Frame(frame) = &mut *unsafe { full(schunk) }?.store() {
+        let full = unsafe { full(schunk) }?;
+        if let Store::Frame(frame) = &mut *full.store() {
             frame.unlock()?;
         }
+        full.reclaim();
         Ok(0)
     })
 }
