@@ -75,7 +75,29 @@ pub(crate) struct Frame {
     held: u32,
     /// How many groups of changes have begun that become one commit at the end of the outermost.
     together: u32,
+    room: Room,
     plugins: Plugins,
+}
+
+/// What is known of the bytes of a contiguous frame that belong to nothing any more.
+#[derive(Default)]
+struct Room {
+    /// Whether the bytes of the stored chunks have been counted: the number in the header includes dead ones.
+    counted: bool,
+    /// What writing the frame anew left beside the bytes in use.
+    rest: u64,
+}
+
+impl Room {
+    /// How much may be dead before a frame is written anew: a quarter, so that the rewriting costs at most five times what changes.
+    const PART: u64 = 4;
+    /// What may be dead in any case, in bytes.
+    const FREE: u64 = 8192;
+
+    fn is_wasted(&self, frame_len: u64, used: u64) -> bool {
+        let used = used.saturating_add(self.rest);
+        frame_len > used.saturating_add(used / Self::PART).saturating_add(Self::FREE)
+    }
 }
 
 enum Place {
@@ -156,6 +178,7 @@ impl Frame {
             unseen: false,
             held: 0,
             together: 0,
+            room: Room::default(),
             plugins,
         })
     }
@@ -171,6 +194,7 @@ impl Frame {
             unseen: false,
             held: 0,
             together: 0,
+            room: Room::default(),
             plugins,
         })
     }
@@ -385,6 +409,70 @@ impl Frame {
         Ok(result?)
     }
 
+    /// Counts the bytes of the stored chunks, before the first change that leaves some behind. Returns `None` if they are known
+    /// already, or if a chunk is damaged. Not for files of the program, which would be asked for each chunk, nor for directories,
+    /// in which nothing is dead.
+    fn count(&mut self) -> Result<Option<u64>> {
+        if self.room.counted || matches!(&self.place, Place::Path { files: Files::Program(_), .. }) {
+            return Ok(None);
+        }
+        self.room.counted = true;
+        let reader = self.reader()?;
+        if reader.storage() != Storage::Contiguous {
+            return Ok(None);
+        }
+        Ok(reader.chunk_infos().map(|info| info.map(|info| info.cbytes)).sum::<Result<u64, _>>().ok())
+    }
+
+    /// Lets the bytes be counted again, since somebody else may have changed the frame.
+    pub(crate) fn forget_count(&mut self) {
+        self.room.counted = false;
+    }
+
+    /// Writes a file anew if much of it is dead: its chunks were replaced or removed. `live` are the bytes of the stored chunks.
+    /// The file is as it was if that is not possible, such as with hard links.
+    fn reclaim(&mut self, live: u64) {
+        let here = matches!(&self.place, Place::Path { files: Files::Disk, offset: 0, .. });
+        if !here || !self.room.counted || self.held > 0 || self.together > 0 {
+            return;
+        }
+        let Ok(reader) = self.reader() else { return };
+        if reader.storage() != Storage::Contiguous {
+            return;
+        }
+        let frame_len = reader.header().frame_len();
+        let metas: usize = reader.metalayers().iter().map(|(_, value)| value.len()).sum();
+        let vlmetas: usize = reader.vlmetalayers().iter().map(|(_, chunk)| chunk.len()).sum();
+        let index = reader.nchunks() * size_of::<i64>();
+        let used = live.saturating_add((metas + vlmetas + index) as u64);
+        if self.room.is_wasted(frame_len, used) {
+            let _ = self.compact();
+            let left = self.reader().map_or(frame_len, |reader| reader.header().frame_len());
+            // Else a frame that cannot be made smaller would be written anew for each change.
+            self.room.rest = left.saturating_sub(used);
+        }
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        let mut editor = match self.editor.take() {
+            Some(editor) => editor,
+            None if self.locking => self.take_lock()?,
+            None => self.opened(false)?,
+        };
+        self.reader = None;
+        let result = editor.compact();
+        if result.is_err() {
+            editor.rollback();
+        }
+        if self.locking {
+            self.leave(editor);
+        } else {
+            self.editor = Some(editor);
+        }
+        result?;
+        Ok(())
+    }
+
     /// Releases the lock that an editor holds, and keeps what it has written: what is different later is by others.
     fn leave(&mut self, mut editor: FrameEditor) {
         self.reader = editor.snapshot().ok();
@@ -506,6 +594,21 @@ impl Store {
                     _ => Ok((ChunkHeader::parse(&chunk.read()?.into_bytes())?, 0)),
                 }
             }),
+        }
+    }
+
+    /// Returns the bytes of all stored chunks, if they had to be counted for the first change that leaves some behind.
+    pub(crate) fn count(&mut self) -> Result<Option<u64>> {
+        match self {
+            Self::Memory(_) => Ok(None),
+            Self::Frame(frame) => frame.count(),
+        }
+    }
+
+    /// Makes the file of a frame smaller if much of it is dead. `live` are the bytes of all stored chunks.
+    pub(crate) fn reclaim(&mut self, live: u64) {
+        if let Self::Frame(frame) = self {
+            frame.reclaim(live);
         }
     }
 
@@ -631,10 +734,7 @@ impl Store {
                 let (mut metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
                 metas.push((name.to_vec(), value.to_vec()));
                 let reader = frame.reader()?;
-                let mut params = FrameParams::like(reader.header());
-                if reader.nchunks() == 0 && reader.header().stored_chunksize() == 0 {
-                    params = from_header(reader);
-                }
+                let params = like(reader);
                 frame.rewrite(params, &metas, &vlmetas)
             }
         }
@@ -729,6 +829,16 @@ impl Store {
         }
     }
 
+    /// Returns a frame without chunks as it was seen last. Nothing of it is only in its file, which may not be there any more:
+    /// programs empty a file to write there what they ask for afterwards. `error` is why it cannot be read.
+    pub(crate) fn as_last_seen(&mut self, error: Error) -> Result<Bytes> {
+        let Self::Frame(frame) = self else { return Err(error) };
+        let reader = frame.reader.as_ref().filter(|reader| reader.nchunks() == 0).ok_or(error)?;
+        let params = like(reader);
+        let params = self.frame_params(params)?;
+        Ok(self.write(to_write().memory(params)?)?.into_bytes())
+    }
+
     /// Writes everything into a new file. Returns its length.
     pub(crate) fn save(&mut self, path: &Path, params: FrameParams) -> Result<u64> {
         let params = match self {
@@ -755,6 +865,14 @@ impl Store {
             }
         }
     }
+}
+
+/// The parameters for a frame like another one.
+fn like(reader: &SuperChunk) -> FrameParams {
+    if reader.nchunks() == 0 && reader.header().stored_chunksize() == 0 {
+        return from_header(reader);
+    }
+    FrameParams::like(reader.header())
 }
 
 /// The parameters in the header of a frame without chunks, whose first chunk still decides the chunk size.

@@ -74,7 +74,6 @@ impl Global {
         let clevel = environment.clevel.map_or(clevel, c_int::from);
         ensure((0..=9).contains(&clevel), code::CODEC_PARAM)?;
         let shuffle = environment.shuffle.map_or(shuffle, c_int::from);
-        ensure((0..=2).contains(&shuffle), code::CODEC_PARAM)?;
         let typesize = environment.typesize.unwrap_or(typesize);
         let mut cparams = blosc2_cparams {
             compcode: self.compressor,

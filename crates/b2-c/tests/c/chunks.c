@@ -168,6 +168,11 @@ static void process(void) {
   cbytes = blosc2_compress(9, BLOSC_BITSHUFFLE, 4, data, sizeof(data), chunk, sizeof(chunk));
   CHECK(cbytes > 0 && blosc2_decompress(chunk, cbytes, back, sizeof(back)) == (int)sizeof(data));
   CHECK(blosc2_compress(10, 0, 4, data, sizeof(data), chunk, sizeof(chunk)) == BLOSC2_ERROR_CODEC_PARAM);
+  /* Numbers of other filters are no shuffle: none is applied, as in C-Blosc2. */
+  cbytes = blosc2_compress(5, BLOSC_TRUNC_PREC, 4, data, sizeof(data), chunk, sizeof(chunk));
+  CHECK(cbytes > 0 && blosc2_decompress(chunk, cbytes, back, sizeof(back)) == (int)sizeof(data));
+  CHECK(memcmp(back, data, sizeof(data)) == 0);
+  CHECK(blosc1_compress(5, 35, 4, sizeof(data), data, chunk, sizeof(chunk)) > 0);
   setenv("BLOSC_COMPRESSOR", "zstd", 1);
   setenv("BLOSC_BLOSC1_COMPAT", "1", 1);
   blosc2_set_delta(0);

@@ -3,6 +3,7 @@
 
 #include "check.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -383,6 +384,99 @@ static void chunk_size_of_empty(bool contiguous, char *urlpath) {
   CHECK(blosc2_remove_urlpath(urlpath) == 0);
 }
 
+/* A program empties the file of a super-chunk without chunks, and then writes there what it is as a frame. */
+static void emptied(char *urlpath) {
+  blosc2_storage storage = {.contiguous = true, .urlpath = urlpath};
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  uint8_t value = 7, *frame;
+  CHECK(blosc2_vlmeta_add(schunk, "note", &value, 1, NULL) == 0);
+  for (int round = 0; round < 2; round++) {
+    bool needs_free;
+    FILE *file = fopen(urlpath, "wb");
+    int64_t len = blosc2_schunk_to_buffer(schunk, &frame, &needs_free);
+    CHECK(len > 0);
+    if (len > 0) {
+      CHECK(fwrite(frame, 1, (size_t)len, file) == (size_t)len && needs_free);
+      free(frame);
+    }
+    fclose(file);
+    /* The second time with a handle that has only read. */
+    blosc2_schunk_free(schunk);
+    schunk = blosc2_schunk_open(urlpath);
+    CHECK(schunk != NULL);
+    if (schunk == NULL) {
+      return;
+    }
+    CHECK(schunk->nchunks == 0 && noted(schunk, "note") == 7);
+  }
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
+  FILE *file = fopen(urlpath, "wb");
+  bool needs_free;
+  CHECK(blosc2_schunk_to_buffer(schunk, &frame, &needs_free) < 0);
+  fclose(file);
+  blosc2_schunk_free(schunk);
+  CHECK(blosc2_remove_urlpath(urlpath) == 0);
+}
+
+static int64_t size_of(const char *path) {
+  struct stat file;
+  return stat(path, &file) == 0 ? (int64_t)file.st_size : -1;
+}
+
+enum { REPLACED = 4, TIMES = 30 };
+
+/* Chunks are replaced again and again: the file does not grow without end, and `cbytes` are those of the chunks. */
+static void replaced(char *urlpath, bool locking, bool together) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  cparams.clevel = 0;
+  blosc2_storage storage = {.contiguous = true, .urlpath = urlpath, .cparams = &cparams};
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  for (int n = 0; n < REPLACED; n++) {
+    fill(n);
+    CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == n + 1);
+  }
+  int64_t whole = (int64_t)sizeof(data) + BLOSC2_MAX_OVERHEAD;
+  CHECK(schunk->cbytes == REPLACED * whole);
+  if (locking) {
+    blosc2_schunk_free(schunk);
+    schunk = open_locking(urlpath);
+  }
+  blosc2_schunk *other = blosc2_schunk_open(urlpath);
+  blosc2_context *cctx = blosc2_create_cctx(cparams);
+  static uint8_t chunk[sizeof(data) + BLOSC2_MAX_OVERHEAD];
+  int64_t largest = 0;
+  for (int n = 0; n < TIMES; n++) {
+    fill(100 + n);
+    if (together) {
+      CHECK(blosc2_schunk_set_slice_buffer(schunk, n % REPLACED * N, (n % REPLACED + 1) * N, data) == 0);
+    } else {
+      CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, sizeof(chunk)) == (int)sizeof(chunk));
+      CHECK(blosc2_schunk_update_chunk(schunk, n % REPLACED, chunk, true) == REPLACED);
+    }
+    CHECK(schunk->cbytes == REPLACED * whole);
+    largest = size_of(urlpath) > largest ? size_of(urlpath) : largest;
+    CHECK(first_of(other, n % REPLACED) == (100 + n) * N);
+  }
+  CHECK(largest <= REPLACED * whole * 5 / 4 + 10000);
+  blosc2_schunk_free(schunk);
+  /* What is dead in the file is not counted after the next change. */
+  schunk = blosc2_schunk_open(urlpath);
+  fill(0);
+  CHECK(blosc2_compress_ctx(cctx, data, sizeof(data), chunk, sizeof(chunk)) == (int)sizeof(chunk));
+  CHECK(blosc2_schunk_update_chunk(schunk, 1, chunk, true) == REPLACED && schunk->cbytes == REPLACED * whole);
+  CHECK(blosc2_schunk_delete_chunk(schunk, 0) == REPLACED - 1 && schunk->cbytes == (REPLACED - 1) * whole);
+  CHECK(first_of(schunk, 0) == 0 && first_of(other, 0) == 0);
+  for (int n = REPLACED - 2; n >= 0; n--) {
+    CHECK(blosc2_schunk_delete_chunk(schunk, n) == n && schunk->cbytes == n * whole);
+    CHECK(size_of(urlpath) <= n * whole * 5 / 4 + 10000);
+  }
+  blosc2_free_ctx(cctx);
+  blosc2_schunk_free(other);
+  blosc2_schunk_free(schunk);
+  CHECK(blosc2_remove_urlpath(urlpath) == 0);
+}
+
 enum { WRITERS = 3, ROUNDS = 8 };
 
 /* What each of several processes does: appends chunks, which are then where it is told. */
@@ -447,6 +541,11 @@ int main(int argc, char **argv) {
   two_handles(false, "two");
   chunk_size_of_empty(true, "empty.b2frame");
   chunk_size_of_empty(false, "empty");
+  emptied("emptied.b2frame");
+  replaced("replaced.b2frame", false, false);
+  replaced("replaced.b2frame", true, false);
+  replaced("replaced.b2frame", false, true);
+  replaced("replaced.b2frame", true, true);
   many_writers(argv[0], true, "many.b2frame");
   many_writers(argv[0], false, "many");
   blosc2_destroy();

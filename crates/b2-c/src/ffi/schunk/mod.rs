@@ -280,6 +280,7 @@ impl Full {
     fn counters(&self) -> Result<()> {
         let (nchunks, nbytes, cbytes, chunksize) = match &mut *self.store() {
             Store::Frame(frame) => {
+                frame.forget_count();
                 let reader = frame.reader()?;
                 (reader.nchunks(), reader.nbytes(), reader.cbytes(), reader.header().stored_chunksize())
             }
@@ -396,15 +397,18 @@ impl Full {
     pub(crate) fn update(&self, nchunk: usize, chunk: Malloced) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
         self.fit(nchunk, &header, true, code::CHUNK_UPDATE)?;
+        self.count()?;
         let (old, old_cbytes) = self.store().header(nchunk)?;
         self.store().update(nchunk, chunk)?;
         self.c.current_nchunk.set(nchunk as i64);
         self.c.nbytes.add(header.nbytes() as i64 - old.nbytes() as i64);
         self.c.cbytes.add(self.stored(&header) - old_cbytes as i64);
+        self.reclaim();
         self.changed()
     }
 
     pub(crate) fn delete(&self, nchunk: usize) -> Result<i64> {
+        self.count()?;
         let (old, old_cbytes) = self.store().header(nchunk)?;
         let (nchunks, size) = (self.c.nchunks.get(), self.c.chunksize.get());
         if nchunk as i64 + 1 != nchunks && size > 0 {
@@ -417,7 +421,21 @@ impl Full {
         self.c.nchunks.add(-1);
         self.c.nbytes.add(-(old.nbytes() as i64));
         self.c.cbytes.add(-(old_cbytes as i64));
+        self.reclaim();
         self.changed()
+    }
+
+    /// Corrects the number of stored bytes before a change that makes some of the file dead, which the header counts.
+    fn count(&self) -> Result<()> {
+        if let Some(live) = self.store().count()? {
+            self.c.cbytes.set(live as i64);
+        }
+        Ok(())
+    }
+
+    /// Makes the file smaller if much of it is dead.
+    pub(crate) fn reclaim(&self) {
+        self.store().reclaim(u64::try_from(self.c.cbytes.get()).unwrap_or(0));
     }
 
     /// Makes a change. With locking on, the lock is taken before `work` looks where: others change nothing in between.
@@ -447,6 +465,7 @@ impl Full {
         if result.is_err() || ended.is_err() {
             self.look_anew()?;
         }
+        self.reclaim();
         ended.and(result)
     }
 

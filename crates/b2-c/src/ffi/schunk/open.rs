@@ -312,9 +312,11 @@ pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int
 pub unsafe extern "C" fn blosc2_schunk_unlock(schunk: *mut blosc2_schunk) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        if let Store::Frame(frame) = &mut *unsafe { full(schunk) }?.store() {
+        let full = unsafe { full(schunk) }?;
+        if let Store::Frame(frame) = &mut *full.store() {
             frame.unlock()?;
         }
+        full.reclaim();
         Ok(0)
     })
 }
@@ -354,7 +356,9 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
 }
 
 pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
-    full.refresh()?;
+    if let Err(error) = full.refresh() {
+        return full.store().as_last_seen(error);
+    }
     let params = full.frame_params()?;
     full.store().as_frame(params)
 }
