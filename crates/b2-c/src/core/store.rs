@@ -317,11 +317,7 @@ impl Frame {
     fn change<T>(&mut self, change: &mut dyn FnMut(&mut FrameEditor) -> Result<T, FrameError>) -> Result<T> {
         let mut again = true;
         loop {
-            let mut editor = match self.editor.take() {
-                Some(editor) => editor,
-                None if self.locking => self.take_lock()?,
-                None => self.opened(false)?,
-            };
+            let mut editor = self.editor_to_change()?;
             self.reader = None;
             if self.held > 0 || self.together > 0 {
                 let result = change(&mut editor);
@@ -329,11 +325,7 @@ impl Frame {
                 return Ok(result?);
             }
             let result = editor.transaction(|editor| change(editor));
-            if self.locking {
-                self.leave(editor);
-            } else {
-                self.editor = Some(editor);
-            }
+            self.put_back(editor);
             match result {
                 Ok(value) => return Ok(value),
                 // Another handle has changed the file since: look again, once.
@@ -401,11 +393,7 @@ impl Frame {
         if !done || result.is_err() {
             editor.rollback();
         }
-        if self.locking {
-            self.leave(editor);
-        } else {
-            self.editor = Some(editor);
-        }
+        self.put_back(editor);
         Ok(result?)
     }
 
@@ -454,29 +442,35 @@ impl Frame {
     }
 
     fn compact(&mut self) -> Result<()> {
-        let mut editor = match self.editor.take() {
-            Some(editor) => editor,
-            None if self.locking => self.take_lock()?,
-            None => self.opened(false)?,
-        };
+        let mut editor = self.editor_to_change()?;
         self.reader = None;
         let result = editor.compact();
         if result.is_err() {
             editor.rollback();
         }
-        if self.locking {
-            self.leave(editor);
-        } else {
-            self.editor = Some(editor);
-        }
+        self.put_back(editor);
         result?;
         Ok(())
     }
 
-    /// Releases the lock that an editor holds, and keeps what it has written: what is different later is by others.
-    fn leave(&mut self, mut editor: FrameEditor) {
-        self.reader = editor.snapshot().ok();
-        self.unseen |= self.reader.is_none();
+    /// Returns the editor of changes that have begun, or another one; with locking on, under the lock.
+    fn editor_to_change(&mut self) -> Result<FrameEditor> {
+        match self.editor.take() {
+            Some(editor) => Ok(editor),
+            None if self.locking => self.take_lock(),
+            None => self.opened(false),
+        }
+    }
+
+    /// Keeps an editor after a change. With locking on, its lock is released and what it has written kept instead: what is
+    /// different later is by others.
+    fn put_back(&mut self, mut editor: FrameEditor) {
+        if self.locking {
+            self.reader = editor.snapshot().ok();
+            self.unseen |= self.reader.is_none();
+        } else {
+            self.editor = Some(editor);
+        }
     }
 
     /// Writes the chunk size into the header of an empty frame.
