@@ -6,6 +6,8 @@
 #include <time.h>
 
 #define ROUNDS 7
+/* This many different small chunks. */
+#define MANY 64
 
 static double now(void) {
   struct timespec time;
@@ -30,45 +32,57 @@ static uint8_t *chunks[2], *back;
 static double sums[2];
 static int ncells;
 
-/* Prints how much faster the first library is. Sizes in bytes. */
-static void cell(const library *libs, int codec, int level, int filter, int32_t size) {
+/* Prints how much faster the first library is, for so many different chunks by turns. Sizes in bytes. A processor learns the
+ * branches of one small chunk by heart, which programs with many chunks do not see. */
+static void cell(const library *libs, int codec, int level, int filter, int32_t size, int nchunks) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.compcode = (uint8_t)codec;
   cparams.clevel = (uint8_t)level;
   cparams.typesize = 4;
   cparams.filters[5] = (uint8_t)filter;
-  double compress[ROUNDS], decompress[ROUNDS];
-  int cbytes[2] = {0, 0};
+  double compress[ROUNDS], decompress[ROUNDS], cbytes[2] = {0, 0};
   blosc2_context *cctx[2], *dctx[2];
+  int32_t sizes[MANY], room = size + 32;
   for (int lib = 0; lib < 2; lib++) {
     cctx[lib] = libs[lib].create_cctx(cparams);
     dctx[lib] = libs[lib].create_dctx(BLOSC2_DPARAMS_DEFAULTS);
-    cbytes[lib] = libs[lib].compress_ctx(cctx[lib], data, size, chunks[lib], size + 32);
+    for (int k = 0; k < nchunks; k++) {
+      sizes[k] = libs[lib].compress_ctx(cctx[lib], data + k * (size / 4), size, chunks[lib] + k * room, room);
+      cbytes[lib] += sizes[k];
+    }
   }
-  double started = now();
-  libs[1].compress_ctx(cctx[1], data, size, chunks[1], size + 32);
-  double once = now() - started + 1e-7;
-  int times = (int)(0.004 / once) + 1;
-  started = now();
-  libs[1].decompress_ctx(dctx[1], chunks[1], cbytes[1], back, size);
-  once = now() - started + 1e-7;
-  int more = (int)(0.004 / once) + 1;
+  int times[2];
+  for (int what = 0; what < 2; what++) {
+    double started = now();
+    for (int k = 0; k < nchunks; k++) {
+      if (what == 0) {
+        libs[1].compress_ctx(cctx[1], data + k * (size / 4), size, chunks[1] + k * room, room);
+      } else {
+        libs[1].decompress_ctx(dctx[1], chunks[1] + k * room, sizes[k], back, size);
+      }
+    }
+    times[what] = (int)(0.004 / (now() - started + 1e-7)) + 1;
+  }
   for (int round = 0; round < ROUNDS; round++) {
     double spent[2], read[2];
     for (int turn = 0; turn < 2; turn++) {
       int lib = (turn + round) % 2;
-      started = now();
-      for (int n = 0; n < times; n++) {
-        libs[lib].compress_ctx(cctx[lib], data, size, chunks[lib], size + 32);
+      double started = now();
+      for (int n = 0; n < times[0]; n++) {
+        for (int k = 0; k < nchunks; k++) {
+          libs[lib].compress_ctx(cctx[lib], data + k * (size / 4), size, chunks[lib] + k * room, room);
+        }
       }
       spent[lib] = now() - started;
     }
-    /* Both read the chunk of the second one. */
+    /* Both read the chunks of the second one. */
     for (int turn = 0; turn < 2; turn++) {
       int lib = (turn + round) % 2;
-      started = now();
-      for (int n = 0; n < more; n++) {
-        libs[lib].decompress_ctx(dctx[lib], chunks[1], cbytes[1], back, size);
+      double started = now();
+      for (int n = 0; n < times[1]; n++) {
+        for (int k = 0; k < nchunks; k++) {
+          libs[lib].decompress_ctx(dctx[lib], chunks[1] + k * room, sizes[k], back, size);
+        }
       }
       read[lib] = now() - started;
     }
@@ -79,8 +93,8 @@ static void cell(const library *libs, int codec, int level, int filter, int32_t 
   sums[0] += log(median(compress));
   sums[1] += log(median(decompress));
   ncells++;
-  printf("%-8s level %d %-10s %8d bytes: compress %.2f, decompress %.2f, size %.3f\n", codecs[codec], level,
-         filters[filter], size, median(compress), median(decompress), (double)cbytes[0] / cbytes[1]);
+  printf("%-8s level %d %-10s %2d of %7d bytes: compress %.2f, decompress %.2f, size %.3f\n", codecs[codec], level,
+         filters[filter], nchunks, size, median(compress), median(decompress), cbytes[0] / cbytes[1]);
   for (int lib = 0; lib < 2; lib++) {
     libs[lib].free_ctx(cctx[lib]);
     libs[lib].free_ctx(dctx[lib]);
@@ -118,16 +132,18 @@ int main(int argc, char **argv) {
   for (int n = 0; n < 4; n++) {
     for (int filter = 0; filter < 3; filter++) {
       for (int level = 0; level < 3; level++) {
-        cell(libs, codecs[n], levels[level], filter, large);
+        cell(libs, codecs[n], levels[level], filter, large, 1);
       }
     }
   }
   means("large chunks");
-  for (int32_t size = 1024; size <= 16384; size *= 2) {
-    for (int n = 0; n < 3; n++) {
-      cell(libs, codecs[n], 5, 1, size);
+  for (int nchunks = 1; nchunks <= MANY; nchunks += MANY - 1) {
+    for (int32_t size = 1024; size <= 16384; size *= 2) {
+      for (int n = 0; n < 3; n++) {
+        cell(libs, codecs[n], 5, 1, size, nchunks);
+      }
     }
+    means(nchunks == 1 ? "one small chunk again and again" : "many small chunks by turns");
   }
-  means("small chunks");
   return 0;
 }
