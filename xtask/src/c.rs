@@ -401,7 +401,7 @@ fn install(libraries: &Path, prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Measures speed beside C-Blosc2.
+/// Measures speed beside C-Blosc2, and beside the Rust API.
 fn bench() -> Result<()> {
     let peer = peer()?;
     let prefix = root::scratch("c").join("prefix");
@@ -411,7 +411,8 @@ fn bench() -> Result<()> {
     let program = compile("bench", &out, &prefix, Link::None)?;
     let mut run = Command::new(program);
     run.arg(prefix.join("lib").join(SONAME)).arg(peer.join("lib").join("libblosc2.so"));
-    sh::run(run)
+    sh::run(run)?;
+    sh::run(of_it(&["test", "--locked", "--release", "beside_rust", "--", "--ignored", "--nocapture"]))
 }
 
 #[cfg(test)]

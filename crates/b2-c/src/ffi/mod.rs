@@ -9,6 +9,8 @@
 //! `schunk->data` shows while another thread changes the super-chunk, and not to change buffers that it has lent.
 
 mod b2nd;
+#[cfg(test)]
+mod beside_rust;
 pub(crate) mod callbacks;
 mod chunk;
 mod contexts;
