@@ -1,17 +1,16 @@
 //! `cargo xtask c`: builds `libblosc2` of `b2-c`, installs it into a folder, and tests it with programs in C: alone, under valgrind,
 //! and beside C-Blosc2 in one process.
 
+mod prefix;
 mod suites;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::release::notices;
 use crate::sh::{Counts, Outcome as Ran};
 use crate::{python, root, sh};
 
@@ -46,6 +45,9 @@ pub(crate) struct Args {
     /// Only build with optimisations, and install into this folder.
     #[arg(long, value_name = "PREFIX")]
     install: Option<PathBuf>,
+    /// Remove what `--install` has put into this folder.
+    #[arg(long, value_name = "PREFIX", conflicts_with = "install")]
+    uninstall: Option<PathBuf>,
     /// Measure speed beside C-Blosc2, in one process, instead of testing.
     #[arg(long)]
     bench: bool,
@@ -77,14 +79,18 @@ impl Outcome {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(prefix) = &args.install {
-        return install(&build("release")?, prefix);
+        return prefix::install(&build("release")?, prefix);
+    }
+    if let Some(prefix) = &args.uninstall {
+        return prefix::uninstall(prefix);
     }
     if args.bench {
         return bench();
     }
     if args.suites {
         let prefix = root::scratch("c").join("prefix");
-        install(&build("tests")?, &prefix)?;
+        root::remove(&prefix)?;
+        prefix::install(&build("tests")?, &prefix)?;
         return suites::run(&peer()?, &prefix);
     }
     if args.bless {
@@ -130,7 +136,7 @@ pub(crate) fn check() -> Result<Outcome> {
     ensure!(known == table()?, "{} is not up to date: cargo xtask c --bless", table_path().display());
     let prefix = root::scratch("c").join("prefix");
     root::remove(&prefix)?;
-    install(&libraries, &prefix)?;
+    prefix::install(&libraries, &prefix)?;
     let mut skipped = Vec::new();
     let out = root::scratch("c").join("programs");
     root::remove(&out)?;
@@ -182,6 +188,9 @@ pub(crate) fn check() -> Result<Outcome> {
             Ran::Ran(counts)
         }
     };
+    prefix::uninstall(&prefix)?;
+    let left = fs::read_dir(&prefix)?.count();
+    ensure!(left == 0, "{left} entries of {} are left after uninstalling", prefix.display());
     Ok(Outcome { tests, leaks, exchanged, skipped })
 }
 
@@ -359,53 +368,12 @@ fn table() -> Result<String> {
     Ok(text)
 }
 
-/// Installs the licences: ours, and those of what the library contains.
-fn install_licences(prefix: &Path) -> Result<()> {
-    let doc = prefix.join("share").join("doc").join("libblosc2-b2kit");
-    fs::create_dir_all(&doc)?;
-    for file in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
-        fs::copy(folder().join(file), doc.join(file))?;
-    }
-    let notices = notices::of_package(&folder(), "b2-c")?;
-    ensure!(notices.contains("zstd"), "the licences of dependencies are not complete");
-    Ok(fs::write(doc.join("THIRD-PARTY.txt"), notices)?)
-}
-
-/// Installs the libraries, the headers, the file of pkg-config and the licences.
-fn install(libraries: &Path, prefix: &Path) -> Result<()> {
-    let (lib, include) = (prefix.join("lib"), prefix.join("include"));
-    fs::create_dir_all(lib.join("pkgconfig"))?;
-    fs::create_dir_all(include.join("blosc2"))?;
-    fs::copy(libraries.join("libblosc2.so"), lib.join(SONAME)).context("cannot install the library")?;
-    let link = lib.join("libblosc2.so");
-    if fs::symlink_metadata(&link).is_ok() {
-        fs::remove_file(&link)?;
-    }
-    symlink(SONAME, link)?;
-    fs::copy(libraries.join("libblosc2.a"), lib.join("libblosc2.a"))?;
-    for part in ["", "blosc2"] {
-        for entry in fs::read_dir(folder().join("include").join(part))? {
-            let entry = entry?;
-            if entry.path().extension().is_some_and(|extension| extension == "h") {
-                fs::copy(entry.path(), include.join(part).join(entry.file_name()))?;
-            }
-        }
-    }
-    install_licences(prefix)?;
-    let prefix = fs::canonicalize(prefix)?;
-    let template = fs::read_to_string(folder().join("blosc2.pc.in"))?;
-    fs::write(
-        lib.join("pkgconfig").join("blosc2.pc"),
-        template.replace("@PREFIX@", &prefix.display().to_string()),
-    )?;
-    Ok(())
-}
-
 /// Measures speed beside C-Blosc2, and beside the Rust API.
 fn bench() -> Result<()> {
     let peer = peer()?;
     let prefix = root::scratch("c").join("prefix");
-    install(&build("release")?, &prefix)?;
+    root::remove(&prefix)?;
+    prefix::install(&build("release")?, &prefix)?;
     let out = root::scratch("c").join("programs");
     fs::create_dir_all(&out)?;
     let program = compile("bench", &out, &prefix, Link::None)?;
