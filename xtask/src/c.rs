@@ -79,10 +79,15 @@ impl Outcome {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(prefix) = &args.install {
-        return prefix::install(&build("release")?, prefix);
+        prefix::install(&build("release")?, prefix)?;
+        let configs = prefix.join("lib").join("pkgconfig");
+        println!("installed; PKG_CONFIG_PATH={} pkg-config --cflags --libs blosc2", configs.display());
+        return Ok(());
     }
     if let Some(prefix) = &args.uninstall {
-        return prefix::uninstall(prefix);
+        prefix::uninstall(prefix)?;
+        println!("removed from {}", prefix.display());
+        return Ok(());
     }
     if args.bench {
         return bench();
