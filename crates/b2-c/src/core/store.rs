@@ -281,20 +281,28 @@ impl Frame {
     fn options(&self, files: Option<&Files>) -> EditOptions {
         let durability =
             if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
-        EditOptions::from(to_read(files, &self.plugins, 0))
-            .durability(durability)
-            .force(true)
-            .many_vlmetalayers(true)
+        EditOptions::from(to_read(files, &self.plugins, 0)).durability(durability).many_vlmetalayers(true)
     }
 
+    /// Opens an editor. What follows the frame in its file is somebody's, and would be cut off: it is an error.
     fn opened(&mut self, lock: bool) -> Result<FrameEditor> {
         match &self.place {
-            Place::Path { offset: 0, path, files } => Ok(self.options(Some(files)).lock(lock).edit(path)?),
+            Place::Path { offset: 0, path, files } => {
+                let options = self.options(Some(files)).lock(lock);
+                match options.edit(path) {
+                    // As C-Blosc2 does. It must not cut off another frame either.
+                    Err(error) if matches!(error.detail(), FrameError::HardLinks { .. }) => {
+                        let len = std::fs::metadata(path)?.len();
+                        ensure(self.reopened()?.header().frame_len() == len, code::FILE_WRITE)?;
+                        Ok(options.force(true).edit(path)?)
+                    }
+                    editor => Ok(editor?),
+                }
+            }
             Place::Path { path, files: Files::Disk, offset } => {
                 let (path, offset) = (std::fs::canonicalize(path)?, *offset);
                 let window = Files::Program(Arc::new(Window::new(path.clone(), offset)));
-                // Without force, since then what follows the frame in the file would be cut off.
-                Ok(self.options(Some(&window)).force(false).lock(lock).edit(&path)?)
+                Ok(self.options(Some(&window)).lock(lock).edit(&path)?)
             }
             Place::Path { .. } => Err(Error(code::FILE_WRITE)),
             Place::Bytes => {
@@ -488,6 +496,10 @@ impl Frame {
     fn rewrite(&mut self, params: FrameParams, metas: &[Meta], vlmetas: &[VlMeta]) -> Result<()> {
         let params = metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value));
         let params = params.plugins(self.plugins.clone());
+        if matches!(self.place, Place::Path { .. }) {
+            // Fails if there is something behind the frame, which the new file would not have.
+            self.editor = Some(self.editor_to_change()?);
+        }
         if let Some(editor) = &mut self.editor {
             // What the new file is made from must stay when the editor goes.
             editor.commit()?;

@@ -213,10 +213,23 @@ static void at_offsets(void) {
   blosc2_schunk_free(schunk);
   int32_t other[sizeof(data) / 4];
   memset(other, 1, sizeof(other));
-  schunk = blosc2_schunk_open_offset("several.b2frame", middle);
-  CHECK(blosc2_schunk_append_buffer(schunk, other, sizeof(other)) < 0 && schunk->nchunks == 2);
-  CHECK(blosc2_schunk_delete_chunk(schunk, 0) < 0);
+  for (int n = 0; n < 3; n++) {
+    schunk = n == 0   ? blosc2_schunk_open("several.b2frame")
+             : n == 1 ? blosc2_schunk_open_offset("several.b2frame", 0)
+                      : blosc2_schunk_open_offset("several.b2frame", middle);
+    CHECK(blosc2_schunk_append_buffer(schunk, other, sizeof(other)) < 0 && schunk->nchunks == 2);
+    CHECK(blosc2_schunk_delete_chunk(schunk, 0) < 0);
+    CHECK(blosc2_meta_add(schunk, "another", (uint8_t *)"45", 2) < 0);
+    CHECK(blosc2_meta_update(schunk, "fixed", (uint8_t *)"abcd", 4) < 0);
+    CHECK(blosc2_vlmeta_add(schunk, "note", (uint8_t *)"text", 4, NULL) < 0);
+    blosc2_schunk_free(schunk);
+  }
+  /* The same under another name of the file. */
+  CHECK(link("several.b2frame", "linked.b2frame") == 0);
+  schunk = blosc2_schunk_open("linked.b2frame");
+  CHECK(blosc2_schunk_append_buffer(schunk, other, sizeof(other)) < 0);
   blosc2_schunk_free(schunk);
+  CHECK(unlink("linked.b2frame") == 0);
   schunk = blosc2_schunk_open_offset("several.b2frame", last);
   CHECK(blosc2_schunk_append_buffer(schunk, other, sizeof(other)) == 3);
   CHECK(blosc2_schunk_delete_chunk(schunk, 0) == 2);
