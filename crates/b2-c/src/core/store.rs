@@ -1,6 +1,7 @@
 //! Where the chunks of a super-chunk are: a list in memory, whose addresses C programs see, or a frame.
 
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -426,10 +427,10 @@ impl Frame {
     }
 
     /// Writes a file anew if much of it is dead: its chunks were replaced or removed. `live` are the bytes of the stored chunks.
-    /// The file is as it was if that is not possible, such as with hard links.
+    /// The file is as it was if that is not possible, or if it has another name, which would keep the old content.
     fn reclaim(&mut self, live: u64) {
         let here = matches!(&self.place, Place::Path { files: Files::Disk, offset: 0, .. });
-        if !here || !self.room.counted || self.held > 0 || self.together > 0 {
+        if !here || !self.room.counted || self.held > 0 || self.together > 0 || self.has_other_names() {
             return;
         }
         let Ok(reader) = self.reader() else { return };
@@ -447,6 +448,12 @@ impl Frame {
             // Else a frame that cannot be made smaller would be written anew for each change.
             self.room.rest = left.saturating_sub(used);
         }
+    }
+
+    /// Whether the file has several hard links.
+    fn has_other_names(&self) -> bool {
+        let Place::Path { path, files: Files::Disk, .. } = &self.place else { return false };
+        std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.nlink() > 1)
     }
 
     fn compact(&mut self) -> Result<()> {
@@ -497,6 +504,8 @@ impl Frame {
         let params = metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value));
         let params = params.plugins(self.plugins.clone());
         if matches!(self.place, Place::Path { .. }) {
+            // Another name of the file would keep the old content.
+            ensure(!self.has_other_names(), code::FILE_WRITE)?;
             // Fails if there is something behind the frame, which the new file would not have.
             self.editor = Some(self.editor_to_change()?);
         }

@@ -197,6 +197,39 @@ static void special(char *urlpath) {
   blosc2_remove_urlpath(urlpath);
 }
 
+/* Two names of one file: what is changed by one is seen by the other, also after many chunks were replaced. */
+static void linked(void) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = true, .urlpath = "one.b2frame", .cparams = &cparams};
+  blosc2_remove_urlpath("one.b2frame");
+  unlink("other.b2frame");
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
+  blosc2_schunk_free(schunk);
+  CHECK(link("one.b2frame", "other.b2frame") == 0);
+  schunk = blosc2_schunk_open("other.b2frame");
+  uint8_t chunk[sizeof(data) + 32];
+  int32_t noise[sizeof(data) / 4];
+  uint32_t state = 7;
+  for (int n = 0; n < 30; n++) {
+    for (size_t k = 0; k < sizeof(data) / 4; k++) {
+      state = state * 1664525 + 1013904223;
+      noise[k] = (int32_t)state;
+    }
+    CHECK(blosc2_compress_ctx(schunk->cctx, noise, sizeof(noise), chunk, sizeof(chunk)) > 0);
+    CHECK(blosc2_schunk_update_chunk(schunk, 0, chunk, true) == 1);
+  }
+  /* This would need another file. */
+  CHECK(blosc2_meta_add(schunk, "another", (uint8_t *)"45", 2) < 0);
+  blosc2_schunk_free(schunk);
+  schunk = blosc2_schunk_open("one.b2frame");
+  CHECK(blosc2_schunk_decompress_chunk(schunk, 0, back, sizeof(data)) == (int)sizeof(data));
+  CHECK(memcmp(back, noise, sizeof(noise)) == 0);
+  blosc2_schunk_free(schunk);
+  CHECK(unlink("one.b2frame") == 0 && unlink("other.b2frame") == 0);
+}
+
 /* Frames one after the other in a file: the last one changes, the others keep what follows them. */
 static void at_offsets(void) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
@@ -548,6 +581,7 @@ int main(int argc, char **argv) {
   special(NULL);
   special("special.b2frame");
   at_offsets();
+  linked();
   any_blocks(NULL);
   any_blocks("any.b2frame");
   two_handles(true, "two.b2frame");
