@@ -13,6 +13,7 @@ const MIRI: &[&[&str]] = &[
     &["-p=b2-filters", "--lib", "--", "kernels::tests::small_"],
     &["-p=b2-codecs", "--no-default-features", "--lib", "--", "tests::small_"],
     &["-p=b2-frame", "--no-default-features", "--lib", "--", "read::disjoint::"],
+    &["--manifest-path=crates/b2-c/Cargo.toml", "--", "ffi::small::", "ffi::exclusive::"],
 ];
 
 /// What else Miri can run: reads that fill buffers through the promises of `read/disjoint.rs`. It cannot run system calls

@@ -20,6 +20,8 @@ pub(crate) mod io;
 pub(crate) mod memory;
 mod paths;
 mod schunk;
+#[cfg(test)]
+mod small;
 mod stdio;
 pub(crate) mod threads;
 mod utilities;

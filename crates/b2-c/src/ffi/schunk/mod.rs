@@ -4,10 +4,10 @@
 //! take it as a shared reference; its numbers are atomics, its chunks are behind a lock that is not held while anything of the
 //! program runs. Changes need one thread at a time, as in C: memory that C sees, like `schunk->data`, is freed by them.
 
-mod items;
+pub(super) mod items;
 mod lazy;
-mod meta;
-mod open;
+pub(super) mod meta;
+pub(super) mod open;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
