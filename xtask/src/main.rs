@@ -24,6 +24,7 @@ mod hostile;
 mod nightly;
 mod pingpong;
 mod platforms;
+mod programs;
 mod python;
 mod pythonpkg;
 mod release;

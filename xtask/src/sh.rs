@@ -123,19 +123,17 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
     let started = Instant::now();
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().context("no pipe from cargo")?;
-    let (mut counts, mut left_out, mut unfinished) = (Counts::default(), 0, 0);
+    let (mut counts, mut others, mut unfinished) = (Counts::default(), 0, 0);
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         counts.add(&line);
-        left_out += number(&line, " ignored;") + number(&line, " filtered out;");
+        others += left_out(&line);
         unfinished += program(&line);
         writeln!(std::io::stdout(), "{line}")?;
     }
     let status = child.wait()?;
     finished(started);
-    if left_out > 0 {
-        println!("{left_out} tests were left out: ignored, or by name");
-    }
+    tell_left_out(others);
     if unfinished > 0 {
         println!("{unfinished} test programs ended before they told their results");
         counts.failed += unfinished.unsigned_abs();
@@ -147,6 +145,24 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
         bail!("{} ran no test", line(&command));
     }
     Ok(counts)
+}
+
+/// Counts the tests in the output of a test program, and those that were left out: ignored, or by name.
+pub(crate) fn counts(lines: &[String]) -> (Counts, u64) {
+    let mut counts = Counts::default();
+    lines.iter().for_each(|line| counts.add(line));
+    (counts, lines.iter().map(|line| left_out(line)).sum())
+}
+
+/// Says how many tests were left out.
+pub(crate) fn tell_left_out(number: u64) {
+    if number > 0 {
+        println!("{number} tests were left out: ignored, or by name");
+    }
+}
+
+fn left_out(line: &str) -> u64 {
+    number(line, " ignored;") + number(line, " filtered out;")
 }
 
 impl Counts {
@@ -192,11 +208,11 @@ fn number(line: &str, what: &str) -> u64 {
     before.rsplit([' ', '.']).find(|word| !word.is_empty()).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-fn finished(started: Instant) {
+pub(crate) fn finished(started: Instant) {
     println!("({})", minutes(started.elapsed()));
 }
 
-fn line(command: &Command) -> String {
+pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_stem().unwrap_or_default();
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));

@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::available_parallelism;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::sh::Outcome;
+use crate::programs::{self, Runner};
+use crate::sh::{Counts, Outcome};
 use crate::{root, sh};
 
 /// Build the tests for Windows with MinGW and run them under Wine.
@@ -14,7 +17,7 @@ use crate::{root, sh};
 /// tells how to get it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What cargo shall do [default: test all crates but xtask and benches]
+    /// What cargo shall do [default: test all crates but xtask and benches, several test programs at once]
     #[arg(last = true)]
     cargo: Vec<String>,
 }
@@ -22,52 +25,56 @@ pub(crate) struct Args {
 const TARGET: &str = "x86_64-pc-windows-gnu";
 
 /// Everything except what runs only on the developer's machine.
-const DEFAULT: &[&str] = &[
+const ALL: &[&str] = &[
     "test",
-    "--no-fail-fast",
+    "--locked",
     "--workspace",
     "--exclude=xtask",
     "--exclude=b2-benches",
     "--lib",
     "--bins",
     "--tests",
-    "--",
-    SKIP,
+];
+
+/// The object stores, a workspace of their own. Their test of S3 starts a server, which is no program for Windows.
+const STORES: &[&str] = &[
+    "test",
+    "--locked",
+    "--manifest-path=crates/b2-object-store/Cargo.toml",
+    "--features=aws,gcp,azure,command",
+    "--lib",
+    "--bins",
+    "--test=stores",
 ];
 
 /// Locks, renames, memory maps and commits.
-const SAMPLE: &[&str] = &[
-    "test",
-    "--no-fail-fast",
-    "--package=b2-frame",
-    "--lib",
-    "--tests",
-    "--",
-    SKIP,
-    "storage::",
-    "edit::locks::",
-    "edit::meta::",
-    "edit::snapshots::",
-    "failing::",
-];
+const SAMPLE: &[&str] = &["test", "--locked", "--package=b2-frame", "--lib", "--tests"];
+
+/// The tests of the sample.
+const SAMPLED: &[&str] = &["storage::", "edit::locks::", "edit::meta::", "edit::snapshots::", "failing::"];
+
+/// How long a test program may run without finishing a test. That is long enough for each test on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Left out because of a fault of Wine, which xtask/c/wine_locked_handles.c shows: its server keeps the descriptors of
 /// files that others have locked. Eight readers that open a frame again and again use up all of them.
 const SKIP: &str = "--skip=readers_without_locks_see_whole_commits";
 
-/// Every call of the system takes a detour through Wine's server, so randomized tests run fewer cases unless the caller
-/// sets these variables. No test is left out.
+/// Every call of the system takes a detour through Wine's server, so randomized tests run fewer cases, and tests of damage
+/// to each byte of files take fewer bytes, unless the caller sets these variables. No test is left out.
 const FEWER: &[(&str, &str)] = &[
     ("PROPTEST_CASES", "32"),
     ("B2KIT_CRASH_STATES", "100"),
+    ("B2KIT_CRASH_KILLS", "15"),
     ("B2KIT_CRASH_COMMITS", "40"),
     ("B2KIT_DAMAGE", "100"),
+    ("B2KIT_MEMORY_STEP", "10"),
 ];
 
 /// Where Debian puts Wine, which only its package `wine` links into the search path.
 const PLACES: &[&str] = &["/usr/lib/wine", "/opt/wine-stable/bin"];
 
-/// Runs cargo; returns an error if something is missing or a test fails.
+/// Runs the tests, or cargo; returns an error if something is missing or a test fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let tools = Tools::find();
     ensure!(
@@ -75,15 +82,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "missing for Windows: {}.\ndocs/other-machines.md tells how to get it",
         tools.missing.join("; ")
     );
-    let words: Vec<&str> = match &args.cargo[..] {
-        [] => DEFAULT.to_vec(),
-        words => words.iter().map(String::as_str).collect(),
+    let words: Vec<&str> = args.cargo.iter().map(String::as_str).collect();
+    let counts = match words.first() {
+        None => tools.run(&[ALL, STORES], &[])?,
+        Some(&"test") if !words.contains(&"--no-run") => sh::run_tests(tools.cargo(&words)?)?,
+        Some(_) => return sh::run(tools.cargo(&words)?),
     };
-    let cargo = tools.cargo(&words)?;
-    if words.first() != Some(&"test") || words.contains(&"--no-run") {
-        return sh::run(cargo);
-    }
-    let counts = sh::run_tests(cargo)?;
     println!();
     counts.print(TARGET);
     counts.verdict()
@@ -91,26 +95,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Runs all tests, if this machine can.
 pub(crate) fn all() -> Result<Outcome> {
-    tests(DEFAULT)
+    tests(&[ALL, STORES], &[])
 }
 
 /// Runs the tests of what differs on Windows, if this machine can.
 pub(crate) fn sample() -> Result<Outcome> {
-    tests(SAMPLE)
+    tests(&[SAMPLE], SAMPLED)
 }
 
-fn tests(words: &[&str]) -> Result<Outcome> {
+fn tests(builds: &[&[&str]], names: &[&str]) -> Result<Outcome> {
     let tools = Tools::find();
     if !tools.missing.is_empty() {
         return Ok(Outcome::NotRun(format!("missing: {}", tools.missing.join("; "))));
     }
-    Ok(Outcome::Ran(sh::run_tests(tools.cargo(words)?)?))
+    Ok(Outcome::Ran(tools.run(builds, names)?))
 }
 
 /// The tools that were found.
 struct Tools {
     gcc: PathBuf,
     wine: PathBuf,
+    /// What is built, and the emulated systems.
+    folder: PathBuf,
     missing: Vec<String>,
 }
 
@@ -136,39 +142,72 @@ impl Tools {
         if !has_std() {
             missing.push(format!("Rust's standard library for {TARGET}"));
         }
-        Self { gcc, wine, missing }
+        let folder = root::target().join("windows");
+        Self { gcc, wine, folder: std::path::absolute(&folder).unwrap_or(folder), missing }
     }
 
-    /// Returns a cargo command that builds for Windows and runs programs under Wine, in a folder of their own that
-    /// serves as the home of the emulated system.
+    /// Builds and runs tests, those with these names or all.
+    fn run(&self, builds: &[&[&str]], names: &[&str]) -> Result<Counts> {
+        let mut programs = Vec::new();
+        for words in builds {
+            programs.extend(programs::build(self.cargo(words)?)?);
+        }
+        // Each emulated system has one server, which does one thing at a time.
+        let lanes = available_parallelism().map_or(1, usize::from).min(programs.len());
+        for lane in 0..lanes {
+            self.make_system(lane)?;
+        }
+        programs::run(&programs, &[&[SKIP][..], names].concat(), self, lanes, PATIENCE)
+    }
+
+    /// Returns a cargo command that builds for Windows and runs programs under Wine.
     fn cargo(&self, words: &[&str]) -> Result<Command> {
-        let folder = std::path::absolute(root::target())?.join("windows");
-        let (libraries, prefix) = (folder.join("lib"), folder.join("prefix"));
-        self.build_library(&libraries)?;
+        self.build_library()?;
+        self.make_system(0)?;
         let mut cargo = sh::cargo(words);
         cargo
             .env("CARGO_BUILD_TARGET", TARGET)
-            .env("CARGO_TARGET_DIR", &folder)
+            .env("CARGO_TARGET_DIR", &self.folder)
             .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", &self.gcc)
             .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", &self.wine)
-            .env("CC_x86_64_pc_windows_gnu", &self.gcc)
-            .env("WINEPATH", &libraries);
-        if !prefix.is_dir() {
-            // The first start makes the folder.
-            let key = ["reg", "add", r"HKCU\Software\Wine", "/v", "Version", "/d", "win10", "/f"];
-            let mut command = Command::new(&self.wine);
-            command.args(key).stderr(Stdio::null());
-            with_prefix(&mut command, &prefix);
-            sh::run(command)?;
-        }
-        with_prefix(&mut cargo, &prefix);
-        cargo.envs(FEWER.iter().filter(|(name, _)| std::env::var_os(name).is_none()).copied());
+            .env("CC_x86_64_pc_windows_gnu", &self.gcc);
+        self.set_environment(&mut cargo, 0);
         Ok(cargo)
     }
 
+    /// Makes the emulated system of a lane, which is a folder of its own.
+    fn make_system(&self, lane: usize) -> Result<()> {
+        if self.prefix(lane).is_dir() {
+            return Ok(());
+        }
+        // The first start makes the folder.
+        let key = ["reg", "add", r"HKCU\Software\Wine", "/v", "Version", "/d", "win10", "/f"];
+        let mut command = Command::new(&self.wine);
+        command.args(key).stderr(Stdio::null());
+        self.set_environment(&mut command, lane);
+        sh::run(command)
+    }
+
+    fn prefix(&self, lane: usize) -> PathBuf {
+        self.folder.join(if lane == 0 { "prefix".to_owned() } else { format!("prefix-{lane}") })
+    }
+
+    fn libraries(&self) -> PathBuf {
+        self.folder.join("lib")
+    }
+
+    /// Sets what programs for Windows, and Wine itself, find in the environment.
+    fn set_environment(&self, command: &mut Command, lane: usize) {
+        // Wine's messages would mix with those of the tests.
+        command.env("WINEPREFIX", self.prefix(lane)).env("WINEDEBUG", "-all");
+        command.env("WINEPATH", self.libraries());
+        command.envs(FEWER.iter().filter(|(name, _)| std::env::var_os(name).is_none()).copied());
+    }
+
     /// Builds the library of random numbers that Wine before 9.0 lacks. Later versions use their own.
-    fn build_library(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder)?;
+    fn build_library(&self) -> Result<()> {
+        let folder = self.libraries();
+        std::fs::create_dir_all(&folder)?;
         let library = folder.join("bcryptprimitives.dll");
         if library.is_file() {
             return Ok(());
@@ -180,9 +219,21 @@ impl Tools {
     }
 }
 
-/// Sets the folder of the emulated system. Its messages would mix with those of the tests.
-fn with_prefix(command: &mut Command, prefix: &Path) {
-    command.env("WINEPREFIX", prefix).env("WINEDEBUG", "-all");
+impl Runner for Tools {
+    fn command(&self, lane: usize, program: &Path) -> Command {
+        let mut command = Command::new(&self.wine);
+        command.arg(program);
+        self.set_environment(&mut command, lane);
+        command
+    }
+
+    fn end(&self, lane: usize) {
+        // The server ends all programs of its system.
+        let mut server = Command::new(self.wine.with_file_name("wineserver"));
+        server.arg("-k").env("WINEPREFIX", self.prefix(lane));
+        // If it is not there, the program itself is still ended.
+        let _ = server.status();
+    }
 }
 
 fn has_std() -> bool {

@@ -23,6 +23,19 @@ pub(crate) fn data(len: usize, seed: u64) -> Vec<u8> {
     out
 }
 
+/// Number of random cases of damage to each frame that is a file: 2,000, or the value of `B2KIT_DAMAGE`.
+pub(crate) fn damages() -> usize {
+    std::env::var("B2KIT_DAMAGE").map_or(MANY, |text| text.parse().expect("B2KIT_DAMAGE: a number"))
+}
+
+const MANY: usize = 2000;
+
+/// Of how many places one is taken where files are slow: every one, but fewer if `B2KIT_DAMAGE` is smaller than usual.
+/// An odd number, so that each bit of a byte has its turn if that depends on the place.
+pub(crate) fn stride() -> usize {
+    (MANY / damages().max(1)).max(1) | 1
+}
+
 /// Compacts a frame that somebody reads. Not every file system of Windows can replace an open file: the error says so,
 /// and nothing has changed. Returns whether the frame was compacted.
 pub(crate) fn compact_beside_readers(editor: &mut FrameEditor) -> bool {
