@@ -51,7 +51,8 @@ pub(crate) struct Args {
     /// Measure speed beside C-Blosc2, in one process, instead of testing.
     #[arg(long)]
     bench: bool,
-    /// Run the suites of python-blosc2 and PyTables with C-Blosc2 and with ours, instead of testing. This takes most of an hour.
+    /// Run the suites of python-blosc2, PyTables and hdf5plugin with C-Blosc2 and with ours, instead of testing. This takes most of an
+    /// hour. crates/b2-c/README.md says which variables name what no registry has.
     #[arg(long)]
     suites: bool,
     /// Write the table of functions and the tests that call them.

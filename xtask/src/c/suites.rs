@@ -1,5 +1,5 @@
-//! `cargo xtask c --suites`: the suites of python-blosc2 and PyTables, built once from their source distributions against a system's
-//! `libblosc2`, and run once with that of C-Blosc2 and once with ours.
+//! `cargo xtask c --suites`: the suites of python-blosc2, hdf5plugin and PyTables, built once from their source distributions against
+//! a system's `libblosc2`, and run once with that of C-Blosc2 and once with ours.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{python, root, sh};
 
-/// What both builds and both suites need.
+/// What the builds and the suites need. python-blosc2 is not among them: PyTables would load the library of its wheel.
 const TOOLS: &[&str] = &[
     "scikit-build-core==1.1.2",
     "cmake==4.4.5",
@@ -28,6 +28,7 @@ const TOOLS: &[&str] = &[
     "numpy==2.4.6",
     "packaging==26.4",
     "pandas==3.1.1",
+    "pkgconfig==1.6.0",
     "psutil==7.2.2",
     "py-cpuinfo==9.0.0",
     "pyarrow==26.0.1",
@@ -52,6 +53,9 @@ const SOURCES: &str = "B2KIT_PYTHON_BLOSC2_SOURCES";
 /// The folder of HDF5, with `include` and `lib`.
 const HDF5: &str = "HDF5_DIR";
 
+/// What hdf5plugin would build beside the filter of Blosc2.
+const OTHER_FILTERS: &str = "blosc,bshuf,bzip2,fcidecomp,htj2k,lz4,sperr,sz,sz3,zfp,zstd";
+
 /// How a suite ended.
 #[derive(Clone, Default)]
 struct Results {
@@ -66,14 +70,15 @@ struct Sides {
     ours: PathBuf,
 }
 
-/// Runs both suites with both libraries. `theirs` and `ours` have `lib` and `include`.
+/// Runs the suites with both libraries. `theirs` and `ours` have `lib` and `include`.
 pub(super) fn run(theirs: &Path, ours: &Path) -> Result<()> {
     let tools = python::environment(TOOLS)?;
     let sides = Sides { theirs: theirs.to_owned(), ours: ours.to_owned() };
     let work = root::scratch("c").join("suites");
     fs::create_dir_all(&work)?;
     let mut worse = 0;
-    for suite in [python_blosc2, pytables] {
+    // The short ones first.
+    for suite in [hdf5plugin, pytables, python_blosc2] {
         worse += suite(&tools, &sides, &work)?;
     }
     println!("{worse} tests pass with C-Blosc2 only; crates/b2-c/README.md says which are known, and why");
@@ -99,32 +104,36 @@ fn python_blosc2(tools: &Path, sides: &Sides, work: &Path) -> Result<usize> {
         Ok(format!("-DFETCHCONTENT_SOURCE_DIR_{name}={}", folder.display()))
     });
     let parts = parts.collect::<Result<Vec<_>>>()?.join(" ");
-    let built = build(
-        tools,
-        sides,
-        work,
-        "blosc2==4.14.1",
-        &[
-            ("USE_SYSTEM_BLOSC2", "1".into()),
-            ("CMAKE_ARGS", parts),
-            ("PKG_CONFIG_PATH", sides.theirs.join("lib").join("pkgconfig").display().to_string()),
-        ],
-    )?;
-    let mut results = Vec::new();
-    for (side, prefix) in [("C-Blosc2", &sides.theirs), ("ours", &sides.ours)] {
-        let run = work.join("python-blosc2");
-        root::remove(&run)?;
-        fs::create_dir_all(&run)?;
-        for part in ["tests", "examples", "pytest.ini", "conftest.py"] {
-            symlink_or_copy(&built.source.join(part), &run.join(part))?;
-        }
-        let mut pytest = Command::new(tools);
-        pytest.current_dir(&run).args(["-m", "pytest", "tests", "-q", "-rA", "--tb=short"]);
-        pytest.args(["-n", "2", "--dist", "loadfile", "--timeout", "600", "-p", "no:cacheprovider"]);
-        pytest.env("PYTHONPATH", &built.site).env("LD_LIBRARY_PATH", prefix.join("lib"));
-        results.push(of_pytest(&output(pytest, &work.join(format!("python-blosc2-{side}.log")))?));
-    }
-    compare(what, &results)
+    let variables =
+        [("USE_SYSTEM_BLOSC2", "1".into()), ("CMAKE_ARGS", parts), ("PKG_CONFIG_PATH", pkg_config(sides))];
+    let built = build(tools, sides, work, "blosc2==4.14.1", &variables)?;
+    compare(
+        what,
+        &with_both(tools, sides, work, &built, "blosc2", of_pytest, |run| {
+            for part in ["tests", "examples", "pytest.ini", "conftest.py"] {
+                symlink_or_copy(&built.source.join(part), &run.join(part))?;
+            }
+            // Its own options are to run a file in one process, and nothing heavy or with a network or a terminal.
+            let words =
+                "-m pytest tests -q -rpfE --tb=short -n 2 --dist loadfile --timeout 600 -p no:cacheprovider";
+            Ok(words.split(' ').map(str::to_owned).collect())
+        })?,
+    )
+}
+
+fn hdf5plugin(tools: &Path, sides: &Sides, work: &Path) -> Result<usize> {
+    let variables = [
+        ("HDF5PLUGIN_SYSTEM_LIBRARIES", "blosc2".to_owned()),
+        ("HDF5PLUGIN_STRIP", OTHER_FILTERS.to_owned()),
+        ("PKG_CONFIG_PATH", pkg_config(sides)),
+    ];
+    let built = build(tools, sides, work, "hdf5plugin==7.1.0", &variables)?;
+    compare(
+        "hdf5plugin's suite",
+        &with_both(tools, sides, work, &built, "hdf5plugin", of_unittest, |_| {
+            Ok(["-m", "hdf5plugin.test"].map(str::to_owned).to_vec())
+        })?,
+    )
 }
 
 fn pytables(tools: &Path, sides: &Sides, work: &Path) -> Result<usize> {
@@ -135,20 +144,65 @@ fn pytables(tools: &Path, sides: &Sides, work: &Path) -> Result<usize> {
     let blosc2 = sides.theirs.display().to_string();
     // A name that its sources use, and headers of C-Blosc2 3.3 do not have.
     let flags = "-DBLOSC2_MAX_DIM=B2ND_MAX_DIM".to_owned();
-    let variables =
-        [("HDF5_DIR", hdf5.to_string_lossy().into_owned()), ("BLOSC2_DIR", blosc2), ("CFLAGS", flags)];
+    let variables = [(HDF5, hdf5.to_string_lossy().into_owned()), ("BLOSC2_DIR", blosc2), ("CFLAGS", flags)];
     let built = build(tools, sides, work, "tables==3.11.1", &variables)?;
-    let mut results = Vec::new();
-    for (side, prefix) in [("C-Blosc2", &sides.theirs), ("ours", &sides.ours)] {
-        let run = work.join("pytables");
+    compare(
+        what,
+        &with_both(tools, sides, work, &built, "tables", of_unittest, |_| {
+            Ok(["-m", "tables.tests.test_all"].map(str::to_owned).to_vec())
+        })?,
+    )
+}
+
+/// Where pkg-config finds C-Blosc2.
+fn pkg_config(sides: &Sides) -> String {
+    sides.theirs.join("lib").join("pkgconfig").display().to_string()
+}
+
+/// Runs a suite with C-Blosc2 and with ours, each in an empty folder that `prepare` fills. It returns the arguments of Python.
+fn with_both(
+    tools: &Path,
+    sides: &Sides,
+    work: &Path,
+    built: &Built,
+    module: &str,
+    read: fn(&str) -> Results,
+    prepare: impl Fn(&Path) -> Result<Vec<String>>,
+) -> Result<[Results; 2]> {
+    let one = |side: &str, prefix: &Path| {
+        let lib = prefix.join("lib");
+        let run = work.join(format!("{module}-run"));
         root::remove(&run)?;
         fs::create_dir_all(&run)?;
-        let mut tests = Command::new(tools);
-        tests.current_dir(&run).args(["-m", "tables.tests.test_all"]);
-        tests.env("PYTHONPATH", &built.site).env("LD_LIBRARY_PATH", prefix.join("lib"));
-        results.push(of_unittest(&output(tests, &work.join(format!("pytables-{side}.log")))?));
-    }
-    compare(what, &results)
+        let mut suite = Command::new(tools);
+        suite.args(prepare(&run)?).current_dir(&run);
+        suite.env("PYTHONPATH", &built.site).env("LD_LIBRARY_PATH", &lib);
+        ensure_loads(tools, built, module, &lib)?;
+        Ok::<_, anyhow::Error>(read(&output(suite, &work.join(format!("{module}-{side}.log")))?))
+    };
+    Ok([one("c-blosc2", &sides.theirs)?, one("ours", &sides.ours)?])
+}
+
+/// Checks that a module gets its `libblosc2` from this folder and from nowhere else: a suite that ran with another one would prove
+/// nothing.
+fn ensure_loads(tools: &Path, built: &Built, module: &str, lib: &Path) -> Result<()> {
+    // hdf5plugin loads its filter when HDF5 asks for it.
+    let program = format!(
+        "import {module}, h5py; h5py.h5z.filter_avail(32026)\n\
+         with open('/proc/self/maps') as maps:\n    \
+         print('\\n'.join(sorted({{line.split()[-1] for line in maps if '/libblosc2.' in line}})))"
+    );
+    let mut probe = Command::new(tools);
+    probe.args(["-c", &program]).env("PYTHONPATH", &built.site).env("LD_LIBRARY_PATH", lib);
+    let text = sh::output(&mut probe)?;
+    let lib = fs::canonicalize(lib)?;
+    let right = text.lines().all(|file| Path::new(file).parent() == Some(&lib));
+    ensure!(
+        right && !text.trim().is_empty(),
+        "{module} loads {text:?}, not the library in {}",
+        lib.display()
+    );
+    Ok(())
 }
 
 /// A package built from its source distribution.

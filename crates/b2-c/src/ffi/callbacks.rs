@@ -85,12 +85,12 @@ pub(crate) fn plugins(call: &Arc<Call>) -> Plugins {
     plugins
 }
 
-/// Returns the id of a codec that was registered under a name.
-pub(crate) fn codec_of(name: &CStr) -> Option<i32> {
+/// Returns the id of a codec that was registered under a name, and that of its library.
+pub(crate) fn codec_of(name: &CStr) -> Option<(i32, i32)> {
     let codecs = CODECS.read().ok()?;
     // SAFETY: `blosc2_register_codec` takes only names that are C strings, which live as long as the codec.
     let named = |codec: &&Shared<blosc2_codec>| unsafe { CStr::from_ptr(codec.0.compname) } == name;
-    codecs.iter().find(named).map(|codec| i32::from(codec.0.compcode))
+    codecs.iter().find(named).map(|codec| (i32::from(codec.0.compcode), i32::from(codec.0.complib)))
 }
 
 /// Returns the name under which a codec was registered.

@@ -13,7 +13,7 @@ use crate::ffi::{bytes, guard, length, put, shared, values};
 
 /// Returns the id of a codec that is built in or registered.
 pub(crate) fn code_of(name: &CStr) -> Option<i32> {
-    names::code_of(name).or_else(|| callbacks::codec_of(name))
+    names::code_of(name).or_else(|| callbacks::codec_of(name).map(|(code, _)| code))
 }
 
 fn code_of_text(name: &str) -> Option<u8> {

@@ -387,17 +387,18 @@ pub unsafe extern "C" fn blosc2_get_complib_info(
     guard(|| {
         // SAFETY: the caller promises so.
         let name = unsafe { text(compname) }?;
-        let found = names::CODECS.iter().find(|codec| codec.1 == name).ok_or(Error(-1))?;
+        let registered = || callbacks::codec_of(name).map(|(_, library)| (library, name, names::UNKNOWN));
+        let (library, called, numbered) = names::library_of(name).or_else(registered).ok_or(Error(-1))?;
         // SAFETY: as above.
         unsafe {
             if !complib.is_null() {
-                put(complib, memory::copied_text(found.3)?);
+                put(complib, memory::copied_text(called)?);
             }
             if !version.is_null() {
-                put(version, memory::copied_text(found.4)?);
+                put(version, memory::copied_text(numbered)?);
             }
         }
-        Ok(found.2)
+        Ok(library)
     })
 }
 

@@ -130,6 +130,10 @@ static void plugins(void) {
   codec.decoder = decode;
   CHECK(blosc2_register_codec(&codec) == 0 && blosc2_register_codec(&codec) == 0);
   CHECK(blosc2_compname_to_compcode("series") == 222);
+  char *library = NULL, *version = NULL;
+  CHECK(blosc2_get_complib_info("series", &library, &version) == 222 && strcmp(library, "series") == 0);
+  free(library);
+  free(version);
   blosc2_codec other = codec;
   other.compname = "other";
   CHECK(blosc2_register_codec(&other) < 0);

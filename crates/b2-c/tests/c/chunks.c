@@ -1,5 +1,6 @@
 /* Chunks: through contexts, and through the functions of the process. */
 #include "blosc2.h"
+#include "blosc2/codecs-registry.h"
 
 #include "check.h"
 
@@ -136,6 +137,13 @@ static void process(void) {
   CHECK(blosc2_get_complib_info("lz4hc", &library, &version) == BLOSC_LZ4_LIB && strcmp(library, "LZ4") == 0);
   free(library);
   free(version);
+  library = version = NULL;
+  CHECK(blosc2_get_complib_info("zfp_prec", &library, &version) == BLOSC_CODEC_ZFP_FIXED_PRECISION &&
+        strcmp(library, "zfp_prec") == 0 && strcmp(version, "unknown") == 0);
+  free(library);
+  free(version);
+  CHECK(blosc2_get_complib_info("ndlz", &library, &version) == -1);
+  CHECK(blosc2_get_complib_info("none", &library, &version) == -1);
   CHECK(blosc1_set_compressor("none") == -1 && blosc1_set_compressor("lz4") == BLOSC_LZ4);
   CHECK(strcmp(blosc1_get_compressor(), "lz4") == 0);
   CHECK(blosc2_set_nthreads(2) == 1 && blosc2_get_nthreads() == 2 && blosc2_set_nthreads(0) < 0);
