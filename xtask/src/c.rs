@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use prefix::SONAME;
 
 use crate::sh::{Counts, Outcome as Ran};
 use crate::{python, root, sh};
@@ -33,9 +34,6 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
 
 /// How many functions libblosc2 3.3.5 exports.
 const SYMBOLS: usize = 164;
-
-/// The name by which programs find the library.
-const SONAME: &str = "libblosc2.so.9";
 
 /// Build libblosc2 for C, and test it with programs in C, under valgrind and beside C-Blosc2.
 ///
@@ -80,7 +78,7 @@ impl Outcome {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(prefix) = &args.install {
-        prefix::install(&build("release")?, prefix)?;
+        prefix::install(&folder(), &build("release")?, prefix)?;
         let configs = prefix.join("lib").join("pkgconfig");
         println!("installed; PKG_CONFIG_PATH={} pkg-config --cflags --libs blosc2", configs.display());
         return Ok(());
@@ -96,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.suites {
         let prefix = root::scratch("c").join("prefix");
         root::remove(&prefix)?;
-        prefix::install(&build("tests")?, &prefix)?;
+        prefix::install(&folder(), &build("tests")?, &prefix)?;
         return suites::run(&peer()?, &prefix);
     }
     if args.bless {
@@ -142,7 +140,7 @@ pub(crate) fn check() -> Result<Outcome> {
     ensure!(known == table()?, "{} is not up to date: cargo xtask c --bless", table_path().display());
     let prefix = root::scratch("c").join("prefix");
     root::remove(&prefix)?;
-    prefix::install(&libraries, &prefix)?;
+    prefix::install(&folder(), &libraries, &prefix)?;
     let mut skipped = Vec::new();
     let out = root::scratch("c").join("programs");
     root::remove(&out)?;
@@ -379,7 +377,7 @@ fn bench() -> Result<()> {
     let peer = peer()?;
     let prefix = root::scratch("c").join("prefix");
     root::remove(&prefix)?;
-    prefix::install(&build("release")?, &prefix)?;
+    prefix::install(&folder(), &build("release")?, &prefix)?;
     let out = root::scratch("c").join("programs");
     fs::create_dir_all(&out)?;
     let program = compile("bench", &out, &prefix, Link::None)?;

@@ -7,9 +7,10 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{SONAME, folder};
 use crate::release::notices;
 
+/// The name by which programs find the library.
+pub(super) const SONAME: &str = "libblosc2.so.9";
 /// Where licences go.
 const DOC: &str = "share/doc/libblosc2-b2kit";
 /// The list of what was installed, one path within the folder per line.
@@ -25,26 +26,26 @@ enum Content {
 /// Files by their paths within the folder.
 type Files = BTreeMap<String, Content>;
 
-/// Installs the libraries, the headers, the file of pkg-config and the licences.
+/// Installs the libraries, and of the package in a folder the headers, the file of pkg-config and the licences.
 ///
 /// # Errors
 /// Fails if files of these names are there that no earlier installation has put there, such as those of C-Blosc2.
-pub(super) fn install(libraries: &Path, prefix: &Path) -> Result<()> {
+pub(super) fn install(package: &Path, libraries: &Path, prefix: &Path) -> Result<()> {
     fs::create_dir_all(prefix).with_context(|| format!("cannot create {}", prefix.display()))?;
     let prefix = fs::canonicalize(prefix)?;
-    put(files(libraries, &prefix)?, &prefix)
+    put(files(package, libraries, &prefix)?, &prefix)
 }
 
-fn files(libraries: &Path, prefix: &Path) -> Result<Files> {
+fn files(package: &Path, libraries: &Path, prefix: &Path) -> Result<Files> {
     let mut files = Files::new();
     files.insert(format!("lib/{SONAME}"), Content::CopyOf(libraries.join("libblosc2.so")));
     files.insert("lib/libblosc2.so".into(), Content::LinkTo(SONAME));
     files.insert("lib/libblosc2.a".into(), Content::CopyOf(libraries.join("libblosc2.a")));
-    let template = fs::read_to_string(folder().join("blosc2.pc.in"))?;
+    let template = fs::read_to_string(package.join("blosc2.pc.in"))?;
     let described = template.replace("@PREFIX@", &prefix.display().to_string());
     files.insert("lib/pkgconfig/blosc2.pc".into(), Content::Text(described));
     for part in ["include", "include/blosc2"] {
-        for entry in fs::read_dir(folder().join(part))? {
+        for entry in fs::read_dir(package.join(part))? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "h") {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -53,9 +54,9 @@ fn files(libraries: &Path, prefix: &Path) -> Result<Files> {
         }
     }
     for name in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
-        files.insert(format!("{DOC}/{name}"), Content::CopyOf(folder().join(name)));
+        files.insert(format!("{DOC}/{name}"), Content::CopyOf(package.join(name)));
     }
-    let notices = notices::of_package(&folder(), "b2-c")?;
+    let notices = notices::of_package(package, "b2-c")?;
     ensure!(notices.contains("zstd"), "the licences of dependencies are not complete");
     files.insert(format!("{DOC}/THIRD-PARTY.txt"), Content::Text(notices));
     Ok(files)
