@@ -280,6 +280,10 @@ impl Server {
         if header_only {
             return Ok(true);
         }
+        if !matches!(manner, Manner::Short | Manner::Freeze | Manner::Endless) {
+            // Before it is sent: whoever has read all of it may ask at once.
+            self.lock().counts.bytes += body.len() as u64;
+        }
         match manner {
             Manner::Short => {
                 stream.write_all(&body[..body.len() / 2])?;
@@ -305,7 +309,6 @@ impl Server {
             }
             _ => self.send(body, stream, speed)?,
         }
-        self.lock().counts.bytes += body.len() as u64;
         Ok(true)
     }
 
