@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{Folder, counting, npy};
+use crate::common::{Folder, counting, npy, slashes};
 
 /// Creates two good files with two bad ones between them.
 fn files(folder: &Folder) -> [&'static str; 4] {
@@ -98,7 +98,7 @@ fn pack_into_a_folder() {
 
     std::fs::create_dir(folder.path("sub")).unwrap();
     folder.write("sub/one.npy", &items);
-    let message = folder.fails(2, &["pack", "-d", "other", "one.npy", "sub/one.npy"]);
+    let message = slashes(folder.fails(2, &["pack", "-d", "other", "one.npy", "sub/one.npy"]));
     assert!(message.contains("one.npy and sub/one.npy would both become other/one.b2nd"), "{message}");
     assert!(folder.fails(2, &["pack", "one.npy", "two.dat", "raw.bin"]).contains("-d DIR"));
 }

@@ -1,6 +1,6 @@
 //! Where new files go: beside their inputs, or where options say.
 
-use crate::common::{Folder, counting, npy};
+use crate::common::{Folder, counting, npy, slashes};
 
 #[test]
 fn new_files_are_called_as_their_inputs() {
@@ -9,7 +9,7 @@ fn new_files_are_called_as_their_inputs() {
     std::fs::create_dir(folder.path("sub")).unwrap();
     folder.write("sub/data.npy", &npy("<i4", false, "(20, 50)", &raw));
     folder.write("sub/data.bin", &raw);
-    let told = folder.change(&["pack", "sub/data.npy"]);
+    let told = slashes(folder.change(&["pack", "sub/data.npy"]));
     assert!(told.starts_with("sub/data.npy -> sub/data.b2nd  3.91 KiB -> "), "{told}");
     folder.change(&["pack", "sub/data.bin", "--typesize", "4"]);
     folder.change(&["pack", "sub/data.bin", "--dtype", "<i4"]);
@@ -192,7 +192,7 @@ fn folders_are_packed_and_unpacked() {
     folder.write("in/sub/deep/raw.bin", &raw);
     folder.ok(&["pack", "in/a.npy", "in/sub/there.b2nd"]);
     let names = ["new/a.b2nd", "new/sub/a.b2nd", "new/sub/deep/raw.bin.b2frame"];
-    let told = folder.change(&["pack", "-r", "in", "-d", "new", "-1"]);
+    let told = slashes(folder.change(&["pack", "-r", "in", "-d", "new", "-1"]));
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines.len(), 4, "{told}");
     assert_eq!(lines[0], "b2kit: -r: 1 file left out (-v says why)");
@@ -201,10 +201,9 @@ fn folders_are_packed_and_unpacked() {
     for name in names {
         assert_eq!(folder.ok(&["cat", name]), raw);
     }
-    assert!(
-        folder.change(&["-v", "pack", "-r", "in", "-d", "v"]).contains("in/sub/there.b2nd: left out: packed")
-    );
-    let told = folder.fails(1, &["pack", "-r", "in", "-d", "new"]);
+    let told = slashes(folder.change(&["-v", "pack", "-r", "in", "-d", "v"]));
+    assert!(told.contains("in/sub/there.b2nd: left out: packed"), "{told}");
+    let told = slashes(folder.fails(1, &["pack", "-r", "in", "-d", "new"]));
     assert!(
         told.contains("new/sub/a.b2nd: already exists") && told.contains("3 of 3 files failed"),
         "{told}"
@@ -228,9 +227,8 @@ fn folders_are_packed_and_unpacked() {
 
     // A sparse frame is one file.
     folder.ok(&["-q", "pack", "-r", "--rm", "plain/sub", "--format", "sframe"]);
-    assert!(
-        folder.change(&["-v", "pack", "-r", "plain"]).contains("plain/sub/a.b2nd: left out: packed already")
-    );
+    let told = slashes(folder.change(&["-v", "pack", "-r", "plain"]));
+    assert!(told.contains("plain/sub/a.b2nd: left out: packed already"), "{told}");
     folder.change(&["unpack", "-r", "plain/sub"]);
     assert_eq!(folder.read("plain/sub/a.npy"), items);
 }
@@ -244,7 +242,7 @@ fn folders_with_trouble() {
     folder.refuses(&["unpack", "-r", "in"], "-r: there is nothing to do in in");
     folder.write("in/a.npy", &items);
     folder.write("in/bad.png", b"\x89PNG\r\n\x1a\n");
-    let told = folder.fails(1, &["pack", "-r", "in", "-d", "new"]);
+    let told = slashes(folder.fails(1, &["pack", "-r", "in", "-d", "new"]));
     assert!(told.contains("in/bad.png: a PNG image") && told.contains("1 of 2 files failed"), "{told}");
     assert_eq!(tree(&folder, "new"), ["new/a.b2nd"]);
     // All operands must be there before anything is written.
@@ -258,7 +256,7 @@ fn folders_with_trouble() {
     }
     std::fs::create_dir(folder.path("other")).unwrap();
     folder.write("other/a.npy", &items);
-    let told = folder.fails(2, &["pack", "-r", "in", "other", "-d", "x"]);
+    let told = slashes(folder.fails(2, &["pack", "-r", "in", "other", "-d", "x"]));
     assert!(told.contains("in/a.npy and other/a.npy would both become x/a.b2nd"), "{told}");
     #[cfg(unix)]
     {

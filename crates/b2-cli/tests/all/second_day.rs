@@ -1,6 +1,6 @@
 //! What people miss once the first hour is over.
 
-use crate::common::{Folder, counting, noise, npy};
+use crate::common::{Folder, counting, noise, npy, slashes};
 use crate::show::picture;
 
 /// Messages name the option, and say what to do rather than what went wrong inside.
@@ -198,7 +198,7 @@ fn many_small_files_are_packed_together() {
     std::fs::create_dir(folder.path("d")).unwrap();
     folder.write("d/007.b2nd", b"mine");
     folder.write("031.npy", b"\x93NUMPY\x01\x00broken");
-    let told = folder.fails(1, &args);
+    let told = slashes(folder.fails(1, &args));
     assert!(told.contains("d/007.b2nd: already exists; --force overwrites it"), "{told}");
     assert!(told.contains("031.npy"), "{told}");
     assert_eq!(told.lines().filter(|line| line.contains(".npy -> d/")).count(), 148, "{told}");

@@ -182,7 +182,7 @@ fn the_ending_of_the_output_decides() {
     folder.pack("s", &counting(12), &[]);
     for (args, start) in [
         (&["cat", "a", "-o", "y.npy"][..], &array[..]),
-        (&["cat", "a", "-o", "Y.NPY"], &array),
+        (&["cat", "a", "-o", "U.NPY"], &array),
         (&["cat", "a", "-o", "y.png"], b"\x89PNG"),
         (&["cat", "a", "-o", "y.csv"], b"0,1,2,3\n"),
         (&["cat", "a", "--raw", "-o", "z.npy"], &counting(12)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use b2_testkit::web::{Manner, Server};
 
-use crate::common::{Folder, counting, npy};
+use crate::common::{Folder, counting, npy, slashes};
 use crate::stores::zip;
 
 /// Runs the command without the proxies of this machine.
@@ -57,7 +57,8 @@ fn urls_are_read_wherever_files_are() {
     ok(&folder, &["diff", &url, "a.b2nd"]);
     ok(&folder, &["copy", "-q", &url, "b.b2nd", "--chunks", "20,20"]);
     ok(&folder, &["diff", "b.b2nd", "a.b2nd"]);
-    let file = format!("file://{}", folder.path("a.b2nd").display());
+    let path = slashes(folder.path("a.b2nd").display().to_string());
+    let file = format!("file://{}{path}", if cfg!(windows) { "/" } else { "" });
     assert_eq!(ok(&folder, &["cat", &file]), ok(&folder, &["cat", "a.b2nd"]));
     // Few requests, as `-v` reports.
     server.counts();

@@ -28,6 +28,11 @@ pub(crate) fn plain(stderr: &[u8]) -> String {
     text
 }
 
+/// Returns a text with the paths in it as Unix writes them.
+pub(crate) fn slashes(text: String) -> String {
+    if cfg!(windows) { text.replace('\\', "/") } else { text }
+}
+
 impl Folder {
     pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
@@ -121,7 +126,8 @@ impl Folder {
     /// Runs a command that must end with exit code 1 and exactly this message.
     #[track_caller]
     pub(crate) fn refuses(&self, args: &[&str], message: &str) {
-        assert_eq!(self.fails(1, args), format!("b2kit: {message}\n"), "{args:?}");
+        let expected = format!("b2kit: {message}\n");
+        assert_eq!(slashes(self.fails(1, args)), slashes(expected), "{args:?}");
     }
 
     pub(crate) fn with_input(&self, args: &[&str], input: &[u8]) -> Output {
