@@ -3,6 +3,7 @@
 pub(crate) mod context;
 pub(crate) mod environment;
 pub(crate) mod error;
+pub(crate) mod frame;
 pub(crate) mod header;
 pub(crate) mod instrument;
 pub(crate) mod names;

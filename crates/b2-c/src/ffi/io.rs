@@ -16,7 +16,7 @@ use b2_frame::{Disk, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
 use crate::abi::{blosc2_io, blosc2_io_cb, blosc2_stdio_params, code};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::store::Files;
+use crate::core::frame::Files;
 use crate::ffi::{copy_at, guard, locked, stdio};
 
 /// `BLOSC2_IO_DEFAULTS`: files of the system.

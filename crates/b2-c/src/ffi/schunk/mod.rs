@@ -26,8 +26,9 @@ use crate::abi::{
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
+use crate::core::frame::Frame;
 use crate::core::params;
-use crate::core::store::{Frame, Memory, Store, Stored};
+use crate::core::store::{Memory, Store, Stored};
 use crate::ffi::callbacks::Call;
 use crate::ffi::contexts::{chunk_at, context, create_cctx, create_dctx, schunk_of};
 use crate::ffi::memory::{self, Malloced, copied, copied_text, copied_value, free};

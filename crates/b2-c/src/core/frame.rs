@@ -1,0 +1,556 @@
+//! A frame of a C program: a file, a directory, or bytes in memory, with its editor, lock and dead bytes.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use b2_chunk::{Chunk, Plugins};
+use b2_frame::{
+    Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, FrameWriter,
+    ReadFiles, ReadOptions, Storage, SuperChunk, WriteOptions,
+};
+use bytes::Bytes;
+
+use crate::abi::code;
+use crate::core::error::{Error, Result, ensure};
+use crate::core::params::limits;
+use crate::core::window::Window;
+
+/// A name and its content.
+pub(crate) type Meta = (Vec<u8>, Vec<u8>);
+
+/// A name and the chunk that holds its content.
+pub(crate) type VlMeta = (Vec<u8>, Bytes);
+
+/// A frame: a file, a directory, or bytes in memory.
+pub(crate) struct Frame {
+    place: Place,
+    /// What was read or written last, unless `editor` is ahead of it.
+    pub(super) reader: Option<SuperChunk>,
+    pub(super) editor: Option<FrameEditor>,
+    /// Whether each change takes the lock.
+    locking: bool,
+    /// Whether another handle's change has been read that [`refresh`](Self::refresh) has not told of yet.
+    unseen: bool,
+    /// How often the program has taken the lock without releasing it.
+    held: u32,
+    /// How many groups of changes have begun that become one commit at the end of the outermost.
+    together: u32,
+    room: Room,
+    plugins: Plugins,
+}
+
+/// What is known of the bytes of a contiguous frame that belong to nothing any more.
+#[derive(Default)]
+struct Room {
+    /// Whether the bytes of the stored chunks have been counted: the number in the header includes dead ones.
+    counted: bool,
+    /// What writing the frame anew left beside the bytes in use.
+    rest: u64,
+}
+
+impl Room {
+    /// How much may be dead before a frame is written anew: a quarter, so that the rewriting costs at most five times what changes.
+    const PART: u64 = 4;
+    /// What may be dead in any case, in bytes.
+    const FREE: u64 = 8192;
+
+    fn is_wasted(&self, frame_len: u64, used: u64) -> bool {
+        let used = used.saturating_add(self.rest);
+        frame_len > used.saturating_add(used / Self::PART).saturating_add(Self::FREE)
+    }
+}
+
+enum Place {
+    Path { path: PathBuf, files: Files, offset: u64 },
+    Bytes,
+}
+
+/// How files are reached.
+#[derive(Clone)]
+pub(crate) enum Files {
+    /// Those of the system.
+    Disk,
+    /// Through functions of the program, or mapped into memory.
+    Program(Arc<dyn FileSystem>),
+}
+
+impl Files {
+    fn write(&self, options: WriteOptions) -> WriteOptions {
+        match self {
+            Self::Disk => options,
+            Self::Program(fs) => options.file_system(fs.clone()),
+        }
+    }
+}
+
+pub(super) fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> ReadOptions {
+    let options = ReadOptions::default()
+        .limits(limits())
+        .plugins(plugins.clone())
+        .offset(offset)
+        .compare(Compare::Once);
+    match files {
+        Some(Files::Program(fs)) => options.file_system(fs.clone() as Arc<dyn ReadFiles>),
+        _ => options,
+    }
+}
+
+/// Frames of C programs: nothing beyond what C-Blosc2 writes, and no waiting for the disk.
+pub(super) fn to_write() -> WriteOptions {
+    let sums = crate::core::environment::is_set("B2KIT_CHECKSUMS");
+    let sync = crate::core::environment::is_set("B2KIT_SYNC");
+    WriteOptions::default().checksums(sums).block_starts(false).many_vlmetalayers(true).durability(if sync {
+        Durability::Sync
+    } else {
+        Durability::None
+    })
+}
+
+/// Waits until no other handle or program holds the lock of a frame. Whoever then reads it sees a state that is committed in any
+/// case; the wait is for programs that rely on the order.
+fn wait_for_lock(path: &Path) {
+    let mut pause = std::time::Duration::from_micros(100);
+    while b2_frame::is_locked(path).unwrap_or(false) {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(std::time::Duration::from_millis(5));
+    }
+}
+
+impl Frame {
+    /// Opens a file or directory.
+    pub(crate) fn open(
+        path: &Path,
+        files: Files,
+        offset: u64,
+        locking: bool,
+        plugins: Plugins,
+    ) -> Result<Self> {
+        if locking {
+            wait_for_lock(path);
+        }
+        let reader = to_read(Some(&files), &plugins, offset).open(path)?;
+        let place = Place::Path { path: path.to_owned(), files, offset };
+        Ok(Self {
+            place,
+            reader: Some(reader),
+            editor: None,
+            locking,
+            unseen: false,
+            held: 0,
+            together: 0,
+            room: Room::default(),
+            plugins,
+        })
+    }
+
+    /// Opens a frame in memory.
+    pub(crate) fn from_bytes(bytes: Bytes, plugins: Plugins) -> Result<Self> {
+        let reader = to_read(None, &plugins, 0).from_bytes(bytes)?;
+        Ok(Self {
+            place: Place::Bytes,
+            reader: Some(reader),
+            editor: None,
+            locking: false,
+            unseen: false,
+            held: 0,
+            together: 0,
+            room: Room::default(),
+            plugins,
+        })
+    }
+
+    /// Creates an empty frame.
+    pub(crate) fn create(
+        path: &Path,
+        files: Files,
+        locking: bool,
+        sparse: bool,
+        params: FrameParams,
+        plugins: Plugins,
+    ) -> Result<Self> {
+        let storage = if sparse { Storage::Sparse } else { Storage::Contiguous };
+        let options = files.write(to_write()).storage(storage);
+        options.create(path, params.plugins(plugins.clone()))?.finish()?;
+        Self::open(path, files, 0, locking, plugins)
+    }
+
+    /// Returns the newest state that this handle knows, for reading.
+    pub(crate) fn reader(&mut self) -> Result<&SuperChunk> {
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => match &mut self.editor {
+                Some(editor) => editor.snapshot()?,
+                None => self.reopened()?,
+            },
+        };
+        Ok(self.reader.insert(reader))
+    }
+
+    fn reopened(&self) -> Result<SuperChunk> {
+        match &self.place {
+            Place::Path { path, files, offset } => {
+                Ok(to_read(Some(files), &self.plugins, *offset).open(path)?)
+            }
+            Place::Bytes => Err(Error(code::FAILURE)),
+        }
+    }
+
+    /// Looks whether another handle or program has changed the frame. Returns whether it has.
+    pub(crate) fn refresh(&mut self) -> Result<bool> {
+        let here = !matches!(&self.place, Place::Path { files: Files::Disk, .. });
+        if here || self.held > 0 || self.together > 0 {
+            return Ok(false);
+        }
+        if self.locking
+            && let Place::Path { path, .. } = &self.place
+        {
+            wait_for_lock(path);
+        }
+        self.reader()?;
+        let Some(reader) = &mut self.reader else { return Ok(false) };
+        if reader.refresh()? {
+            self.editor = None;
+            self.unseen = true;
+        }
+        Ok(std::mem::take(&mut self.unseen))
+    }
+
+    /// Whether each change takes the lock.
+    pub(crate) fn locks(&self) -> bool {
+        self.locking
+    }
+
+    /// Reads, where locking is on once more if another handle has changed the frame meanwhile: what it has replaced in a sparse
+    /// frame is not there any more.
+    pub(super) fn reading<T>(&mut self, mut read: impl FnMut(&SuperChunk) -> Result<T>) -> Result<T> {
+        const TRIES: u32 = 100;
+        for _ in 1..TRIES {
+            let result = read(self.reader()?);
+            if result.is_ok() || !self.locking || self.held > 0 || self.together > 0 {
+                return result;
+            }
+            if let Place::Path { path, .. } = &self.place {
+                wait_for_lock(path);
+            }
+            (self.editor, self.reader) = (None, Some(self.reopened()?));
+            self.unseen = true;
+        }
+        read(self.reader()?)
+    }
+
+    fn options(&self, files: Option<&Files>) -> EditOptions {
+        let durability =
+            if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
+        EditOptions::from(to_read(files, &self.plugins, 0)).durability(durability).many_vlmetalayers(true)
+    }
+
+    /// Opens an editor. What follows the frame in its file is somebody's, and would be cut off: it is an error.
+    fn opened(&mut self, lock: bool) -> Result<FrameEditor> {
+        match &self.place {
+            Place::Path { offset: 0, path, files } => {
+                let options = self.options(Some(files)).lock(lock);
+                match options.edit(path) {
+                    // As C-Blosc2 does. It must not cut off another frame either.
+                    Err(error) if matches!(error.detail(), FrameError::HardLinks { .. }) => {
+                        let len = std::fs::metadata(path)?.len();
+                        ensure(self.reopened()?.header().frame_len() == len, code::FILE_WRITE)?;
+                        Ok(options.force(true).edit(path)?)
+                    }
+                    editor => Ok(editor?),
+                }
+            }
+            Place::Path { path, files: Files::Disk, offset } => {
+                let (path, offset) = (std::fs::canonicalize(path)?, *offset);
+                let window = Files::Program(Arc::new(Window::new(path.clone(), offset)));
+                Ok(self.options(Some(&window)).lock(lock).edit(&path)?)
+            }
+            Place::Path { .. } => Err(Error(code::FILE_WRITE)),
+            Place::Bytes => {
+                let bytes = self.reader()?.to_frame()?;
+                Ok(self.options(None).lock(false).edit_bytes(bytes)?)
+            }
+        }
+    }
+
+    /// Takes the lock, and looks what others have changed before.
+    fn take_lock(&mut self) -> Result<FrameEditor> {
+        self.editor = None;
+        let editor = self.opened(true)?;
+        let newer = self.reader.as_mut().map(SuperChunk::refresh);
+        self.unseen |= !matches!(newer, Some(Ok(false)));
+        Ok(editor)
+    }
+
+    /// Changes the frame: all of `change` or, after an error, nothing.
+    pub(super) fn change<T>(
+        &mut self,
+        change: &mut dyn FnMut(&mut FrameEditor) -> Result<T, FrameError>,
+    ) -> Result<T> {
+        let mut again = true;
+        loop {
+            let mut editor = self.editor_to_change()?;
+            self.reader = None;
+            if self.held > 0 || self.together > 0 {
+                let result = change(&mut editor);
+                self.editor = Some(editor);
+                return Ok(result?);
+            }
+            let result = editor.transaction(|editor| change(editor));
+            self.put_back(editor);
+            match result {
+                Ok(value) => return Ok(value),
+                // Another handle has changed the file since: look again, once.
+                Err(error) if again && matches!(error.detail(), FrameError::Changed { .. }) => {
+                    again = false;
+                    (self.editor, self.reader, self.unseen) = (None, None, true);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes the lock until [`unlock`](Self::unlock), as often as it is taken. Changes in between become one commit. Does
+    /// nothing where locking is off. Returns whether others have changed the frame before.
+    pub(crate) fn lock(&mut self) -> Result<bool> {
+        if !self.locking {
+            return Ok(false);
+        }
+        if self.held == 0 {
+            self.editor = Some(self.take_lock()?);
+            self.reader = None;
+        }
+        self.held += 1;
+        Ok(std::mem::take(&mut self.unseen))
+    }
+
+    pub(crate) fn unlock(&mut self) -> Result<()> {
+        if !self.locking {
+            return Ok(());
+        }
+        self.held = self.held.checked_sub(1).ok_or(Error(code::LOCK))?;
+        if self.held > 0 {
+            return Ok(());
+        }
+        self.finish(true)
+    }
+
+    /// Begins changes that become one commit. Returns whether others have changed the frame before.
+    pub(crate) fn begin(&mut self) -> Result<bool> {
+        if self.held == 0 && self.together == 0 {
+            if self.locking {
+                self.editor = Some(self.take_lock()?);
+                self.reader = None;
+            } else {
+                self.unseen = self.refresh()?;
+            }
+        }
+        self.together += 1;
+        Ok(std::mem::take(&mut self.unseen))
+    }
+
+    /// Ends them: they are committed or, if they failed, taken back.
+    pub(crate) fn end(&mut self, done: bool) -> Result<()> {
+        self.together -= 1;
+        if self.together > 0 || self.held > 0 {
+            return Ok(());
+        }
+        self.finish(done)
+    }
+
+    fn finish(&mut self, done: bool) -> Result<()> {
+        let Some(mut editor) = self.editor.take() else { return Ok(()) };
+        self.reader = None;
+        let result = if done { editor.commit().map(|_| ()) } else { Ok(()) };
+        if !done || result.is_err() {
+            editor.rollback();
+        }
+        self.put_back(editor);
+        Ok(result?)
+    }
+
+    /// Counts the bytes of the stored chunks, before the first change that leaves some behind. Returns `None` if they are known
+    /// already, or if a chunk is damaged. Not for files of the program, which would be asked for each chunk, nor for directories,
+    /// in which nothing is dead.
+    pub(super) fn count(&mut self) -> Result<Option<u64>> {
+        if self.room.counted || matches!(&self.place, Place::Path { files: Files::Program(_), .. }) {
+            return Ok(None);
+        }
+        self.room.counted = true;
+        let reader = self.reader()?;
+        if reader.storage() != Storage::Contiguous {
+            return Ok(None);
+        }
+        Ok(reader.chunk_infos().map(|info| info.map(|info| info.cbytes)).sum::<Result<u64, _>>().ok())
+    }
+
+    /// Lets the bytes be counted again, since somebody else may have changed the frame.
+    pub(crate) fn forget_count(&mut self) {
+        self.room.counted = false;
+    }
+
+    /// Writes a file anew if much of it is dead: its chunks were replaced or removed. `live` are the bytes of the stored chunks.
+    /// The file is as it was if that is not possible, or if it has another name, which would keep the old content.
+    pub(super) fn reclaim(&mut self, live: u64) {
+        let here = matches!(&self.place, Place::Path { files: Files::Disk, offset: 0, .. });
+        if !here || !self.room.counted || self.held > 0 || self.together > 0 || self.has_other_names() {
+            return;
+        }
+        let Ok(reader) = self.reader() else { return };
+        if reader.storage() != Storage::Contiguous {
+            return;
+        }
+        let frame_len = reader.header().frame_len();
+        let metas: usize = reader.metalayers().iter().map(|(_, value)| value.len()).sum();
+        let vlmetas: usize = reader.vlmetalayers().iter().map(|(_, chunk)| chunk.len()).sum();
+        let index = reader.nchunks() * size_of::<i64>();
+        let used = live.saturating_add((metas + vlmetas + index) as u64);
+        if self.room.is_wasted(frame_len, used) {
+            let _ = self.compact();
+            let left = self.reader().map_or(frame_len, |reader| reader.header().frame_len());
+            // Else a frame that cannot be made smaller would be written anew for each change.
+            self.room.rest = left.saturating_sub(used);
+        }
+    }
+
+    /// Whether the file has several hard links.
+    fn has_other_names(&self) -> bool {
+        let Place::Path { path, files: Files::Disk, .. } = &self.place else { return false };
+        std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.nlink() > 1)
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        let mut editor = self.editor_to_change()?;
+        self.reader = None;
+        let result = editor.compact();
+        if result.is_err() {
+            editor.rollback();
+        }
+        self.put_back(editor);
+        result?;
+        Ok(())
+    }
+
+    /// Returns the editor of changes that have begun, or another one; with locking on, under the lock.
+    fn editor_to_change(&mut self) -> Result<FrameEditor> {
+        match self.editor.take() {
+            Some(editor) => Ok(editor),
+            None if self.locking => self.take_lock(),
+            None => self.opened(false),
+        }
+    }
+
+    /// Keeps an editor after a change. With locking on, its lock is released and what it has written kept instead: what is
+    /// different later is by others.
+    fn put_back(&mut self, mut editor: FrameEditor) {
+        if self.locking {
+            self.reader = editor.snapshot().ok();
+            self.unseen |= self.reader.is_none();
+        } else {
+            self.editor = Some(editor);
+        }
+    }
+
+    /// Writes the chunk size into the header of an empty frame.
+    pub(super) fn set_chunksize(&mut self, chunksize: usize) -> Result<()> {
+        let reader = self.reader()?;
+        if reader.nchunks() > 0 || reader.chunksize() == chunksize {
+            return Ok(());
+        }
+        let params = FrameParams::like(reader.header()).chunksize(chunksize);
+        let (metas, vlmetas) = (self.metas()?, self.vlmetas()?);
+        self.rewrite(params, &metas, &vlmetas)
+    }
+
+    /// Writes the frame anew, with other parameters in its header.
+    pub(super) fn rewrite(&mut self, params: FrameParams, metas: &[Meta], vlmetas: &[VlMeta]) -> Result<()> {
+        let params = metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value));
+        let params = params.plugins(self.plugins.clone());
+        if matches!(self.place, Place::Path { .. }) {
+            // Another name of the file would keep the old content.
+            ensure(!self.has_other_names(), code::FILE_WRITE)?;
+            // Fails if there is something behind the frame, which the new file would not have.
+            self.editor = Some(self.editor_to_change()?);
+        }
+        if let Some(editor) = &mut self.editor {
+            // What the new file is made from must stay when the editor goes.
+            editor.commit()?;
+            self.reader = None;
+        }
+        let source = self.reader()?.clone();
+        // It has the lock, which nobody must get before the new file is there.
+        let editor = self.editor.take();
+        match self.written_anew(&source, params, vlmetas) {
+            Ok(reader) => self.reader = Some(reader),
+            Err(error) => {
+                self.editor = editor;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn written_anew(
+        &self,
+        source: &SuperChunk,
+        params: FrameParams,
+        vlmetas: &[VlMeta],
+    ) -> Result<SuperChunk> {
+        let fill = |mut writer: FrameWriter| {
+            source.copy_into(&mut writer, None, None)?;
+            for (name, chunk) in vlmetas {
+                writer.set_vlmetalayer_chunk(name, Chunk::from_bytes(chunk.clone())?)?;
+            }
+            Ok::<_, Error>(writer.finish()?)
+        };
+        match &self.place {
+            Place::Path { path, files, offset: 0 } => {
+                let options = files.write(to_write()).storage(source.storage()).overwrite(true);
+                fill(options.create(path, params)?)?;
+                self.reopened()
+            }
+            Place::Path { .. } => Err(Error(code::FILE_WRITE)),
+            Place::Bytes => {
+                let bytes = fill(to_write().memory(params)?)?.into_bytes();
+                Ok(to_read(None, &self.plugins, 0).from_bytes(bytes)?)
+            }
+        }
+    }
+}
+
+/// The parameters for a frame like another one.
+pub(super) fn like(reader: &SuperChunk) -> FrameParams {
+    if reader.nchunks() == 0 && reader.header().stored_chunksize() == 0 {
+        return from_header(reader);
+    }
+    FrameParams::like(reader.header())
+}
+
+/// The parameters in the header of a frame without chunks, whose first chunk still decides the chunk size.
+fn from_header(reader: &SuperChunk) -> FrameParams {
+    let header = reader.header();
+    let compression = b2_chunk::Compression::new()
+        .itemsize(header.itemsize())
+        .codec(header.codec())
+        .codec_meta(header.codec_meta())
+        .level(header.level().min(9))
+        .filters(header.filters())
+        .splitmode(header.splitmode())
+        .use_dict(header.use_dict())
+        .plugins(reader.dparams().plugins.clone())
+        .build();
+    match compression {
+        Ok(params) => FrameParams::from_cparams(&params).blocksize(header.blocksize()),
+        Err(_) => FrameParams::like(header),
+    }
+}
+
+impl Frame {
+    pub(super) fn metas(&mut self) -> Result<Vec<Meta>> {
+        Ok(self.reader()?.metalayers().iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+    }
+
+    pub(super) fn vlmetas(&mut self) -> Result<Vec<VlMeta>> {
+        Ok(self.reader()?.vlmetalayers().iter().map(|(name, chunk)| (name.to_vec(), chunk.clone())).collect())
+    }
+}
