@@ -245,13 +245,13 @@ impl Frame {
         EditOptions::from(to_read(files, &self.plugins, 0)).durability(durability).many_vlmetalayers(true)
     }
 
-    /// Opens an editor. What follows the frame in its file is somebody's, and would be cut off: it is an error.
+    /// Opens an editor. Fails if other bytes follow the frame in its file: the editor would cut them off.
     fn opened(&mut self, lock: bool) -> Result<FrameEditor> {
         match &self.place {
             Place::Path { offset: 0, path, files } => {
                 let options = self.options(Some(files)).lock(lock);
                 match options.edit(path) {
-                    // As C-Blosc2 does. It must not cut off another frame either.
+                    // C-Blosc2 changes files with several names, so this does. What is behind the frame stays here, too.
                     Err(error) if matches!(error.detail(), FrameError::HardLinks { .. }) => {
                         let len = std::fs::metadata(path)?.len();
                         ensure(self.reopened()?.header().frame_len() == len, code::FILE_WRITE)?;
