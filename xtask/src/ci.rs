@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 
 use crate::bench::counts;
+use crate::disk::Tidy;
 use crate::sh::{Counts, Outcome};
 use crate::steps::Steps;
 use crate::{
@@ -21,6 +22,9 @@ use crate::{
 pub(crate) struct Args {
     #[command(flatten)]
     test: test::Args,
+    /// Remove what a step compiled as soon as no later step needs it
+    #[arg(long)]
+    tidy: bool,
 }
 
 /// Number of steps besides those of `test`.
@@ -42,6 +46,7 @@ const ONCE: &[&str] = &["--", "--skip", "crash_"];
 /// Runs the checks. Stops at the first one that fails, but runs all tests before failing.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let steps = &mut Steps::new(STEPS + args.test.steps());
+    let tidy = Tidy { on: args.tidy };
     steps.run("formatting", || {
         sh::run(sh::cargo(&["fmt", "--all", "--check"]))?;
         for beside in [
@@ -72,6 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         sh::run(doc)
     })?;
     let public = steps.run("public API", api::compare)?;
+    tidy.folders(&["api", "tools"])?;
     let packages = steps.run("what is published", release::check)?;
     steps.run("the command without a C compiler", || {
         // CC=/bin/false shows that no C compiler is needed.
@@ -81,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let counted = steps.run("instruction counts", || counts::check(false))?;
     let few: &[&str] = if args.test.no_peer { &["--ci", "--no-peer"] } else { &["--ci"] };
     steps.run("fuzzing", || fuzz::run(&sh::parsed(few)?))?;
+    tidy.folders(&["fuzz"])?;
     let hostile = steps.run("hostile files", hostile::sample)?;
     let flips = steps.run("flipped bits", flips::sample)?;
     let faults = steps.run("failing system calls", faults::sample)?;
@@ -93,18 +100,34 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let words = [&["test", "--no-fail-fast"], PURE, LIBRARIES, ONCE].concat();
         sh::run_tests(sh::cargo_without_c(&words))
     })?;
+    tidy.folders(&["no-c"])?;
     let (python, skipped) = steps.run("the Python package", pythonpkg::check)?;
+    tidy.workspace("b2-python")?;
     let object_stores = steps.run("object stores", stores::check)?;
+    tidy.workspace("b2-object-store")?;
     let zarrs = steps.run("zarrs", zarrs::check)?;
+    tidy.workspace("zarrs-b2nd")?;
     let hdf5 = steps.run("HDF5 files", hdf5::check)?;
     let filters = steps.run("filters of HDF5", hdf5plugin::check)?;
+    tidy.folders(&["hdf5plugin"])?;
+    tidy.workspace("b2-hdf5-plugin")?;
     let libblosc2 = steps.run("libblosc2 for C", c::check)?;
+    tidy.folders(&["b2-c"])?;
     let page = steps.run("the page in a browser", web::check)?;
+    // The tests were the last that needed these.
+    tidy.folders(&["web", "debug/deps", "release"])?;
+    tidy.workspace("b2-wasm")?;
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
+    tidy.folders(&["minimum-rust"])?;
     let miri = steps.run("Miri", toolchains::miri)?;
+    tidy.folders(&["miri"])?;
+    tidy.workspace("b2-c")?;
     let platforms = steps.run("other platforms", platforms::sample)?;
+    tidy.folders(&["platforms"])?;
     let arm = steps.run("filters on 64-bit ARM", cross::sample)?;
+    tidy.folders(&["cross"])?;
     let windows = steps.run("Windows", windows::sample)?;
+    tidy.folders(&["windows"])?;
     steps.finish()?;
     println!();
     outcome.print();

@@ -14,6 +14,7 @@ mod cross;
 mod demo;
 mod deny;
 mod digest;
+mod disk;
 mod faults;
 mod fixtures;
 mod flips;

@@ -35,8 +35,8 @@ use self::plan::{Case, FULL, Plan, Queue};
 use self::report::Report;
 use self::worker::{Alone, Death, alone};
 pub(crate) use self::worker::{Answer, Setup, Worker};
-use crate::root;
 use crate::sh::{self, Counts, lock};
+use crate::{disk, root};
 
 /// Run damaged and hostile files through the command b2kit: changed fields, cuts, flips, bombs, special files.
 ///
@@ -159,8 +159,7 @@ fn counted(args: &Args) -> Result<Counts> {
 fn playground(home: &Path) -> &Path {
     const ROOM: u64 = 1 << 30;
     let memory = Path::new("/dev/shm");
-    let there = rustix::fs::statvfs(memory);
-    if there.is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) > ROOM) { memory } else { home }
+    if disk::free(memory).is_some_and(|bytes| bytes > ROOM) { memory } else { home }
 }
 
 /// Returns the command to test.
