@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::place::Release;
-use super::{metadata, sums, tools};
+use super::{metadata, staged, sums, tools};
 use crate::{root, sh};
 
 /// Templates in `packaging/`, and the names that they get.
@@ -50,7 +50,7 @@ fn try_sources(release: &mut Release, sources: &str) -> Result<()> {
         sh::cargo(&["install", "--quiet", "--locked", "--no-track", "--path", "crates/b2-cli", "--root"]);
     // A debug build shows the same, and takes a third of the time.
     install.arg(&prefix).arg("--debug").current_dir(&folder);
-    install.env("CARGO_TARGET_DIR", release.work.join("staged-target"));
+    install.env("CARGO_TARGET_DIR", release.work.join("staged-target")).envs(staged::QUICK);
     sh::run(install)?;
     let b2kit = prefix.join("bin").join("b2kit");
     let said = sh::output(Command::new(&b2kit).arg("--version"))?;

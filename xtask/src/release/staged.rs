@@ -45,7 +45,7 @@ pub(super) fn test(release: &mut Release) -> Result<()> {
     let target = release.work.join("staged-target");
     let cargo = |words: &[&str]| {
         let mut cargo = sh::cargo(words);
-        cargo.current_dir(&stage).env("CARGO_TARGET_DIR", &target).env("CARGO_INCREMENTAL", "0");
+        cargo.current_dir(&stage).env("CARGO_TARGET_DIR", &target).envs(QUICK);
         cargo
     };
 
@@ -109,6 +109,9 @@ pub(super) fn test(release: &mut Release) -> Result<()> {
     }
     Ok(())
 }
+
+/// How debug builds are made that are only tried: nobody debugs them, and they are compiled once.
+pub(super) const QUICK: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")];
 
 /// Fewer cases of the randomized tests that take longest: the tests of the repository have run all of them on the same sources,
 /// and here it is to be seen whether the archives are complete.

@@ -55,6 +55,11 @@ const PLATFORMS: &[Platform] = &[
 /// interpreter's lock needs its own. PyO3 has given up 3.13 without it.
 const PYTHONS: &[(&str, &str)] = &[("python3.11", "cp311-abi3"), ("python3.14t", "cp314-cp314t")];
 
+/// What is compiled from the sources for a trial need not be small and fast: without this it takes three times as long. The
+/// wheels show what full optimization makes of the same sources.
+const HASTE: &[(&str, &str)] =
+    &[("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")];
+
 /// No wheel is larger.
 const LARGEST: u64 = 15_000_000;
 
@@ -194,7 +199,7 @@ fn try_wheel(
     if python.ends_with('t') {
         match tools::program(python) {
             Some(python) => {
-                let said = try_in(release, &python, &path, &[])?;
+                let said = try_in(release, &python, &path, &[], &[])?;
                 ensure!(said.contains("lock is off"), "{name} switches the interpreter's lock on");
                 release.ran(name, &format!("installed, upgraded, used, removed here: {said}"));
             }
@@ -205,7 +210,7 @@ fn try_wheel(
     let mut seen = BTreeSet::new();
     for (python, minor) in pythons {
         if seen.insert(*minor) {
-            try_in(release, python, &path, &[])?;
+            try_in(release, python, &path, &[], &[])?;
         }
     }
     let versions: Vec<_> = seen.iter().map(|minor| format!("3.{minor}")).collect();
@@ -214,9 +219,15 @@ fn try_wheel(
     Ok(())
 }
 
-/// Installs a package in a new environment, a wheel over an older one, uses it, and removes it again. Returns what the threads
-/// of the trial said.
-fn try_in(release: &Release, python: &Path, package: &Path, options: &[&str]) -> Result<String> {
+/// Installs a package in a new environment, with these options of pip and settings, a wheel over an older one; uses it, and removes
+/// it again. Returns what the threads of the trial said.
+fn try_in(
+    release: &Release,
+    python: &Path,
+    package: &Path,
+    options: &[&str],
+    settings: &[(&str, &str)],
+) -> Result<String> {
     let folder = release.work.join("venv");
     root::empty(&folder)?;
     let clean = |program: &Path| {
@@ -242,7 +253,7 @@ fn try_in(release: &Release, python: &Path, package: &Path, options: &[&str]) ->
     }
     sh::run({
         let mut install = clean(&own);
-        install.args(pip).arg("--upgrade").args(options).arg(package);
+        install.args(pip).arg("--upgrade").args(options).arg(package).envs(settings.iter().copied());
         install
     })?;
     let mut try_it = clean(&own);
@@ -278,7 +289,7 @@ fn source_distribution(release: &mut Release, tools: &Tools, pythons: &[(PathBuf
     }
     let (python, minor) = pythons.last().context("no Python is here")?;
     // pip brings maturin; Rust and a C compiler are those of this machine.
-    try_in(release, python, &path, &["--no-binary", "b2kit"])?;
+    try_in(release, python, &path, &["--no-binary", "b2kit"], HASTE)?;
     release.ran(&name, &format!("built in an empty environment and used here with Python 3.{minor}"));
     Ok(())
 }
