@@ -3,13 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 
 use super::emulated::{self, Machine};
 use super::place::Release;
-use super::tools::{self, AT_ONCE, Tools};
+use super::tools::{self, LANES, Tools};
 use super::{install, notices, staged, sums};
 use crate::{root, sh};
 
@@ -56,9 +55,14 @@ impl Platform {
         format!("b2kit-{}-{}", release.version, self.target)
     }
 
-    /// Where it is built: builds in one folder would wait for each other.
+    /// Which lane builds it.
+    fn lane(&self) -> usize {
+        usize::from(self.arch != "x86_64") % LANES
+    }
+
+    /// Where it is built.
     fn folder(&self, release: &Release) -> PathBuf {
-        release.work.join("binaries-target").join(self.target)
+        release.work.join("binaries-target").join(self.lane().to_string())
     }
 
     /// The command that was built.
@@ -88,16 +92,10 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
             Some(why) => release.not_run(&what, &why),
         }
     }
-    let queue = Mutex::new(wanted.iter());
-    let (here, tools) = (&*release, &tools);
-    // The lock is held only to take the next platform.
-    let work = || -> Result<()> {
-        while let Some(platform) = { sh::lock(&queue).next() } {
-            build(here, tools, platform)?;
-        }
-        Ok(())
-    };
-    sh::at_once((0..AT_ONCE).map(|_| work))?;
+    let (here, tools, all) = (&*release, &tools, &wanted);
+    sh::at_once((0..LANES).map(|lane| {
+        move || all.iter().filter(|one| one.lane() == lane).try_for_each(|one| build(here, tools, one))
+    }))?;
     for platform in wanted {
         let program = platform.program(release);
         // The Debian package has those that need a C library in it.

@@ -8,8 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{python, sh};
 
-/// So many platforms are built at once: most of the time one thread puts a whole program together.
-pub(super) const AT_ONCE: usize = 2;
+/// So many platforms are built at once: most of the time one thread puts a whole program together. Each lane builds its platforms
+/// in one folder after the other, so what runs on this machine (build scripts, macros) is compiled once in each lane; builds at once
+/// in one folder would wait for each other.
+pub(super) const LANES: usize = 2;
 
 /// From PyPI, as everything here that is not Rust.
 const TOOLS: &[&str] = &["maturin==1.16.0", "ziglang==0.17.1", "cargo-zigbuild==0.24.0"];

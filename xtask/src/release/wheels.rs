@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
 use super::emulated::{self, Machine};
 use super::place::Release;
-use super::tools::{self, AT_ONCE, Tools};
+use super::tools::{self, LANES, Tools};
 use super::{notices, sums};
 use crate::steps::minutes;
 use crate::{pythonpkg, root, sh};
@@ -23,6 +22,8 @@ struct Platform {
     compatibility: Option<&'static str>,
     /// How the names of its wheels end.
     tag: &'static str,
+    /// Which lane builds them; that of this machine's has two.
+    lane: usize,
 }
 
 const PLATFORMS: &[Platform] = &[
@@ -30,25 +31,29 @@ const PLATFORMS: &[Platform] = &[
         target: "x86_64-unknown-linux-gnu",
         compatibility: Some("manylinux_2_28"),
         tag: "manylinux_2_28_x86_64",
+        lane: 0,
     },
     Platform {
         target: "aarch64-unknown-linux-gnu",
         compatibility: Some("manylinux_2_28"),
         tag: "manylinux_2_28_aarch64",
+        lane: 1,
     },
     Platform {
         target: "x86_64-unknown-linux-musl",
         compatibility: Some("musllinux_1_2"),
         tag: "musllinux_1_2_x86_64",
+        lane: 0,
     },
     Platform {
         target: "aarch64-unknown-linux-musl",
         compatibility: Some("musllinux_1_2"),
         tag: "musllinux_1_2_aarch64",
+        lane: 1,
     },
-    Platform { target: "x86_64-pc-windows-gnu", compatibility: None, tag: "win_amd64" },
-    Platform { target: "aarch64-apple-darwin", compatibility: None, tag: "macosx_11_0_arm64" },
-    Platform { target: "x86_64-apple-darwin", compatibility: None, tag: "macosx_10_12_x86_64" },
+    Platform { target: "x86_64-pc-windows-gnu", compatibility: None, tag: "win_amd64", lane: 1 },
+    Platform { target: "aarch64-apple-darwin", compatibility: None, tag: "macosx_11_0_arm64", lane: 1 },
+    Platform { target: "x86_64-apple-darwin", compatibility: None, tag: "macosx_10_12_x86_64", lane: 0 },
 ];
 
 /// What wheels are for: an interpreter, and its tag. One wheel is for all versions from 3.11 on; each version without the
@@ -95,26 +100,24 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
             }
         }
     }
-    let queue = Mutex::new(wanted.chunk_by(|a, b| a.0.target == b.0.target));
-    let work = || -> Result<Vec<(String, String)>> {
+    let (here, tools, all) = (&*release, &tools, &wanted);
+    let work = |lane: usize| -> Result<Vec<(String, String)>> {
         let mut failed = Vec::new();
-        // The lock is held only to take the next system.
-        while let Some(of_one) = { sh::lock(&queue).next() } {
-            for (platform, python, tag) in of_one {
-                match build(release, &tools, platform, python, tag) {
-                    Ok(()) => {}
-                    // For other systems something may be missing here that we do not know of.
-                    Err(e) if !platform.target.contains("linux") => {
-                        println!("{e:#}");
-                        failed.push((name(release, platform, tag), tools::end(&format!("{e:#}"))));
-                    }
-                    Err(e) => return Err(e),
+        for (platform, python, tag) in all.iter().filter(|(platform, ..)| platform.lane % LANES == lane) {
+            match build(here, tools, platform, python, tag) {
+                Ok(()) => {}
+                // For other systems something may be missing here that we do not know of.
+                Err(e) if !platform.target.contains("linux") => {
+                    println!("{e:#}");
+                    failed.push((name(here, platform, tag), tools::end(&format!("{e:#}"))));
                 }
+                Err(e) => return Err(e),
             }
         }
         Ok(failed)
     };
-    let failed: BTreeMap<_, _> = sh::at_once((0..AT_ONCE).map(|_| work))?.into_iter().flatten().collect();
+    let lanes = (0..LANES).map(|lane| move || work(lane));
+    let failed: BTreeMap<_, _> = sh::at_once(lanes)?.into_iter().flatten().collect();
     for (platform, python, tag) in &wanted {
         let name = name(release, platform, tag);
         release.made(&name);
@@ -124,7 +127,7 @@ pub(super) fn make(release: &mut Release) -> Result<()> {
         }
         try_wheel(release, &name, platform, python, &pythons)?;
     }
-    source_distribution(release, &tools, &pythons)
+    source_distribution(release, tools, &pythons)
 }
 
 /// The name of a wheel.
@@ -140,8 +143,7 @@ fn build(release: &Release, tools: &Tools, platform: &Platform, python: &str, ta
     let mut build = Command::new(tools.maturin());
     build.current_dir(release.tree.join("crates").join("b2-python"));
     release.reproducible(&mut build);
-    // Builds in one folder would wait for each other.
-    build.env("CARGO_TARGET_DIR", release.work.join("wheels-target").join(target));
+    build.env("CARGO_TARGET_DIR", release.work.join("wheels-target").join(platform.lane.to_string()));
     build.args(["build", "--quiet", "--release", "--locked", "--target", target, "--out"]).arg(&out);
     build.args(pythonpkg::COMPRESSION);
     // For Windows MinGW is there, and zig cannot link Rust's standard library.
