@@ -40,7 +40,7 @@ const TOOLS: &[&str] = &[
     "rich==15.0.0",
     "setuptools==80.9.0",
     "threadpoolctl==3.8.0",
-    "typing-extensions==4.15.0",
+    "typing-extensions==4.16.0",
     "zarr==3.1.6",
 ];
 
