@@ -275,6 +275,22 @@ impl FrameHeader {
     }
 }
 
+/// Serializes a header with other metalayers. What is in front of them stays as it is in `header`, which was parsed.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "the size of the metalayers was checked"
+)]
+pub(crate) fn encode_with_metalayers(header: &[u8], metalayers: &Metalayers) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.raw(header.get(..FIXED_HEADER_LEN).unwrap_or(header));
+    write_metalayers(&mut w, metalayers);
+    let mut bytes = w.into_bytes();
+    let len = bytes.len() as i32;
+    patch::put(&mut bytes, patch::HEADER_LEN, &len.to_be_bytes());
+    bytes
+}
+
 /// Converts the msgpack error of a header field. Its offset already counts from the start of the
 /// frame.
 fn field<T>(name: &'static str, item: Result<T, b2_msgpack::Error>) -> Result<T, FrameError> {
@@ -315,8 +331,9 @@ pub(crate) mod patch {
     /// Numbers of threads to compress and to decompress.
     pub(crate) const NTHREADS: [std::ops::Range<usize>; 2] = [63..65, 66..68];
     pub(crate) const HAS_VLMETALAYERS: usize = 68;
+    pub(crate) const HEADER_LEN: usize = offset::HEADER_LEN as usize;
     /// Bytes before this offset never change: the magic number and the marker of `header_len`.
-    pub(crate) const START: usize = offset::HEADER_LEN as usize;
+    pub(crate) const START: usize = HEADER_LEN;
 
     /// Replaces bytes of a header that was parsed, so that they are inside it.
     pub(crate) fn put(header: &mut [u8], at: usize, bytes: &[u8]) {

@@ -8,7 +8,7 @@ use b2_core::memory::{self, OutOfMemory};
 use bytes::{Bytes, BytesMut};
 
 use crate::format::checksums::{Checksums, Sums};
-use crate::format::header::{FrameHeader, Storage, patch};
+use crate::format::header::{FrameHeader, Storage, encode_with_metalayers, patch};
 use crate::format::index::{Entry, Index, MAX_NCHUNKS};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
 use crate::format::trailer::Trailer;
@@ -51,6 +51,14 @@ impl StoredHeader {
 
     pub(crate) fn len(&self) -> u64 {
         self.bytes.len() as u64
+    }
+
+    /// Returns the same header with other metalayers, which may take more or less space.
+    pub(crate) fn with_metalayers(&self, metalayers: &Metalayers) -> Result<Self, FrameError> {
+        let bytes: Bytes = encode_with_metalayers(&self.bytes, metalayers).into();
+        // The size of the metalayers has been checked.
+        let header = FrameHeader { header_len: bytes.len() as u32, ..self.header.clone() };
+        Ok(Self { header, metalayers: Metalayers::parse(&bytes)?, bytes })
     }
 
     /// Returns the same header for a contiguous frame.

@@ -182,6 +182,45 @@ fn metalayer() {
     check("metalayer", &|e| e.set_metalayer("m", b"VALUE"));
 }
 
+/// The header grows, so a contiguous frame is written anew; still it is one commit, together with other changes.
+#[test]
+fn added_metalayer() {
+    check("metalayer, added", &|e| e.add_metalayer("n", &noise(700, 32)));
+    check("metalayers, added with other changes", &|e| {
+        e.append(chunk(33))?;
+        e.add_metalayer("n", b"new")?;
+        e.delete(1)?;
+        e.set_metalayer("n", b"NEW")?;
+        e.vlmeta().set("w", b"another")?;
+        e.add_metalayer("o", &noise(300, 34))?;
+        e.append_bytes(&data(500, 35))
+    });
+    check_on(
+        "metalayer, added between other commits",
+        &params,
+        &five,
+        &[
+            &|e| e.append(chunk(36)).map(drop),
+            &|e| e.add_metalayer("n", b"new"),
+            &|e| e.update(0, chunk(37)),
+            &|e| e.set_metalayer("n", b"NEW"),
+        ],
+    );
+    check_on(
+        "metalayer and chunk size of an empty frame",
+        &|| FrameParams::from_cparams(&cparams(4)),
+        &|_| {},
+        &[
+            &|e| {
+                e.add_metalayer("n", b"new")?;
+                e.set_chunksize(CHUNKSIZE)
+            },
+            &|e| e.set_chunksize(2 * CHUNKSIZE),
+            &|e| e.append(chunk(38)).map(drop),
+        ],
+    );
+}
+
 #[test]
 fn vlmetalayer() {
     check("vlmetalayer, new", &|e| e.vlmeta().set("w", &data(900, 17)));

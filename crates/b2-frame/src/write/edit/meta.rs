@@ -1,14 +1,15 @@
-//! Changes metalayers and vlmetalayers.
+//! Changes metalayers, vlmetalayers, and what else is in the header.
 
 use std::sync::Arc;
 
+use b2_chunk::MAX_CHUNK_NBYTES;
 use bytes::BytesMut;
 
 use crate::FrameError;
 use crate::format::metalayers::{Metalayers, VlMetalayers, show};
 use crate::write::draft::Draft;
 use crate::write::edit::FrameEditor;
-use crate::write::state::StoredHeader;
+use crate::write::state::{Sizes, StoredHeader};
 
 /// Changes the vlmetalayers of a frame. Returned by [`FrameEditor::vlmeta`].
 pub struct EditVlMeta<'e>(&'e mut Draft);
@@ -43,6 +44,53 @@ impl FrameEditor {
         let bytes = bytes.freeze();
         let (header, metalayers) = (head.header.clone(), Metalayers::parse(&bytes)?);
         self.draft.state.head = Arc::new(StoredHeader { header, metalayers, bytes });
+        Ok(())
+    }
+
+    /// Adds a metalayer. By convention the value is msgpack.
+    ///
+    /// The header grows, and a contiguous frame has its chunks behind the header. So the commit writes such a frame
+    /// anew beside the old one, which it replaces, without dead space; in all other respects it is a commit like others.
+    /// Of a sparse frame only the index is written, as always.
+    ///
+    /// ```
+    /// # use b2_frame::{FrameEditor, FrameError, FrameParams, SuperChunk};
+    /// let mut editor = FrameEditor::memory(FrameParams::new(1).chunksize(4))?;
+    /// editor.append_bytes(&[1, 2, 3, 4, 5])?;
+    /// editor.add_metalayer("unit", b"\xa1m")?;
+    /// editor.commit()?;
+    /// let schunk = SuperChunk::from_bytes(editor.into_bytes().unwrap_or_default())?;
+    /// assert_eq!(schunk.metalayers().get("unit"), Some(&b"\xa1m"[..]));
+    /// # Ok::<(), FrameError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`FrameError::Argument`] when there is one of this name already, when there are 16, or when the name does not
+    /// have 1 to 31 bytes; [`FrameError::Limit`] when all values together exceed 2 GiB.
+    pub fn add_metalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
+        let head = &self.draft.state.head;
+        let old = head.metalayers.iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
+        let metalayers = Metalayers::new(old.chain([(name.as_ref().to_vec(), value.to_vec())]).collect())?;
+        self.draft.state.head = Arc::new(head.with_metalayers(&metalayers)?);
+        Ok(())
+    }
+
+    /// Sets the uncompressed size of every chunk except possibly the last, in bytes, as long as there are no chunks.
+    /// Otherwise the first chunk decides.
+    ///
+    /// # Errors
+    /// [`FrameError::Argument`] when there are chunks, or when the size is 0 or exceeds that of a chunk.
+    pub fn set_chunksize(&mut self, chunksize: usize) -> Result<(), FrameError> {
+        if self.nchunks() > 0 {
+            return Err(FrameError::argument("chunksize", "cannot be set when there are chunks"));
+        }
+        if chunksize == 0 || chunksize > MAX_CHUNK_NBYTES {
+            let what = format!("{chunksize} bytes, expected 1 to {MAX_CHUNK_NBYTES}");
+            return Err(FrameError::argument("chunksize", what));
+        }
+        let state = &mut self.draft.state;
+        state.sizes = Sizes::Equal { chunksize, last: chunksize };
+        state.head = state.head(state.head.header.cbytes, state.head.header.frame_len);
         Ok(())
     }
 

@@ -250,8 +250,9 @@ impl FrameEditor {
     /// # Errors
     /// [`FrameError::Io`] or [`FrameError::Lock`] when something cannot be written, [`FrameError::Chunk`] when a
     /// buffered last chunk cannot be compressed, [`FrameError::Argument`] when all chunks are empty,
-    /// [`FrameError::HardLinks`] when the file has got other names. The frame is unchanged, the changes are still
-    /// staged, and the commit can be tried again.
+    /// [`FrameError::HardLinks`] when the file has got other names; as for [`ChunkRef::read`](crate::ChunkRef::read) when
+    /// the frame is written anew (see [`add_metalayer`](Self::add_metalayer)) and a chunk cannot be read. The frame is
+    /// unchanged, the changes are still staged, and the commit can be tried again.
     ///
     /// Three errors have a special meaning. After a failed sync only [`rollback`](Self::rollback)
     /// remains ([`FrameError::Abandoned`]), because the system may have dropped data that it could
@@ -264,8 +265,9 @@ impl FrameEditor {
         let same_tail = self.has_committed_tail();
         if !(same_tail && self.committed.head.bytes == self.draft.state.head.bytes) {
             self.draft.state.check()?;
-            // C-Blosc2 expects the trailer of an empty frame directly behind its header.
-            let whole = self.storage() == Storage::Contiguous && self.draft.state.nbytes == 0 && !same_tail;
+            // The checksums cover the header, so they change with it.
+            let metadata_only = same_tail && !(self.has_sums.1 && self.draft.sums.is_some());
+            let whole = self.storage() == Storage::Contiguous && self.must_be_whole(metadata_only);
             let source = if whole { Some(self.snapshot()?) } else { None };
             let late = match source {
                 Some(source) => {
@@ -278,8 +280,6 @@ impl FrameEditor {
                     let Draft { store, state, sums, starts, .. } = &mut self.draft;
                     let starts = starts.as_ref();
                     let sums = sums.as_ref().filter(|_| self.has_sums.1);
-                    // The checksums cover the header, so they change with it.
-                    let metadata_only = same_tail && sums.is_none();
                     let (head, late) = store.commit(&Change {
                         old: &self.committed,
                         new: state,
@@ -300,6 +300,13 @@ impl FrameEditor {
         let written = self.draft.store.written();
         let bytes_written = written - std::mem::replace(&mut self.accounted, written);
         Ok(Committed { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
+    }
+
+    /// Returns whether the next commit of a contiguous frame has to write all of it.
+    fn must_be_whole(&self, metadata_only: bool) -> bool {
+        let (old, new) = (&self.committed, &self.draft.state);
+        // The chunks follow the header. C-Blosc2 expects the trailer of an empty frame directly behind its header.
+        old.head.len() != new.head.len() || new.nbytes == 0 && !metadata_only
     }
 
     /// Discards all changes since the last commit.
@@ -474,7 +481,7 @@ impl FrameEditor {
         let (known, sums_of, wanted) = (&*state, sums.as_ref(), starts.as_ref().map(|starts| starts.wanted));
         // Closes the snapshot when everything is copied: Windows does not rename a file over one that is open.
         let copy = move |put: &mut Put<'_>| copy_chunks(known, &source, sums_of, wanted, control, put);
-        let copied = store.rewrite(&self.committed, self.has_sums.1, copy)?;
+        let copied = store.rewrite(&self.committed, state.head.len(), self.has_sums.1, copy)?;
         (*state, *sums, *starts) = (copied.state, copied.sums, copied.starts);
         Ok(())
     }

@@ -354,10 +354,12 @@ impl ContiguousStore {
     }
 
     /// Replaces this frame by a newly written one. `copy` stores the chunks in the new store and
-    /// returns what belongs to the new entries. `checksums` says whether the frame gets them.
+    /// returns what belongs to the new entries. `header_len` is that of the new frame; `checksums` says whether it gets
+    /// them.
     pub(crate) fn rewrite(
         &mut self,
         old: &FrameState,
+        header_len: u64,
         checksums: bool,
         copy: impl FnOnce(&mut Put<'_>) -> Result<Copied, FrameError>,
     ) -> Result<Copied, FrameError> {
@@ -365,7 +367,7 @@ impl ContiguousStore {
         // Frames that are not complete yet are never rewritten.
         let Home::Disk { fs, path, lock, .. } = &self.home else { return Err(FrameError::Abandoned) };
         let target = Staging { fs: fs.clone(), overwrite: true, durability: self.out.durability };
-        let mut whole = Self::create(target, path, self.header_len)?;
+        let mut whole = Self::create(target, path, header_len)?;
         let Copied { mut state, sums, starts } = copy(&mut |chunk| whole.put(&chunk))?;
         let count_change = || match lock {
             Some(lock) => lock.count_change(),
@@ -387,7 +389,7 @@ impl ContiguousStore {
         // Nothing may fail from here on, since the new frame is in place.
         self.out.replace(whole.out);
         self.unsafe_name = false;
-        (self.committed, self.pages) = (whole.committed, whole.pages);
+        (self.header_len, self.committed, self.pages) = (header_len, whole.committed, whole.pages);
         // Earlier snapshots keep the old file.
         self.watch = Arc::new(Watch::new(self.committed));
         Ok(Copied { state, sums, starts })

@@ -192,18 +192,19 @@ impl Store {
     }
 
     /// Replaces a contiguous frame by a newly written one. `copy` puts its chunks and returns what belongs to the new
-    /// entries. `checksums` says whether the frame gets them.
+    /// entries. `header_len` is that of the new frame; `checksums` says whether it gets them.
     pub(crate) fn rewrite(
         &mut self,
         old: &FrameState,
+        header_len: u64,
         checksums: bool,
         copy: impl FnOnce(&mut Put<'_>) -> Result<Copied, FrameError>,
     ) -> Result<Copied, FrameError> {
         match &mut self.place {
-            Backend::Contiguous(store) => store.rewrite(old, checksums, copy),
+            Backend::Contiguous(store) => store.rewrite(old, header_len, checksums, copy),
             Backend::Sparse(_) => Err(FrameError::Abandoned),
             Backend::Memory(store) => {
-                let mut whole = MemoryStore::create(old.head.len())?;
+                let mut whole = MemoryStore::create(header_len)?;
                 let mut copied = copy(&mut |chunk| whole.put(chunk))?;
                 copied.state.head = whole.commit(&Change {
                     old,

@@ -214,7 +214,7 @@ impl SparseStore {
             // The whole index file is rewritten, so no page is reused.
             kept: &Pages::default(),
             cbytes: self.cbytes(old, &named)?,
-            index_at: self.header_len,
+            index_at: new.head.len(),
             // The index directly follows the header.
             pages: PagesGo::Behind,
         };
@@ -239,6 +239,7 @@ impl SparseStore {
 
         // The commit has taken effect. Errors from here on cannot undo it.
         self.written += index.len() as u64;
+        self.header_len = head.len();
         let held = Held::of(file.clone());
         self.index = held.unwrap_or(file);
         let advanced = self.watch.advance(self.index.clone());

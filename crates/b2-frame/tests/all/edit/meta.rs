@@ -29,6 +29,104 @@ fn metalayers_change_in_place() {
 }
 
 #[test]
+fn metalayers_are_added_with_the_commit() {
+    for home in HOMES {
+        let mut home = Home::new(home, params(&cparams(4)).metalayer("small", b"before"));
+        home.change(|editor| {
+            editor.append_bytes(&data(5000, 1)).unwrap();
+            editor.vlmeta().set("v", &data(500, 2)).unwrap();
+        });
+        home.change(|editor| {
+            let before = editor.savepoint().unwrap();
+            editor.add_metalayer("long", &data(3000, 3)).unwrap();
+            assert!(editor.restore(&before));
+            assert_eq!(editor.metalayers().names().len(), 1);
+            editor.add_metalayer("other", b"").unwrap();
+            editor.rollback();
+
+            editor.add_metalayer("long", &data(3000, 4)).unwrap();
+            is_argument(editor.add_metalayer("long", b"again"));
+            is_argument(editor.add_metalayer("", b"no name"));
+            editor.append_bytes(&data(3000, 5)).unwrap();
+            editor.set_metalayer("small", b"after!").unwrap();
+            // What is not committed can be read, too, though the header is not there yet.
+            let staged = editor.snapshot().unwrap();
+            assert_eq!(staged.metalayers().get("long"), Some(&data(3000, 4)[..]));
+            assert_eq!(staged.read_bytes(0..5000).unwrap(), data(5000, 1));
+            let frame = SuperChunk::from_bytes(staged.to_frame().unwrap()).unwrap();
+            assert_eq!(frame.read_bytes(5000..8000).unwrap(), data(3000, 5));
+            assert_eq!(frame.metalayers().get("long"), Some(&data(3000, 4)[..]));
+        });
+        let check = |schunk: &SuperChunk, more: usize| {
+            let metas: Vec<_> = schunk.metalayers().iter().map(|(name, _)| name.to_vec()).collect();
+            assert_eq!(metas, [&b"small"[..], b"long"]);
+            assert_eq!(schunk.metalayers().get("small"), Some(&b"after!"[..]));
+            assert_eq!(schunk.metalayers().get("long"), Some(&data(3000, 4)[..]));
+            assert_eq!(schunk.vlmetalayers().get("v").unwrap().unwrap(), data(500, 2));
+            let all = [data(5000, 1), data(3000, 5), data(more, 6)].concat();
+            assert_eq!(schunk.read_bytes(0..all.len() as u64).unwrap(), all);
+        };
+        check(&home.read(), 0);
+        // The places of the chunks are right for changes after it, too.
+        home.change(|editor| {
+            editor.append_bytes(&data(100, 6)).unwrap();
+            check(&editor.snapshot().unwrap(), 100);
+            editor.commit().unwrap();
+            editor.write_bytes(0, &data(5000, 1)).unwrap();
+        });
+        check(&home.read(), 100);
+    }
+}
+
+/// An editor that goes on after it has added a metalayer.
+#[test]
+fn an_editor_changes_what_it_has_written_anew() {
+    for home in HOMES {
+        let mut home = Home::new(home, params(&cparams(4)));
+        home.change(|editor| {
+            editor.append_bytes(&data(4000, 1)).unwrap();
+            editor.commit().unwrap();
+            editor.add_metalayer("m", &data(1000, 2)).unwrap();
+            editor.commit().unwrap();
+            editor.append_bytes(&data(4000, 3)).unwrap();
+            editor.commit().unwrap();
+            editor.add_metalayer("n", b"value").unwrap();
+            editor.compact().unwrap();
+            editor.write_bytes(100, &data(300, 4)).unwrap();
+        });
+        let mut all = [data(4000, 1), data(4000, 3)].concat();
+        all[100..400].copy_from_slice(&data(300, 4));
+        let schunk = home.read();
+        assert_eq!(schunk.read_bytes(0..8000).unwrap(), all);
+        assert_eq!(schunk.metalayers().get("m"), Some(&data(1000, 2)[..]));
+        assert_eq!(schunk.metalayers().get("n"), Some(&b"value"[..]));
+    }
+}
+
+#[test]
+fn the_chunk_size_can_be_set_without_chunks() {
+    for home in HOMES {
+        let mut home = Home::new(home, FrameParams::from_cparams(&cparams(4)));
+        home.change(|editor| {
+            is_argument(editor.set_chunksize(0));
+            is_argument(editor.set_chunksize(b2_chunk::MAX_CHUNK_NBYTES + 1));
+            editor.set_chunksize(400).unwrap();
+            editor.rollback();
+            assert_eq!(editor.chunksize(), 0);
+            editor.set_chunksize(800).unwrap();
+        });
+        assert_eq!(home.read().chunksize(), 800);
+        home.change(|editor| {
+            editor.append_bytes(&data(2000, 1)).unwrap();
+            is_argument(editor.set_chunksize(400));
+        });
+        let schunk = home.read();
+        assert_eq!((schunk.chunksize(), schunk.nchunks()), (800, 3));
+        assert_eq!(schunk.read_bytes(0..2000).unwrap(), data(2000, 1));
+    }
+}
+
+#[test]
 fn more_than_16_vlmetalayers_only_on_demand() {
     let mut editor = FrameEditor::memory(FrameParams::new(1)).unwrap();
     for i in 0..16 {
@@ -56,13 +154,17 @@ fn more_than_16_vlmetalayers_only_on_demand() {
 #[test]
 fn empty_frames_have_no_dead_space() {
     for home in HOMES {
-        let mut home = Home::new(home, params(&cparams(4)));
+        let mut home = Home::new(home, params(&cparams(4)).metalayer("m", b"value"));
         let check = |home: &Home, vlmetalayers| {
             let schunk = home.read();
             assert_eq!(schunk.layout().trailer.start, schunk.layout().header.end);
             assert_eq!((schunk.cbytes(), schunk.vlmetalayers().iter().len()), (0, vlmetalayers));
         };
         home.change(|editor| editor.vlmeta().set("v", &data(500, 1)).unwrap());
+        check(&home, 1);
+        home.change(|editor| editor.set_metalayer("m", b"VALUE").unwrap());
+        check(&home, 1);
+        home.change(|editor| editor.set_chunksize(400).unwrap());
         check(&home, 1);
         home.change(|editor| editor.append(compress(&data(400, 1), &cparams(4))).map(drop).unwrap());
         assert_eq!((home.read().nchunks(), home.read().vlmetalayers().iter().len()), (1, 1));
