@@ -1,8 +1,8 @@
 //! Files through functions of the program, or mapped into memory: a file system for the engine whose files are streams of
 //! `blosc2_io_cb`.
 //!
-//! These functions cannot create a file under another name and rename it. A new frame is therefore made in memory and then
-//! written at once; changes of a frame that is there go to the file itself, in the order that keeps the old frame readable.
+//! These functions cannot create a file under another name and rename it. A new frame, and one that must be written anew, is
+//! therefore made in memory and then written at once, which a crash can interrupt; changes of a frame that is there go to the file itself, in the order that keeps the old frame readable.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -143,19 +143,22 @@ fn failed(what: &'static str) -> IoError {
     IoError::other(what)
 }
 
-impl Program {
-    fn stream(&self, path: &Path, mode: &CStr) -> IoResult<Stream> {
+impl Functions {
+    /// Opens a file.
+    fn stream(self, path: &Path, mode: &CStr) -> IoResult<Stream> {
         let name =
             CString::new(path.as_os_str().as_bytes()).map_err(|_| IoError::from(ErrorKind::InvalidInput))?;
-        let open = self.functions.io.open.ok_or_else(|| failed("no function to open"))?;
+        let open = self.io.open.ok_or_else(|| failed("no function to open"))?;
         // SAFETY: the program registered the function for this.
-        let stream = unsafe { open(name.as_ptr(), mode.as_ptr(), self.functions.params) };
+        let stream = unsafe { open(name.as_ptr(), mode.as_ptr(), self.params) };
         if stream.is_null() {
             return Err(ErrorKind::NotFound.into());
         }
-        Ok(Stream { functions: self.functions, stream: Mutex::new(Handle(stream)) })
+        Ok(Stream { functions: self, stream: Mutex::new(Handle(stream)) })
     }
+}
 
+impl Program {
     /// Opens a file, once for all who use it at the same time.
     fn shared(&self, path: &Path, mode: &CStr) -> IoResult<Arc<Stream>> {
         let mut streams = locked(&self.streams);
@@ -163,7 +166,7 @@ impl Program {
         if let Some(stream) = streams.get(&key).and_then(std::sync::Weak::upgrade) {
             return Ok(stream);
         }
-        let stream = Arc::new(self.stream(path, mode)?);
+        let stream = Arc::new(self.functions.stream(path, mode)?);
         streams.insert(key, Arc::downgrade(&stream));
         Ok(stream)
     }
@@ -251,40 +254,103 @@ impl WriteAt for Stream {
     }
 }
 
-/// A new file in memory.
+/// A new file: in memory, and from when it gets its name on that file.
 #[derive(Default)]
-struct New(Mutex<Vec<u8>>);
+struct New(Mutex<Content>);
+
+enum Content {
+    Memory(Vec<u8>),
+    /// Written under this name. It is opened only if somebody goes on with it.
+    Named(Functions, PathBuf),
+    Opened(Stream),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::Memory(Vec::new())
+    }
+}
+
+impl New {
+    /// Does something with the bytes in memory, or with the file.
+    fn with<T>(
+        &self,
+        memory: impl FnOnce(&mut Vec<u8>) -> IoResult<T>,
+        file: impl FnOnce(&Stream) -> IoResult<T>,
+    ) -> IoResult<T> {
+        let mut content = locked(&self.0);
+        if let Content::Named(functions, path) = &*content {
+            *content = Content::Opened(functions.stream(path, c"rb+")?);
+        }
+        match &mut *content {
+            Content::Memory(bytes) => memory(bytes),
+            Content::Named(..) => Err(failed("the file is not open")),
+            Content::Opened(stream) => file(stream),
+        }
+    }
+
+    /// Writes the file under its name, which is the file from then on.
+    fn put(&self, functions: Functions, path: &Path) -> IoResult<()> {
+        let mut content = locked(&self.0);
+        let Content::Memory(bytes) = &*content else { return Err(failed("the file has a name already")) };
+        let stream = functions.stream(path, c"wb")?;
+        stream.write_all_at(0, bytes)?;
+        if stream.len()? > bytes.len() as u64 {
+            stream.set_len(bytes.len() as u64)?;
+        }
+        *content = Content::Named(functions, path.to_owned());
+        Ok(())
+    }
+}
 
 impl ReadAt for New {
     fn len(&self) -> IoResult<u64> {
-        Ok(locked(&self.0).len() as u64)
+        self.with(|bytes| Ok(bytes.len() as u64), |file| file.len())
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> IoResult<()> {
-        let bytes = locked(&self.0);
-        let from = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)?.get(..buf.len()));
-        buf.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
-        Ok(())
+        // One of the two runs.
+        let buf = std::cell::RefCell::new(buf);
+        self.with(
+            |bytes| {
+                let mut buf = buf.borrow_mut();
+                let from =
+                    usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)?.get(..buf.len()));
+                buf.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
+                Ok(())
+            },
+            |file| file.read_exact_at(offset, &mut buf.borrow_mut()),
+        )
     }
 }
 
 impl WriteAt for New {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> IoResult<()> {
-        let mut bytes = locked(&self.0);
-        let start = usize::try_from(offset).map_err(|_| IoError::from(ErrorKind::OutOfMemory))?;
-        let end = start.checked_add(data.len()).ok_or(ErrorKind::OutOfMemory)?;
-        if end > bytes.len() {
-            let more = end - bytes.len();
-            bytes.try_reserve(more).map_err(|_| IoError::from(ErrorKind::OutOfMemory))?;
-            bytes.resize(end, 0);
-        }
-        bytes[start..end].copy_from_slice(data);
-        Ok(())
+        self.with(
+            |bytes| {
+                let start = usize::try_from(offset).map_err(|_| IoError::from(ErrorKind::OutOfMemory))?;
+                let end = start.checked_add(data.len()).ok_or(ErrorKind::OutOfMemory)?;
+                if end > bytes.len() {
+                    let more = end - bytes.len();
+                    bytes.try_reserve(more).map_err(|_| IoError::from(ErrorKind::OutOfMemory))?;
+                    bytes.resize(end, 0);
+                }
+                bytes[start..end].copy_from_slice(data);
+                Ok(())
+            },
+            |file| file.write_all_at(offset, data),
+        )
     }
 
     fn set_len(&self, len: u64) -> IoResult<()> {
-        locked(&self.0).resize(usize::try_from(len).map_err(|_| IoError::from(ErrorKind::OutOfMemory))?, 0);
-        Ok(())
+        self.with(
+            |bytes| {
+                let len = usize::try_from(len).map_err(|_| IoError::from(ErrorKind::OutOfMemory))?;
+                bytes.resize(len, 0);
+                Ok(())
+            },
+            |file| file.set_len(len),
+        )
     }
 
     fn sync(&self) -> IoResult<()> {
@@ -355,12 +421,9 @@ impl FileSystem for Program {
 
     fn rename(&self, from: &Path, to: &Path) -> IoResult<()> {
         let Some(new) = locked(&self.new).remove(from) else { return Disk.rename(from, to) };
-        let bytes = std::mem::take(&mut *locked(&new.0));
-        let stream = self.stream(to, c"wb")?;
-        stream.write_all_at(0, &bytes)?;
-        if stream.len()? > bytes.len() as u64 {
-            stream.set_len(bytes.len() as u64)?;
-        }
+        new.put(self.functions, to)?;
+        // Streams of before may have kept what they have read. Who has them keeps them.
+        locked(&self.streams).retain(|key, _| key.parent() != Some(to));
         locked(&self.made).insert(to.to_owned());
         Ok(())
     }

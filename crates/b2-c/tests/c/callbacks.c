@@ -312,6 +312,31 @@ static void same_chunks(blosc2_schunk *schunk) {
   }
 }
 
+/* What is written anew, for a metalayer or since it was empty, is the file that later changes go to. */
+static void files_anew(const blosc2_io *io) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = true, .urlpath = "anew.b2frame", .cparams = &cparams, .io = (blosc2_io *)io};
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  CHECK(schunk != NULL);
+  CHECK(blosc2_vlmeta_add(schunk, "note", (uint8_t *)"n", 1, NULL) == 0);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
+  CHECK(blosc2_meta_add(schunk, "first", (uint8_t *)"0123", 4) == 0);
+  CHECK(blosc2_meta_add(schunk, "late", (uint8_t *)"x", 1) == 1);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 2);
+  CHECK(blosc2_meta_add(schunk, "later", (uint8_t *)"yz", 2) == 2);
+  CHECK(blosc2_meta_update(schunk, "late", (uint8_t *)"X", 1) == 1);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 3);
+  same_chunks(schunk);
+  CHECK(blosc2_schunk_free(schunk) == 0);
+  schunk = blosc2_schunk_open("anew.b2frame");
+  CHECK(schunk != NULL && schunk->nchunks == 3 && schunk->nmetalayers == 3);
+  CHECK(blosc2_vlmeta_exists(schunk, "note") == 0 && memcmp(schunk->metalayers[1]->content, "X", 1) == 0);
+  same_chunks(schunk);
+  blosc2_schunk_free(schunk);
+  blosc2_remove_urlpath("anew.b2frame");
+}
+
 static void files(void) {
   blosc2_io_cb functions = {.id = 240, .name = "mine", .is_allocation_necessary = true};
   functions.open = my_open;
@@ -347,6 +372,12 @@ static void files(void) {
   CHECK(schunk != NULL && schunk->nchunks == 2);
   blosc2_schunk_free(schunk);
   blosc2_remove_urlpath("mine.b2frame");
+  files_anew(&io);
+  CHECK(opened == closed && destroyed == 3);
+  blosc2_stdio_mmap map = blosc2_get_blosc2_stdio_mmap_defaults();
+  map.mode = "w+";
+  blosc2_io mapping = {.id = BLOSC2_IO_FILESYSTEM_MMAP, .name = "filesystem_mmap", .params = &map};
+  files_anew(&mapping);
 }
 
 static void mapped(void) {
