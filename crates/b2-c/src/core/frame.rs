@@ -4,10 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use b2_chunk::{Chunk, Plugins};
+use b2_chunk::Plugins;
 use b2_frame::{
-    Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, FrameWriter,
-    ReadFiles, ReadOptions, Storage, SuperChunk, WriteOptions,
+    Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, ReadFiles,
+    ReadOptions, Storage, SuperChunk, WriteOptions,
 };
 use bytes::Bytes;
 
@@ -451,70 +451,20 @@ impl Frame {
         }
     }
 
-    /// Writes the chunk size into the header of an empty frame.
-    pub(super) fn set_chunksize(&mut self, chunksize: usize) -> Result<()> {
-        let reader = self.reader()?;
-        if reader.nchunks() > 0 || reader.chunksize() == chunksize {
-            return Ok(());
-        }
-        let params = FrameParams::like(reader.header()).chunksize(chunksize);
-        let (metas, vlmetas) = (self.metas()?, self.vlmetas()?);
-        self.rewrite(params, &metas, &vlmetas)
+    /// Adds a metalayer, with which the header of the frame grows. The commit writes a contiguous frame anew.
+    pub(super) fn add_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
+        // The file of a frame at an offset has more in it, and another name of the file would keep the old content.
+        let alone = !matches!(&self.place, Place::Path { offset: 1.., .. }) && !self.has_other_names();
+        ensure(alone, code::FILE_WRITE)?;
+        self.change(&mut |editor| editor.add_metalayer(name, value))
     }
+}
 
-    /// Writes the frame anew, with other parameters in its header.
-    pub(super) fn rewrite(&mut self, params: FrameParams, metas: &[Meta], vlmetas: &[VlMeta]) -> Result<()> {
-        let params = metas.iter().fold(params, |params, (name, value)| params.metalayer(name, value));
-        let params = params.plugins(self.plugins.clone());
-        if matches!(self.place, Place::Path { .. }) {
-            // Another name of the file would keep the old content.
-            ensure(!self.has_other_names(), code::FILE_WRITE)?;
-            // Fails if there is something behind the frame, which the new file would not have.
-            self.editor = Some(self.editor_to_change()?);
-        }
-        if let Some(editor) = &mut self.editor {
-            // What the new file is made from must stay when the editor goes.
-            editor.commit()?;
-            self.reader = None;
-        }
-        let source = self.reader()?.clone();
-        // It has the lock, which nobody must get before the new file is there.
-        let editor = self.editor.take();
-        match self.written_anew(&source, params, vlmetas) {
-            Ok(reader) => self.reader = Some(reader),
-            Err(error) => {
-                self.editor = editor;
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    fn written_anew(
-        &self,
-        source: &SuperChunk,
-        params: FrameParams,
-        vlmetas: &[VlMeta],
-    ) -> Result<SuperChunk> {
-        let fill = |mut writer: FrameWriter| {
-            source.copy_into(&mut writer, None, None)?;
-            for (name, chunk) in vlmetas {
-                writer.set_vlmetalayer_chunk(name, Chunk::from_bytes(chunk.clone())?)?;
-            }
-            Ok::<_, Error>(writer.finish()?)
-        };
-        match &self.place {
-            Place::Path { path, files, offset: 0 } => {
-                let options = files.write(to_write()).storage(source.storage()).overwrite(true);
-                fill(options.create(path, params)?)?;
-                self.reopened()
-            }
-            Place::Path { .. } => Err(Error(code::FILE_WRITE)),
-            Place::Bytes => {
-                let bytes = fill(to_write().memory(params)?)?.into_bytes();
-                Ok(to_read(None, &self.plugins, 0).from_bytes(bytes)?)
-            }
-        }
+/// Sets the chunk size of a frame as part of a change, as long as no chunk tells it.
+pub(super) fn set_chunksize(editor: &mut FrameEditor, chunksize: Option<usize>) -> Result<(), FrameError> {
+    match chunksize {
+        Some(size) if editor.nchunks() == 0 && editor.chunksize() != size => editor.set_chunksize(size),
+        _ => Ok(()),
     }
 }
 

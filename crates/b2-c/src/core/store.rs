@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta, VlMeta, like, to_read, to_write};
+use crate::core::frame::{Frame, Meta, VlMeta, like, set_chunksize, to_read, to_write};
 use crate::ffi::memory::Malloced;
 
 /// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
@@ -123,8 +123,8 @@ impl Store {
         }
     }
 
-    /// Inserts a chunk; at the end, it is appended.
-    pub(crate) fn insert(&mut self, nchunk: usize, chunk: Malloced) -> Result<()> {
+    /// Inserts a chunk; at the end, it is appended. `chunksize` is that of the chunks, if none is there that tells it.
+    pub(crate) fn insert(&mut self, nchunk: usize, chunk: Malloced, chunksize: Option<usize>) -> Result<()> {
         match self {
             Self::Memory(memory) => {
                 ensure(nchunk <= memory.chunks.len(), code::INVALID_PARAM)?;
@@ -134,16 +134,11 @@ impl Store {
             }
             Self::Frame(frame) => {
                 let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
-                frame.change(&mut |editor| editor.insert(nchunk, chunk.clone()))
+                frame.change(&mut |editor| {
+                    set_chunksize(editor, chunksize)?;
+                    editor.insert(nchunk, chunk.clone())
+                })
             }
-        }
-    }
-
-    /// Sets the size of the chunks that will come, as long as there are none.
-    pub(crate) fn set_chunksize(&mut self, chunksize: usize) -> Result<()> {
-        match self {
-            Self::Memory(_) => Ok(()),
-            Self::Frame(frame) => frame.set_chunksize(chunksize),
         }
     }
 
@@ -213,10 +208,10 @@ impl Store {
                 }
                 Ok(())
             }
-            Self::Frame(frame) => {
-                frame.set_chunksize(chunksize)?;
-                frame.change(&mut |editor| editor.append_special(kind, nbytes))
-            }
+            Self::Frame(frame) => frame.change(&mut |editor| {
+                set_chunksize(editor, Some(chunksize))?;
+                editor.append_special(kind, nbytes)
+            }),
         }
     }
 
@@ -234,20 +229,14 @@ impl Store {
         }
     }
 
-    /// Adds a metalayer. The header of a frame is followed by its chunks, so the whole frame is written anew.
+    /// Adds a metalayer.
     pub(crate) fn add_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Self::Memory(memory) => {
                 memory.metas.push((name.to_vec(), value.to_vec()));
                 Ok(())
             }
-            Self::Frame(frame) => {
-                let (mut metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
-                metas.push((name.to_vec(), value.to_vec()));
-                let reader = frame.reader()?;
-                let params = like(reader);
-                frame.rewrite(params, &metas, &vlmetas)
-            }
+            Self::Frame(frame) => frame.add_meta(name, value),
         }
     }
 
@@ -264,8 +253,15 @@ impl Store {
         }
     }
 
-    /// Sets a metalayer of any length, given as a chunk and as its content.
-    pub(crate) fn set_vlmeta(&mut self, name: &[u8], chunk: Bytes, value: &[u8]) -> Result<()> {
+    /// Sets a metalayer of any length, given as a chunk and as its content. `chunksize` is that of the chunks, if none is there
+    /// that tells it.
+    pub(crate) fn set_vlmeta(
+        &mut self,
+        name: &[u8],
+        chunk: Bytes,
+        value: &[u8],
+        chunksize: Option<usize>,
+    ) -> Result<()> {
         match self {
             Self::Memory(memory) => {
                 match memory.vlmetas.iter_mut().find(|meta| meta.0 == name) {
@@ -274,7 +270,10 @@ impl Store {
                 }
                 Ok(())
             }
-            Self::Frame(frame) => frame.change(&mut |editor| editor.vlmeta().set(name, value)),
+            Self::Frame(frame) => frame.change(&mut |editor| {
+                set_chunksize(editor, chunksize)?;
+                editor.vlmeta().set(name, value)
+            }),
         }
     }
 
@@ -379,6 +378,11 @@ impl Store {
 }
 
 impl Memory {
+    /// Makes a list without chunks.
+    pub(crate) fn with_metas(metas: &[Meta]) -> Self {
+        Self { metas: metas.to_vec(), ..Self::default() }
+    }
+
     /// Copies all chunks and metalayers of a frame.
     pub(crate) fn of_frame(frame: &mut Frame) -> Result<Self> {
         let (metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);

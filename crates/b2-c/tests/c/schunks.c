@@ -3,6 +3,8 @@
 
 #include "check.h"
 
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -412,6 +414,118 @@ static void two_handles(bool contiguous, char *urlpath) {
   CHECK(blosc2_remove_urlpath(urlpath) == 0);
 }
 
+/* Opens the file of the lock. */
+static FILE *lock_file(bool contiguous, const char *urlpath) {
+  char path[100];
+  snprintf(path, sizeof(path), contiguous ? "%s.b2lock" : "%s/.b2lock", urlpath);
+  return fopen(path, "rb");
+}
+
+/* How often the frame was changed with locking on: the number that C-Blosc2 also keeps in the lock file. */
+static int64_t changes_of(bool contiguous, const char *urlpath) {
+  int64_t counter = -1;
+  FILE *file = lock_file(contiguous, urlpath);
+  if (file != NULL) {
+    if (fseek(file, 8, SEEK_SET) != 0 || fread(&counter, sizeof(counter), 1, file) != 1) {
+      counter = -1;
+    }
+    fclose(file);
+  }
+  return counter;
+}
+
+/* Whether somebody holds the lock. */
+static bool is_held(bool contiguous, const char *urlpath) {
+  FILE *file = lock_file(contiguous, urlpath);
+  bool held = file != NULL && flock(fileno(file), LOCK_EX | LOCK_NB) != 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  return held;
+}
+
+/* What somebody finds who opens the frame now, or after a crash: numbers of chunks and of metalayers of both kinds. */
+static bool is_there(char *urlpath, int64_t nchunks, int nmetas, int nvlmetas) {
+  blosc2_schunk *schunk = blosc2_schunk_open(urlpath);
+  bool there = schunk != NULL && schunk->nchunks == nchunks && schunk->nmetalayers == nmetas &&
+               schunk->nvlmetalayers == nvlmetas;
+  for (int64_t n = 0; there && n < nchunks; n++) {
+    there = first_of(schunk, n) == n;
+  }
+  blosc2_schunk_free(schunk);
+  return there;
+}
+
+/* Each call that changes something is one commit, and so is all that happens within the lock. */
+static void one_commit(bool contiguous, char *urlpath) {
+  static blosc2_stdio_params params = {.locking = true};
+  blosc2_io io = {.id = BLOSC2_IO_FILESYSTEM, .name = "filesystem", .params = &params};
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = contiguous, .urlpath = urlpath, .cparams = &cparams, .io = &io};
+  uint8_t value = 1;
+
+  /* The chunk size is stored with what is added first. */
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  schunk->chunksize = (int32_t)sizeof(data);
+  CHECK(blosc2_vlmeta_add(schunk, "note", &value, 1, NULL) == 0 && changes_of(contiguous, urlpath) == 1);
+  blosc2_schunk_free(schunk);
+  CHECK(is_there(urlpath, 0, 0, 1) && blosc2_remove_urlpath(urlpath) == 0);
+  FILE *old = lock_file(contiguous, urlpath);
+  if (old != NULL) {
+    char path[100];
+    fclose(old);
+    snprintf(path, sizeof(path), "%s.b2lock", urlpath);
+    CHECK(unlink(path) == 0);
+  }
+  schunk = blosc2_schunk_new(&storage);
+  schunk->chunksize = (int32_t)sizeof(data) + 4;
+  CHECK(append(schunk, 0) == 1 && changes_of(contiguous, urlpath) == 1);
+
+  CHECK(append(schunk, 1) == 2 && changes_of(contiguous, urlpath) == 2);
+  CHECK(blosc2_meta_add(schunk, "first", (uint8_t *)"0123", 4) == 0 && changes_of(contiguous, urlpath) == 3);
+  CHECK(blosc2_meta_update(schunk, "first", (uint8_t *)"abcd", 4) == 0 && changes_of(contiguous, urlpath) == 4);
+  CHECK(blosc2_vlmeta_add(schunk, "note", &value, 1, NULL) == 0 && changes_of(contiguous, urlpath) == 5);
+  value = 2;
+  CHECK(blosc2_vlmeta_update(schunk, "note", &value, 1, NULL) == 0 && changes_of(contiguous, urlpath) == 6);
+  CHECK(blosc2_vlmeta_delete(schunk, "note") == 0 && changes_of(contiguous, urlpath) == 7);
+  CHECK(is_there(urlpath, 2, 1, 0) && !is_held(contiguous, urlpath));
+
+  CHECK(blosc2_schunk_lock(schunk) == 0);
+  CHECK(append(schunk, 2) == 3);
+  CHECK(blosc2_meta_add(schunk, "second", (uint8_t *)"x", 1) == 1);
+  CHECK(is_held(contiguous, urlpath) && is_there(urlpath, 2, 1, 0));
+  CHECK(blosc2_vlmeta_add(schunk, "note", &value, 1, NULL) == 0);
+  CHECK(blosc2_meta_update(schunk, "second", (uint8_t *)"y", 1) == 1);
+  CHECK(append(schunk, 3) == 4 && schunk->nmetalayers == 2);
+  CHECK(blosc2_meta_add(schunk, "third", (uint8_t *)"z", 1) == 2);
+  for (int n = 0; n < 4; n++) {
+    CHECK(first_of(schunk, n) == n);
+  }
+  CHECK(is_held(contiguous, urlpath) && is_there(urlpath, 2, 1, 0) && changes_of(contiguous, urlpath) == 7);
+  CHECK(blosc2_schunk_unlock(schunk) == 0);
+  CHECK(!is_held(contiguous, urlpath) && is_there(urlpath, 4, 3, 1) && changes_of(contiguous, urlpath) == 8);
+  CHECK(memcmp(schunk->metalayers[1]->content, "y", 1) == 0 && noted(schunk, "note") == 2);
+  CHECK(append(schunk, 4) == 5 && is_there(urlpath, 5, 3, 1));
+
+  /* A program that is killed within the lock has changed nothing, and another one goes on. */
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    blosc2_schunk *other = open_locking(urlpath);
+    bool done = blosc2_schunk_lock(other) == 0 && append(other, 5) == 6;
+    done = done && blosc2_meta_add(other, "fourth", (uint8_t *)"w", 1) == 3 && append(other, 6) == 7;
+    _exit(done ? kill(getpid(), SIGKILL) : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+  CHECK(is_there(urlpath, 5, 3, 1));
+  CHECK(append(schunk, 5) == 6 && blosc2_meta_add(schunk, "fourth", (uint8_t *)"w", 1) == 3);
+  CHECK(is_there(urlpath, 6, 4, 1));
+  blosc2_schunk_free(schunk);
+  CHECK(blosc2_remove_urlpath(urlpath) == 0);
+}
+
 /* The chunk size that a program sets in the structure is there for others before the first chunk is. */
 static void chunk_size_of_empty(bool contiguous, char *urlpath) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
@@ -586,6 +700,8 @@ int main(int argc, char **argv) {
   any_blocks("any.b2frame");
   two_handles(true, "two.b2frame");
   two_handles(false, "two");
+  one_commit(true, "commit.b2frame");
+  one_commit(false, "commit");
   chunk_size_of_empty(true, "empty.b2frame");
   chunk_size_of_empty(false, "empty");
   emptied("emptied.b2frame");

@@ -19,13 +19,10 @@ pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Re
     let block = shapes.block_nitems().saturating_mul(i64::from(itemsize));
     params.cparams.blocksize = i32::try_from(block).map_err(|_| Error(code::INVALID_PARAM))?;
     let storage = params.storage();
-    // SAFETY: all that it refers to is in `params`.
-    let full = unsafe { schunk::new(&storage) }?;
     let meta = nd::serialize(shapes, &params.dtype.0, params.dtype.1);
-    schunk::add_meta(&full, META, &meta)?;
-    for (name, value) in &params.metas {
-        schunk::add_meta(&full, name, value)?;
-    }
+    let metas: Vec<_> = [(META.to_vec(), meta)].into_iter().chain(params.metas.iter().cloned()).collect();
+    // SAFETY: all that it refers to is in `params`.
+    let full = unsafe { schunk::new(&storage, &metas) }?;
     full.set_blockshape(&shapes.block)?;
     let dtype = &params.dtype;
     finish(full, |sc, full| {
@@ -611,7 +608,7 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
     let full = unsafe { full(shared(new)?.sc.get()) }?;
     for (name, chunk) in source.full.store().vlmetas()? {
         let value = b2_chunk::Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
-        full.store().set_vlmeta(&name, chunk, &value)?;
+        full.store().set_vlmeta(&name, chunk, &value, None)?;
     }
     full.mirror_metas()?;
     // SAFETY: as above.

@@ -37,18 +37,14 @@ pub unsafe extern "C" fn blosc2_meta_add(
         // SAFETY: the caller promises so.
         let (full, name, content) =
             unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        add_meta(full, name, content)
-    })
-}
-
-pub(crate) fn add_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
-    full.change(|full| {
-        let metas = full.store().metas()?;
-        ensure(!metas.iter().any(|meta| meta.0 == name), code::INVALID_PARAM)?;
-        ensure(metas.len() < MAX_METALAYERS, code::INVALID_PARAM)?;
-        full.store().add_meta(name, content)?;
-        full.mirror_metas()?;
-        Ok(metas.len() as c_int)
+        full.change(|full| {
+            let metas = full.store().metas()?;
+            ensure(!metas.iter().any(|meta| meta.0 == name), code::INVALID_PARAM)?;
+            ensure(metas.len() < MAX_METALAYERS, code::INVALID_PARAM)?;
+            full.store().add_meta(name, content)?;
+            full.mirror_metas()?;
+            Ok(metas.len() as c_int)
+        })
     })
 }
 
@@ -116,8 +112,8 @@ unsafe fn set_vlmeta(full: &Full, name: &[u8], content: &[u8], cparams: *mut blo
     let mut chunk = b2_core::memory::zeroed(content.len() + MAX_OVERHEAD)?;
     let cbytes = context.compress(content, &mut chunk)?;
     chunk.truncate(cbytes);
-    full.store_chunksize(full.c.chunksize.get())?;
-    full.store().set_vlmeta(name, chunk.into(), content)?;
+    let chunksize = full.chunksize_to_store(full.c.chunksize.get());
+    full.store().set_vlmeta(name, chunk.into(), content, chunksize)?;
     full.c.change_tick.add(1);
     full.mirror_metas()
 }

@@ -26,7 +26,7 @@ use crate::abi::{
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::Frame;
+use crate::core::frame::{Frame, Meta};
 use crate::core::params;
 use crate::core::store::{Memory, Store, Stored};
 use crate::ffi::callbacks::Call;
@@ -38,7 +38,7 @@ use crate::ffi::{
 
 pub(crate) use items::{fill_special, gather};
 pub(crate) use lazy::behind;
-pub(crate) use meta::{add_meta, update_meta};
+pub(crate) use meta::update_meta;
 pub(crate) use open::{
     blosc2_schunk_append_file, blosc2_schunk_free, from_buffer, new, open, to_frame, view_of,
 };
@@ -364,12 +364,9 @@ impl Full {
         Ok(())
     }
 
-    /// Stores the chunk size that the program has set in the structure, as long as no chunk tells it.
-    fn store_chunksize(&self, size: i32) -> Result<()> {
-        match usize::try_from(size) {
-            Ok(size) if size > 0 && self.c.nchunks.get() == 0 => self.store().set_chunksize(size),
-            _ => Ok(()),
-        }
+    /// Returns the chunk size that the program has set in the structure, as long as no chunk tells it.
+    fn chunksize_to_store(&self, size: i32) -> Option<usize> {
+        usize::try_from(size).ok().filter(|size| *size > 0 && self.c.nchunks.get() == 0)
     }
 
     fn stored(&self, header: &ChunkHeader) -> i64 {
@@ -384,10 +381,8 @@ impl Full {
         let header = ChunkHeader::parse(&chunk)?;
         let size = self.c.chunksize.get();
         self.fit(nchunk, &header, false, failed)?;
-        if header.nbytes() as i64 != i64::from(size) {
-            self.store_chunksize(size)?;
-        }
-        self.store().insert(nchunk, chunk)?;
+        let chunksize = self.chunksize_to_store(size).filter(|size| *size != header.nbytes());
+        self.store().insert(nchunk, chunk, chunksize)?;
         self.c.current_nchunk.set(nchunk as i64);
         self.c.nchunks.add(1);
         self.c.nbytes.add(header.nbytes() as i64);

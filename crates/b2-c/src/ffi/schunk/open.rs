@@ -14,16 +14,21 @@ pub(super) fn finish(this: Box<Full>) -> *mut blosc2_schunk {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_new(storage: *mut blosc2_storage) -> *mut blosc2_schunk {
     // SAFETY: the caller promises so.
-    guard(|| unsafe { new(storage) }.map(finish))
+    guard(|| unsafe { new(storage, &[]) }.map(finish))
 }
 
+/// Makes a super-chunk with metalayers, a file in one write.
+///
 /// # Safety
 /// As [`blosc2_schunk_new`].
-pub(crate) unsafe fn new(storage: *const blosc2_storage) -> Result<Box<Full>> {
+pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[Meta]) -> Result<Box<Full>> {
+    let known = |n: usize, name: &[u8]| metas.iter().take(n).any(|meta| meta.0 == name);
+    let distinct = !metas.iter().enumerate().any(|(n, meta)| known(n, &meta.0));
+    ensure(distinct && metas.len() <= MAX_METALAYERS, code::INVALID_PARAM)?;
     // SAFETY: the caller promises so.
     let storage = unsafe { copy_storage(storage) }?;
     // SAFETY: it was just made.
-    let this = unsafe { Full::new(storage, Store::Memory(Memory::default())) }?;
+    let this = unsafe { Full::new(storage, Store::Memory(Memory::with_metas(metas))) }?;
     // SAFETY: as above.
     let contiguous = unsafe { copy_at(storage) }?.contiguous;
     if let Some(path) = this.path()? {
@@ -31,7 +36,8 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage) -> Result<Box<Full>> {
         let (files, locking) = io::files(&this.io()?, true)?;
         ensure(io::is_custom(&this.io()?) || !path.exists(), code::FILE_OPEN)?;
         let path = path.to_owned();
-        let params = this.frame_params()?;
+        let params =
+            metas.iter().fold(this.frame_params()?, |params, (name, value)| params.metalayer(name, value));
         let plugins = callbacks::plugins(&Call::new(this.cctx()?.cparams(), blosc2_dparams::DEFAULT));
         let frame = Frame::create(&path, files, locking, !contiguous, params, plugins)?;
         *this.store() = Store::Frame(Box::new(frame));
@@ -39,6 +45,7 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage) -> Result<Box<Full>> {
     } else if contiguous {
         this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
     }
+    this.mirror_metas()?;
     Ok(this)
 }
 
@@ -436,13 +443,11 @@ unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
     };
     let hooked = own.prefilter.is_some() || from.dctx()?.hooks.has_postfilter();
     let equal = key(&wanted, blocksize) == key(&own, own.blocksize) && !hooked;
+    let metas = from.store().metas()?;
     // SAFETY: as above.
-    let to = unsafe { new(&storage) }?;
+    let to = unsafe { new(&storage, &metas) }?;
     to.c.chunksize.set(from.c.chunksize.get());
     to.c.flags2.set(from.c.flags2.get());
-    for (name, value) in from.store().metas()? {
-        to.store().add_meta(&name, &value)?;
-    }
     let mut plain = Vec::new();
     for nchunk in 0..length(from.c.nchunks.get())? {
         let chunk = if equal || from.c.flags2.get() & 1 != 0 {
@@ -457,7 +462,7 @@ unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
     }
     for (name, chunk) in from.store().vlmetas()? {
         let value = Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
-        to.store().set_vlmeta(&name, chunk, &value)?;
+        to.store().set_vlmeta(&name, chunk, &value, None)?;
     }
     to.mirror_metas()?;
     Ok(to)
