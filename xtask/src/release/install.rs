@@ -3,17 +3,18 @@
 //! A folder with all dependencies and our archives stands in for the registry, so that nothing else is taken.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::metadata;
 use super::place::Release;
-use super::{metadata, sums};
+use super::registry::Registry;
 use crate::{root, sh};
 
 pub(super) fn all(release: &mut Release) -> Result<()> {
-    let config = registry(release)?;
+    let registry = registry(release)?;
     let home = release.work.join("installed");
     root::empty(&home)?;
     let target = release.work.join("installed-target");
@@ -23,7 +24,7 @@ pub(super) fn all(release: &mut Release) -> Result<()> {
     let cargo = |words: &[&str]| {
         let mut cargo = sh::cargo(words);
         cargo.current_dir(elsewhere).env("CARGO_TARGET_DIR", &target);
-        cargo.arg("--config").arg(&config);
+        cargo.arg("--config").arg(&registry.config);
         cargo
     };
     let version = format!("={}", release.version);
@@ -58,25 +59,13 @@ pub(super) fn all(release: &mut Release) -> Result<()> {
     Ok(())
 }
 
-/// Lays the folder that stands in for the registry; returns the configuration that names it.
-fn registry(release: &Release) -> Result<PathBuf> {
-    let vendor = release.work.join("registry");
-    root::remove(&vendor)?;
-    let mut command = release.cargo(&["vendor", "--quiet", "--locked", "--versioned-dirs"]);
-    sh::output(command.arg(&vendor))?;
+/// Lays the folder that stands in for the registry: what the root's lock file names, and our archives.
+fn registry(release: &Release) -> Result<Registry> {
+    let registry = Registry::lay(release, "registry", &[release.tree.join("Cargo.toml")])?;
     for one in metadata::crates(&release.tree)? {
-        let archive = release.artefacts.join(format!("{}-{}.crate", one.name, release.version));
-        let folder = vendor.join(format!("{}-{}", one.name, release.version));
-        sums::unpack(&archive, &folder)?;
-        let sum = sums::sha256(&fs::read(&archive)?);
-        let sums = serde_json::json!({ "files": {}, "package": sum });
-        fs::write(folder.join(".cargo-checksum.json"), sums.to_string())?;
+        registry.add(&release.artefacts.join(one.archive(&release.version)))?;
     }
-    let config = release.work.join("registry.toml");
-    let folder = serde_json::to_string(&vendor)?;
-    let text = format!("[source.crates-io]\nreplace-with = \"ours\"\n[source.ours]\ndirectory = {folder}\n");
-    fs::write(&config, text)?;
-    Ok(config)
+    Ok(registry)
 }
 
 /// Makes a program of the first example of a README.

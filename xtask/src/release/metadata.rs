@@ -31,6 +31,13 @@ pub(super) struct Crate {
     needs: BTreeSet<String>,
 }
 
+impl Crate {
+    /// The name of its archive.
+    pub(super) fn archive(&self, version: &str) -> String {
+        format!("{}-{version}.crate", self.name)
+    }
+}
+
 /// Returns whether this is a version with three numbers, perhaps followed by `-` and a name.
 pub(super) fn is_version(text: &str) -> bool {
     let (numbers, name) = text.split_once('-').map_or((text, None), |(numbers, name)| (numbers, Some(name)));

@@ -13,6 +13,7 @@ mod metadata;
 pub(crate) mod notices;
 mod place;
 mod publish;
+mod registry;
 mod staged;
 mod sums;
 mod tools;
@@ -21,6 +22,7 @@ mod wheels;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 
@@ -59,6 +61,9 @@ pub(crate) struct Args {
     /// Publish the crates of the tagged commit, and nothing else: they were made and tried before
     #[arg(long, conflicts_with_all = ["dry_run", "only", "prepare"])]
     crates_only: bool,
+    /// With --crates-only, the folder with the archives that were tried; that of the dry run here by default
+    #[arg(long, value_name = "FOLDER", requires = "crates_only")]
+    made: Option<PathBuf>,
     /// Only compare metadata, file lists and licences of the crates, as CI does
     #[arg(long)]
     check: bool,
@@ -119,7 +124,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         publish::ready(version, !args.crates_only)?;
     }
     tools::needed()?;
-    let folder = root::absolute(&root::target())?.join(format!("release-{version}"));
+    let target = root::absolute(&root::target())?;
+    let tried = target.join(format!("release-{version}"));
+    // The archives that are published are made beside those that were tried, and compared with them.
+    let folder = if args.crates_only { target.join(format!("publish-{version}")) } else { tried.clone() };
     if args.afresh {
         // The sums of the run before stay: what is compiled again is to have the same bytes.
         for part in ["tree", "artefacts", "work"] {
@@ -128,6 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let mut release = Release {
         version: version.to_owned(),
+        dry_run: args.dry_run,
         tree: folder.join("tree"),
         artefacts: folder.join("artefacts"),
         work: folder.join("work"),
@@ -140,7 +149,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         said: BTreeMap::new(),
     };
     if args.crates_only {
+        let made = args.made.clone().unwrap_or_else(|| tried.join("artefacts"));
         tree::lay(&mut release, true)?;
+        archives::crates(&mut release)?;
+        publish::same_as(&release, &made)?;
         return publish::crates(&release);
     }
     let wanted = |step: Step| args.only.is_empty() || args.only.contains(&step);
@@ -165,6 +177,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 pub(crate) fn check() -> Result<usize> {
     let crates = metadata::check(root::workspace())?;
     metadata::build_leaf(root::workspace())?;
+    publish::arguments()?;
     Ok(crates)
 }
 

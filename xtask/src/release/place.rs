@@ -15,6 +15,8 @@ const SAID: &str = "said.tsv";
 /// Where a release is made, and what it says at the end.
 pub(super) struct Release {
     pub(super) version: String,
+    /// Whether nothing is published.
+    pub(super) dry_run: bool,
     /// The clone.
     pub(super) tree: PathBuf,
     /// What users get.

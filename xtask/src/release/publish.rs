@@ -1,11 +1,15 @@
 //! What happens only without `--dry-run`.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::metadata;
+use super::metadata::{self, Crate};
 use super::place::Release;
+use super::registry::Registry;
+use super::sums;
 use super::tools::Tools;
 use crate::{root, sh};
 
@@ -23,13 +27,13 @@ pub(super) fn ready(version: &str, python: bool) -> Result<()> {
     if !tags.lines().any(|tag| tag == format!("v{version}")) {
         missing.push(format!("the last commit has no tag v{version}"));
     }
-    let text = std::fs::read_to_string(here.join("Cargo.toml"))?;
+    let text = fs::read_to_string(here.join("Cargo.toml"))?;
     if metadata::version(&text).as_deref() != Some(version) {
         missing.push(format!(
             "Cargo.toml has another version: `cargo xtask release {version} --prepare` sets it"
         ));
     }
-    let changelog = std::fs::read_to_string(here.join("CHANGELOG.md"))?;
+    let changelog = fs::read_to_string(here.join("CHANGELOG.md"))?;
     if metadata::section(&changelog, version).is_none() {
         missing.push(format!("CHANGELOG.md has no section about {version}"));
     }
@@ -45,19 +49,92 @@ pub(super) fn ready(version: &str, python: bool) -> Result<()> {
     Ok(())
 }
 
+/// How a crate is published. Its archive was built and tried before.
+const PUBLISH: [&str; 4] = ["publish", "--locked", "--no-verify", "--manifest-path"];
+
+/// Returns the command that publishes the crate in this folder of the clone.
+fn command(release: &Release, folder: &str) -> Command {
+    let mut cargo = release.cargo(&PUBLISH);
+    cargo.arg(release.tree.join(folder).join("Cargo.toml"));
+    cargo
+}
+
+/// Asks cargo whether it takes the arguments of publishing. Nothing is sent, and no network is needed.
+pub(super) fn arguments() -> Result<()> {
+    let mut cargo = sh::cargo(&PUBLISH);
+    cargo.arg(root::workspace().join("crates/b2-msgpack/Cargo.toml"));
+    takes(cargo)
+}
+
+fn takes(mut cargo: Command) -> Result<()> {
+    cargo.args(["--dry-run", "--offline", "--allow-dirty"]);
+    let output = cargo.output().context("cannot start cargo")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    // The first that it would do is to look into the index.
+    ensure!(
+        output.status.success() || said.contains("--offline was specified"),
+        "cargo cannot publish so: {}",
+        said.trim()
+    );
+    Ok(())
+}
+
+/// Publishes a crate up to the moment when its archive would be sent, and compares that with the one that was made. What it
+/// needs of ours is taken as published.
+pub(super) fn rehearse(release: &Release, one: &Crate, registry: &Registry) -> Result<()> {
+    let target = release.work.join("rehearsal");
+    root::empty(&target)?;
+    let mut cargo = command(release, &one.folder);
+    // The registry that it would be sent to must be named where another stands in for it.
+    cargo.args(["--dry-run", "--registry", "crates-io", "--config"]).arg(&registry.config);
+    sh::output(cargo.env("CARGO_TARGET_DIR", &target))?;
+    let name = one.archive(&release.version);
+    let sent = find(&target, &name)?.with_context(|| format!("cargo publish leaves no {name}"))?;
+    let same = fs::read(&sent)? == fs::read(release.artefacts.join(&name))?;
+    ensure!(same, "cargo publish would send another {name} than the one that was made");
+    Ok(())
+}
+
+/// Finds a file under a folder.
+fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if let Some(found) = find(&path, name)? {
+                return Ok(Some(found));
+            }
+        } else if path.file_name().is_some_and(|file| file == name) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the crates in the order in which they are published, with the checksums of their archives in a folder.
+fn archives(release: &Release, folder: &Path) -> Result<Vec<(String, String)>> {
+    let sum = |one: Crate| {
+        let path = folder.join(one.archive(&release.version));
+        let archive = fs::read(&path).with_context(|| path.display().to_string())?;
+        Ok((one.name, sums::sha256(&archive)))
+    };
+    metadata::crates(&release.tree)?.into_iter().map(sum).collect()
+}
+
+/// Refuses to publish if an archive is not the one in this folder, which was tried and perhaps attested.
+pub(super) fn same_as(release: &Release, made: &Path) -> Result<()> {
+    let before = archives(release, made).context("the dry run makes and tries what is published")?;
+    for ((name, now), (_, before)) in archives(release, &release.artefacts)?.iter().zip(&before) {
+        ensure!(now == before, "{name}: the archive is not the one that was tried, in {}", made.display());
+    }
+    println!("{} archives have the bytes of those in {}", before.len(), made.display());
+    Ok(())
+}
+
 /// Publishes the crates. What was made and tried before is what is sent.
 pub(super) fn crates(release: &Release) -> Result<()> {
-    let crates = metadata::crates(&release.tree)?;
-    // Cargo waits for each until the next can use it.
-    let mut publish = release.cargo(&["publish", "--locked", "--no-verify"]);
-    for one in crates.iter().filter(|one| one.inside) {
-        publish.args(["--package", &one.name]);
-    }
-    sh::run(publish)?;
-    for one in crates.iter().filter(|one| !one.inside) {
-        let mut publish = release.cargo(&["publish", "--no-verify", "--exclude-lockfile", "--manifest-path"]);
-        publish.arg(release.tree.join(&one.folder).join("Cargo.toml"));
-        sh::run(publish)?;
+    for one in metadata::crates(&release.tree)? {
+        // Cargo waits until the next can use it.
+        sh::run(command(release, &one.folder))?;
     }
     Ok(())
 }
@@ -71,7 +148,7 @@ pub(super) fn publish(release: &Release) -> Result<()> {
     let mut upload = Command::new(Tools::install()?.maturin());
     upload.arg("upload").arg("--non-interactive").arg("--skip-existing");
     let mut found = 0;
-    for entry in std::fs::read_dir(&release.artefacts)? {
+    for entry in fs::read_dir(&release.artefacts)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.ends_with(".whl") || name == format!("b2kit-{}.tar.gz", release.version) {
@@ -87,9 +164,20 @@ pub(super) fn publish(release: &Release) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn a_version_without_a_tag_is_refused() {
-        let error = super::ready("987.6.5", true).unwrap_err().to_string();
+        let error = ready("987.6.5", true).unwrap_err().to_string();
         assert!(error.contains("no tag v987.6.5") && error.contains("another version"), "{error}");
+    }
+
+    #[test]
+    fn cargo_takes_the_arguments_of_publishing() {
+        arguments().unwrap();
+        let mut cargo = sh::cargo(&["publish", "--exclude-lockfile", "--manifest-path"]);
+        cargo.arg(root::workspace().join("crates/b2-msgpack/Cargo.toml"));
+        let error = takes(cargo).unwrap_err().to_string();
+        assert!(error.contains("unexpected argument"), "{error}");
     }
 }

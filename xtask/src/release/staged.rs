@@ -65,7 +65,7 @@ pub(super) fn test(release: &mut Release) -> Result<()> {
 
     let mut examples = 0;
     for one in &inside {
-        release.say(&archive(release, one), "its tests and examples here");
+        release.say(&one.archive(&release.version), "its tests and examples here");
         for entry in fs::read_dir(stage.join(&one.folder).join("examples")).into_iter().flatten() {
             let path = entry?.path();
             if path.extension().is_none_or(|suffix| suffix != "rs") {
@@ -103,7 +103,7 @@ pub(super) fn test(release: &mut Release) -> Result<()> {
         tests.args(*features).current_dir(&folder);
         let counts = sh::run_tests(tests)?;
         counts.verdict().context("tests of the archives")?;
-        let name = archive(release, one);
+        let name = one.archive(&release.version);
         release.ran(&name, &format!("its {} tests here", counts.passed));
         release.left(&name, rest, &format!("cargo xtask {task} runs them"));
     }
@@ -122,15 +122,10 @@ const FEWER: &[(&str, &str)] = &[
     ("B2KIT_DAMAGE", "100"),
 ];
 
-/// The name of a crate's archive.
-fn archive(release: &Release, one: &Crate) -> String {
-    format!("{}-{}.crate", one.name, release.version)
-}
-
 /// Unpacks an archive, and lays its integration tests beside it.
 fn unpack(release: &Release, stage: &Path, one: &Crate) -> Result<()> {
     let folder = stage.join(&one.folder);
-    sums::unpack(&release.artefacts.join(archive(release, one)), &folder)?;
+    sums::unpack(&release.artefacts.join(one.archive(&release.version)), &folder)?;
     let manifest = fs::read_to_string(folder.join("Cargo.toml"))?.parse()?;
     let original = fs::read_to_string(folder.join("Cargo.toml.orig"))?.parse()?;
     fs::write(folder.join("Cargo.toml"), with_tests(manifest, &original)?)?;

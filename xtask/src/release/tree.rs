@@ -40,7 +40,10 @@ pub(super) fn lay(release: &mut Release, full: bool) -> Result<()> {
     }
     release.epoch = sh::git(&tree, &["log", "-1", "--format=%ct"])?.trim().parse()?;
     set_version(&tree, &release.version, &date(release.epoch)?)?;
-    if !sh::git(&tree, &["status", "--porcelain"])?.is_empty() {
+    let changed = sh::git(&tree, &["status", "--porcelain"])?;
+    if !changed.is_empty() {
+        // Archives name the commit that they were made from; others must be able to find it.
+        ensure!(release.dry_run, "`--prepare` would still change this, and is to be committed:\n{changed}");
         sh::git(&tree, &["add", "--all"])?;
         // The same commit in every run.
         let date = format!("{} +0000", release.epoch);
