@@ -5,9 +5,12 @@
 
 mod archives;
 mod binaries;
+mod days;
 mod deb;
+mod deliver;
 mod emulated;
 mod files;
+mod index;
 mod install;
 mod metadata;
 pub(crate) mod notices;

@@ -3,14 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::deliver::{self, World};
 use super::metadata::{self, Crate};
 use super::place::Release;
 use super::registry::Registry;
-use super::sums;
 use super::tools::Tools;
+use super::{index, sums};
 use crate::{root, sh};
 
 /// Environment variables with the credentials of the two registries.
@@ -132,11 +134,41 @@ pub(super) fn same_as(release: &Release, made: &Path) -> Result<()> {
 
 /// Publishes the crates. What was made and tried before is what is sent.
 pub(super) fn crates(release: &Release) -> Result<()> {
-    for one in metadata::crates(&release.tree)? {
-        // Cargo waits until the next can use it.
-        sh::run(command(release, &one.folder))?;
-    }
+    let archives = archives(release, &release.artefacts)?;
+    let done =
+        deliver::deliver(&archives, &mut Outside { release, crates: metadata::crates(&release.tree)? })?;
+    println!("crates: {} published, {} were there already", done.sent, done.there);
     Ok(())
+}
+
+/// The registry, and time.
+struct Outside<'a> {
+    release: &'a Release,
+    crates: Vec<Crate>,
+}
+
+impl World for Outside<'_> {
+    fn look(&mut self, name: &str) -> Result<Option<String>> {
+        index::look(name, &self.release.version)
+    }
+
+    fn publish(&mut self, name: &str) -> Result<(bool, String)> {
+        let one = self.crates.iter().find(|one| one.name == name).context("an unknown crate")?;
+        println!("\npublishing {name} {}", self.release.version);
+        // Cargo waits until the next can use it.
+        let output = command(self.release, &one.folder).output().context("cannot start cargo")?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        print!("{said}");
+        Ok((output.status.success(), said))
+    }
+
+    fn now(&mut self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    }
+
+    fn sleep(&mut self, seconds: u64) {
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
 }
 
 /// Publishes the crates and the Python package.
