@@ -22,6 +22,7 @@ mod sums;
 mod tools;
 mod tree;
 mod wheels;
+mod workflows;
 
 use std::collections::BTreeMap;
 use std::fs;

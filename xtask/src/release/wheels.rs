@@ -58,7 +58,7 @@ const PLATFORMS: &[Platform] = &[
 
 /// What wheels are for: an interpreter, and its tag. One wheel is for all versions from 3.11 on; each version without the
 /// interpreter's lock needs its own. PyO3 has given up 3.13 without it.
-const PYTHONS: &[(&str, &str)] = &[("python3.11", "cp311-abi3"), ("python3.14t", "cp314-cp314t")];
+pub(super) const PYTHONS: &[(&str, &str)] = &[("python3.11", "cp311-abi3"), ("python3.14t", "cp314-cp314t")];
 
 /// What is compiled from the sources for a trial need not be small and fast: without this it takes three times as long. The
 /// wheels show what full optimization makes of the same sources.

@@ -1,0 +1,35 @@
+//! What the workflow files of the forge must say. Nothing here can run them.
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::root;
+
+    /// The oldest Python 3 without the interpreter's lock that PyO3 builds for.
+    const OLDEST_WITHOUT_LOCK: u32 = 14;
+
+    fn workflow(name: &str) -> String {
+        fs::read_to_string(root::workspace().join(".github/workflows").join(name)).unwrap()
+    }
+
+    /// Returns the minor versions of the Pythons without the lock that a text names outside of comments, as in 3.14t.
+    fn without_lock(text: &str) -> Vec<u32> {
+        let code = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        let words = code.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '.'));
+        words.filter_map(|word| word.strip_prefix("3.")?.strip_suffix('t')?.parse().ok()).collect()
+    }
+
+    #[test]
+    fn no_python_is_named_that_pyo3_refuses() {
+        assert_eq!(without_lock("python: [\"3.11\", \"3.13t\"] # 3.12t\n  3.14t\n"), [13, 14]);
+        for name in ["release.yml", "test.yml"] {
+            let found = without_lock(&workflow(name));
+            assert!(!found.is_empty(), "{name} names none");
+            assert!(found.iter().all(|minor| *minor >= OLDEST_WITHOUT_LOCK), "{name}: {found:?}");
+        }
+        let built: Vec<_> = super::super::wheels::PYTHONS.iter().map(|(python, _)| *python).collect();
+        let built = without_lock(&built.join(" ").replace("python", ""));
+        assert!(!built.is_empty() && built.iter().all(|minor| *minor >= OLDEST_WITHOUT_LOCK), "{built:?}");
+    }
+}
