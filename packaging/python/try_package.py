@@ -1,5 +1,11 @@
-"""Tries an installed package as a user would: import, write, read, change, the command, threads."""
+"""Tries an installed package as a user would: import, write, read, change, the command, threads.
 
+With --released, it is a wheel that is published, which has the licences of what it contains, and the list of it. With
+--alone, no other program can be started.
+"""
+
+import importlib.metadata
+import json
 import subprocess
 import sys
 import sysconfig
@@ -13,10 +19,20 @@ import numpy as np
 import b2kit
 import b2kit.hdf5
 
-version = sys.argv[1]
+version, *options = sys.argv[1:]
+assert set(options) <= {"--released", "--alone"}, options
 assert b2kit.__version__ == version, b2kit.__version__
 assert "site-packages" in b2kit.__file__, b2kit.__file__
 assert not Path(b2kit.__file__).with_name("only_in_the_older.py").exists(), "the upgrade has left a file there"
+
+if "--released" in options:
+    files = {file.name: file for file in importlib.metadata.files("b2kit") or [] if ".dist-info" in str(file)}
+    for name in ["LICENSE-MIT", "LICENSE-APACHE", "NOTICE-THIRD-PARTY.txt", "b2kit-python.cdx.json"]:
+        assert name in files, f"the wheel lacks {name}: {sorted(files)}"
+    notices = files["NOTICE-THIRD-PARTY.txt"].read_text()
+    assert "zstd-sys" in notices and len(notices) > 20_000, notices[:1000]
+    components = json.loads(files["b2kit-python.cdx.json"].read_text())["components"]
+    assert len(components) > 50, len(components)
 
 with tempfile.TemporaryDirectory() as folder:
     x = np.random.default_rng(1).integers(0, 1000, (400, 300, 20)).astype("<f4")
@@ -55,7 +71,7 @@ with tempfile.TemporaryDirectory() as folder:
     locked = getattr(sys, "_is_gil_enabled", lambda: True)()
     print(f"eight threads took {eight / one:.1f} times as long as one; the interpreter's lock is {'on' if locked else 'off'}", flush=True)
 
-    if sys.argv[2:] == ["--alone"]:  # Nothing else can be started: the command as a function.
+    if "--alone" in options:  # The command as a function.
         for words in [["--version"], ["verify", str(path)]]:
             assert b2kit._b2kit.run_command(["b2kit", *words]) == 0, words
         print("good")

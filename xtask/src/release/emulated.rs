@@ -68,7 +68,8 @@ impl Machine {
         let [emulator, option, root] = self.runner()?;
         let mut run = Command::new(emulator);
         run.args([option, root]).arg(self.root.join("usr/bin/python3.11"));
-        run.arg(release.tree.join("packaging/python/try_package.py")).arg(&release.version).arg("--alone");
+        run.arg(release.tree.join("packaging/python/try_package.py")).arg(&release.version);
+        run.args(["--alone", "--released"]);
         run.env("PYTHONHOME", self.root.join("usr"))
             .env("PYTHONPATH", &site)
             .env("PYTHONDONTWRITEBYTECODE", "1");

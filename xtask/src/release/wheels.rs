@@ -70,10 +70,11 @@ const LARGEST: u64 = 15_000_000;
 
 pub(super) fn make(release: &mut Release) -> Result<()> {
     let tools = Tools::install()?;
-    // Build tools put notices beside the licences into wheels.
-    let notices = release.work.join(notices::OF_PYTHON);
-    fs::copy(&notices, release.tree.join("crates/b2-python").join(notices::OF_PYTHON))
-        .context("the step `notices` was not run")?;
+    // Build tools put notices beside the licences into wheels. The list of components is put there by name.
+    for file in [notices::OF_PYTHON, notices::SBOM_OF_PYTHON] {
+        fs::copy(release.work.join(file), release.tree.join("crates/b2-python").join(file))
+            .context("the step `notices` was not run")?;
+    }
     let pythons = pythonpkg::all();
     ensure!(!pythons.is_empty(), "no Python 3.11 or later is here");
     let mut wanted = Vec::new();
@@ -145,7 +146,7 @@ fn build(release: &Release, tools: &Tools, platform: &Platform, python: &str, ta
     release.reproducible(&mut build);
     build.env("CARGO_TARGET_DIR", release.work.join("wheels-target").join(platform.lane.to_string()));
     build.args(["build", "--quiet", "--release", "--locked", "--target", target, "--out"]).arg(&out);
-    build.args(pythonpkg::COMPRESSION);
+    build.args(pythonpkg::COMPRESSION).args(["--sbom-include", notices::SBOM_OF_PYTHON]);
     // For Windows MinGW is there, and zig cannot link Rust's standard library.
     if !target.contains("windows") {
         build.arg("--zig");
@@ -259,7 +260,11 @@ fn try_in(
         install
     })?;
     let mut try_it = clean(&own);
-    let said = sh::output(try_it.arg(scripts.join("try_package.py")).arg(&release.version))?;
+    try_it.arg(scripts.join("try_package.py")).arg(&release.version);
+    if package.extension().is_some_and(|end| end == "whl") {
+        try_it.arg("--released");
+    }
+    let said = sh::output(&mut try_it)?;
     print!("{said}");
     sh::output(clean(&own).args(["-m", "pip", "uninstall", "--quiet", "--yes", "b2kit"]))?;
     let gone = !tools::works(clean(&own).args(["-c", "import b2kit"]));

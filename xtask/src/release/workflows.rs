@@ -4,6 +4,7 @@
 mod tests {
     use std::fs;
 
+    use super::super::notices;
     use crate::root;
 
     /// The oldest Python 3 without the interpreter's lock that PyO3 builds for.
@@ -31,5 +32,29 @@ mod tests {
         let built: Vec<_> = super::super::wheels::PYTHONS.iter().map(|(python, _)| *python).collect();
         let built = without_lock(&built.join(" ").replace("python", ""));
         assert!(!built.is_empty() && built.iter().all(|minor| *minor >= OLDEST_WITHOUT_LOCK), "{built:?}");
+    }
+
+    /// Returns a job of a workflow.
+    fn job(text: &str, name: &str) -> String {
+        let jobs = text.split_once("\njobs:\n").unwrap().1;
+        let start = format!("  {name}:");
+        let lines = jobs.lines().skip_while(|line| **line != start).skip(1);
+        let lines = lines.take_while(|line| line.is_empty() || line.starts_with("   "));
+        let job: String = lines.map(|line| format!("{line}\n")).collect();
+        assert!(!job.is_empty(), "there is no job {name}");
+        job
+    }
+
+    #[test]
+    fn wheels_of_other_systems_have_notices_and_components() {
+        let text = workflow("release.yml");
+        let (make, wheels) = (job(&text, "make"), job(&text, "wheels"));
+        for file in [notices::OF_PYTHON, notices::SBOM_OF_PYTHON] {
+            assert!(make.contains(&format!("work/{file}\n")), "{file} is not handed on");
+        }
+        let (laid, built) = (wheels.find("path: crates/b2-python\n"), wheels.find("maturin build"));
+        assert!(wheels.contains("needs: make\n") && laid.is_some() && laid < built);
+        assert!(wheels.contains(&format!("--sbom-include {} ", notices::SBOM_OF_PYTHON)));
+        assert!(wheels.contains(" --released\n"), "the wheel is not asked for them");
     }
 }
