@@ -57,4 +57,30 @@ mod tests {
         assert!(wheels.contains(&format!("--sbom-include {} ", notices::SBOM_OF_PYTHON)));
         assert!(wheels.contains(" --released\n"), "the wheel is not asked for them");
     }
+
+    #[test]
+    fn python_packages_are_sent_from_where_the_container_sees_them() {
+        let text = workflow("release.yml");
+        let pypi = job(&text, "pypi");
+        assert!(pypi.contains("gh-action-pypi-publish") && pypi.contains("path: dist\n"));
+        assert!(!pypi.contains("packages-dir") && !pypi.contains("runner.temp"), "{pypi}");
+    }
+
+    #[test]
+    fn jobs_that_may_publish_build_nothing_of_others() {
+        let text = workflow("release.yml");
+        let names = text.split_once("\njobs:\n").unwrap().1.lines();
+        let names = names.filter_map(|line| line.strip_prefix("  ")?.strip_suffix(':'));
+        let mut seen = 0;
+        for name in names.filter(|name| !name.starts_with([' ', '#'])) {
+            let job = job(&text, name);
+            if job.contains("id-token: write") {
+                seen += 1;
+                assert!(!job.contains("setup-python") && !job.contains("maturin"), "{name}");
+                assert!(name == "crates" || !job.contains("actions/checkout"), "{name} has our sources");
+            }
+        }
+        assert_eq!(seen, 3, "attest, crates, pypi");
+        assert!(!text.split_once("\njobs:\n").unwrap().0.contains("write"), "all jobs may write");
+    }
 }
