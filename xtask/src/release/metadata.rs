@@ -72,6 +72,25 @@ pub(super) fn section(text: &str, version: &str) -> Option<String> {
     (!section.is_empty()).then(|| format!("{section}\n"))
 }
 
+/// Returns the day on which the changelog says that this version was released.
+pub(super) fn released(text: &str, version: &str) -> Option<String> {
+    let (_, rest) = text.split_once(&format!("\n## {version} - "))?;
+    rest.lines().next().map(|date| date.trim().to_owned())
+}
+
+/// Says what is wrong with CITATION.cff: its version and date are those of the changelog, and nothing is dated before.
+fn citation_problem(citation: &str, changelog: &str, version: &str) -> Option<String> {
+    if !citation.lines().any(|line| line == format!("version: {version}")) {
+        return Some(format!("CITATION.cff is not about version {version}"));
+    }
+    let date = citation.lines().find_map(|line| line.strip_prefix("date-released: ")).map(str::to_owned);
+    let released = released(changelog, version);
+    (date != released).then(|| {
+        let say = |date: Option<String>| date.unwrap_or_else(|| "nowhere".into());
+        format!("{version} is released {} in CITATION.cff, and {} in CHANGELOG.md", say(date), say(released))
+    })
+}
+
 /// Returns the crates that are published, each after those that it needs.
 pub(super) fn crates(tree: &Path) -> Result<Vec<Crate>> {
     let mut problems = Vec::new();
@@ -95,9 +114,7 @@ pub(super) fn check(tree: &Path) -> Result<usize> {
         problems.push(format!("CHANGELOG.md has nothing about {version}, and nothing unreleased"));
     }
     let citation = fs::read_to_string(tree.join("CITATION.cff"))?;
-    if !citation.lines().any(|line| line == format!("version: {version}")) {
-        problems.push(format!("CITATION.cff is not about version {version}"));
-    }
+    problems.extend(citation_problem(&citation, &changelog, &version));
     problems.iter().for_each(|problem| eprintln!("packages: {problem}"));
     ensure!(problems.is_empty(), "{} problems with what is published", problems.len());
     ensure!(crates.len() >= 15, "only {} crates were found", crates.len());
@@ -282,6 +299,25 @@ mod tests {
         }
         for bad in ["", "1", "1.0", "1.0.0.0", "v1.0.0", "1.0.x", "1.0.0-", "1.0.0-a b", "1..0", "../1.0.0"] {
             assert!(!is_version(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_citation_has_no_date_before_the_changelog_has() {
+        let (unreleased, released) = ("# C\n\n## Unreleased\n- a\n", "# C\n\n## 0.1.0 - 2026-11-24\n- a\n");
+        let (bare, dated) = ("version: 0.1.0\n", "version: 0.1.0\ndate-released: 2026-11-24\n");
+        assert_eq!(citation_problem(bare, unreleased, "0.1.0"), None);
+        assert_eq!(citation_problem(dated, released, "0.1.0"), None);
+        for (citation, changelog, version) in [
+            (dated, unreleased, "0.1.0"),
+            (bare, released, "0.1.0"),
+            ("version: 0.1.0\ndate-released: 2026-01-01\n", released, "0.1.0"),
+            (dated, released, "0.2.0"),
+        ] {
+            assert!(
+                citation_problem(citation, changelog, version).is_some(),
+                "{citation}{changelog}{version}"
+            );
         }
     }
 

@@ -99,7 +99,10 @@ pub(super) fn set_version(tree: &Path, version: &str, date: &str) -> Result<()> 
         fs::write(&path, in_manifest(&text, &old, version))?;
     }
     edit(&tree.join("CHANGELOG.md"), |text| in_changelog(text, version, date))?;
-    edit(&tree.join("CITATION.cff"), |text| in_citation(text, version, date))?;
+    // A version that is released already keeps its date.
+    let changelog = fs::read_to_string(tree.join("CHANGELOG.md"))?;
+    let date = metadata::released(&changelog, version).context("CHANGELOG.md: no date")?;
+    edit(&tree.join("CITATION.cff"), |text| in_citation(text, version, &date))?;
     if old != version {
         // Cargo writes the new version into the lock files, and changes nothing else there.
         for folder in ["."].iter().chain(BESIDE) {
@@ -148,25 +151,22 @@ fn in_changelog(text: &str, version: &str, date: &str) -> Result<String> {
     Ok(new)
 }
 
+/// Sets the version, and the date of its release, which stands below it.
 fn in_citation(text: &str, version: &str, date: &str) -> Result<String> {
     let mut found = 0;
-    let mut released = false;
-    let lines = text.lines().map(|line| match line.split_once(':') {
-        Some(("version", old)) => {
-            found += 1;
-            released = old.trim() == version;
-            format!("version: {version}")
+    let mut new = String::new();
+    for line in text.lines() {
+        match line.split_once(':') {
+            Some(("version", _)) => {
+                found += 1;
+                new += &format!("version: {version}\ndate-released: {date}\n");
+            }
+            Some(("date-released", _)) => {}
+            _ => new += &format!("{line}\n"),
         }
-        _ => line.to_owned(),
-    });
-    let lines: Vec<_> = lines.collect();
+    }
     ensure!(found == 1, "{found} lines with the version");
-    // The date of a version that is there already stays.
-    let dated = lines.into_iter().map(|line| match line.split_once(':') {
-        Some(("date-released", _)) if !released => format!("date-released: {date}"),
-        _ => line,
-    });
-    Ok(dated.map(|line| line + "\n").collect())
+    Ok(new)
 }
 
 pub(super) fn today() -> Result<String> {
@@ -197,10 +197,12 @@ mod tests {
 
     #[test]
     fn a_citation_has_version_and_date() {
-        let text = "title: b2kit\nversion: 0.1.0\ndate-released: 2026-01-01\n";
-        let new = in_citation(text, "0.2.0", "2026-11-24").unwrap();
-        assert_eq!(new, "title: b2kit\nversion: 0.2.0\ndate-released: 2026-11-24\n");
-        assert_eq!(in_citation(&new, "0.2.0", "2027-01-01").unwrap(), new);
+        let unreleased = "title: b2kit\nversion: 0.1.0\nlicense: MIT\n";
+        let new = in_citation(unreleased, "0.1.0", "2026-11-24").unwrap();
+        assert_eq!(new, "title: b2kit\nversion: 0.1.0\ndate-released: 2026-11-24\nlicense: MIT\n");
+        assert_eq!(in_citation(&new, "0.1.0", "2026-11-24").unwrap(), new);
+        let next = in_citation(&new, "0.2.0", "2027-01-01").unwrap();
+        assert_eq!(next, "title: b2kit\nversion: 0.2.0\ndate-released: 2027-01-01\nlicense: MIT\n");
         assert!(in_citation("title: b2kit\n", "0.2.0", "2026-11-24").is_err());
     }
 }
