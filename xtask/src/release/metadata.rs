@@ -9,9 +9,6 @@ use serde_json::Value;
 
 use crate::sh;
 
-/// The host of the placeholder for the repository. A release needs a real one.
-pub(super) const PLACEHOLDER: &str = "example.org";
-
 /// No file of an archive is larger: data of tests is in `testdata/`, and is not published.
 const LARGEST: u64 = 100_000;
 
@@ -107,7 +104,7 @@ pub(super) fn check(tree: &Path) -> Result<usize> {
     for one in &crates {
         check_list(tree, one, &mut problems)?;
     }
-    check_python(tree, &mut problems)?;
+    check_beside(tree, &mut problems)?;
     let changelog = fs::read_to_string(tree.join("CHANGELOG.md"))?;
     let version = version(&fs::read_to_string(tree.join("Cargo.toml"))?).context("Cargo.toml: no version")?;
     if !changelog.contains("## Unreleased\n") && section(&changelog, &version).is_none() {
@@ -271,18 +268,23 @@ fn check_list(tree: &Path, one: &Crate, problems: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// Checks that the Python package says what the crates say.
-fn check_python(tree: &Path, problems: &mut Vec<String>) -> Result<()> {
-    let python = metadata(tree, "crates/b2-python/Cargo.toml")?;
-    let first = metadata(tree, "crates/b2kit/Cargo.toml")?;
-    let of = |metadata: &Value, name: &str| -> Value {
+/// Packages that are given to users in another form than a crate.
+const BESIDE: &[&str] = &["b2-c", "b2-hdf5-plugin", "b2-python"];
+
+/// Checks that the packages beside the crates say what the crates say.
+fn check_beside(tree: &Path, problems: &mut Vec<String>) -> Result<()> {
+    let of = |name: &str| -> Result<Value> {
+        let metadata = metadata(tree, &format!("crates/{name}/Cargo.toml"))?;
         let packages = metadata["packages"].as_array().into_iter().flatten();
-        packages.into_iter().find(|package| package["name"] == name).cloned().unwrap_or_default()
+        Ok(packages.into_iter().find(|package| package["name"] == name).cloned().unwrap_or_default())
     };
-    let (python, first) = (of(&python, "b2-python"), of(&first, "b2kit"));
-    for key in ["version", "license", "repository", "rust_version", "authors", "edition"] {
-        if python[key] != first[key] || first[key].is_null() {
-            problems.push(format!("b2-python: {key} is {}, and {} in b2kit", python[key], first[key]));
+    let first = of("b2kit")?;
+    for name in BESIDE {
+        let other = of(name)?;
+        for key in ["version", "license", "repository", "rust_version", "authors", "edition"] {
+            if other[key] != first[key] || first[key].is_null() {
+                problems.push(format!("{name}: {key} is {}, and {} in b2kit", other[key], first[key]));
+            }
         }
     }
     Ok(())

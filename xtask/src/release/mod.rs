@@ -3,6 +3,7 @@
 //! All of it is made from a clone of the repository in `target/release-VERSION/tree`, in which the version is set, so the
 //! work tree is never changed. What comes out is in `target/release-VERSION/artefacts`.
 
+mod address;
 mod archives;
 mod binaries;
 mod days;
@@ -59,7 +60,8 @@ pub(crate) struct Args {
     /// Remove what earlier runs built, so that everything is compiled again
     #[arg(long)]
     afresh: bool,
-    /// Set the version here, in manifests, lock files, changelog and CITATION.cff, and stop
+    /// Set the version here, in manifests, lock files, changelog and CITATION.cff, and the address of the repository that the
+    /// root's Cargo.toml has wherever else it is named; and stop
     #[arg(long, conflicts_with_all = ["dry_run", "only"])]
     prepare: bool,
     /// Publish the crates of the tagged commit, and nothing else: they were made and tried before

@@ -12,7 +12,7 @@ use super::metadata::{self, Crate};
 use super::place::Release;
 use super::registry::Registry;
 use super::tools::Tools;
-use super::{index, sums};
+use super::{address, index, sums};
 use crate::{root, sh};
 
 /// Environment variables with the credentials of the two registries.
@@ -39,9 +39,7 @@ pub(super) fn ready(version: &str, python: bool) -> Result<()> {
     if metadata::section(&changelog, version).is_none() {
         missing.push(format!("CHANGELOG.md has no section about {version}"));
     }
-    if metadata::repository(here)?.contains(metadata::PLACEHOLDER) {
-        missing.push("the repository in Cargo.toml is a placeholder".to_owned());
-    }
+    missing.extend(address::left(here)?);
     let credentials = &CREDENTIALS[..if python { 2 } else { 1 }];
     for name in credentials.iter().filter(|name| std::env::var_os(name).is_none_or(|value| value.is_empty()))
     {
@@ -202,6 +200,9 @@ mod tests {
     fn a_version_without_a_tag_is_refused() {
         let error = ready("987.6.5", true).unwrap_err().to_string();
         assert!(error.contains("no tag v987.6.5") && error.contains("another version"), "{error}");
+        for name in address::left(root::workspace()).unwrap() {
+            assert!(error.contains(&name), "{error}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::place::Release;
-use super::{days, metadata};
+use super::{address, days, metadata};
 use crate::{root, sh};
 
 /// Manifests beside that of the workspace, each with a lock file of its own.
@@ -89,7 +89,8 @@ pub(super) fn link(to: &Path, at: &Path) -> Result<()> {
     bail!("{}: a link to {} cannot be made on this system", at.display(), to.display());
 }
 
-/// Sets the version in manifests and lock files, the changelog and CITATION.cff.
+/// Sets the version in manifests and lock files, the changelog and CITATION.cff, and the address of the repository wherever it
+/// is named.
 pub(super) fn set_version(tree: &Path, version: &str, date: &str) -> Result<()> {
     let manifest = tree.join("Cargo.toml");
     let old = metadata::version(&fs::read_to_string(&manifest)?).context("Cargo.toml: no version")?;
@@ -98,6 +99,7 @@ pub(super) fn set_version(tree: &Path, version: &str, date: &str) -> Result<()> 
         let text = fs::read_to_string(&path)?;
         fs::write(&path, in_manifest(&text, &old, version))?;
     }
+    address::set(tree)?;
     edit(&tree.join("CHANGELOG.md"), |text| in_changelog(text, version, date))?;
     // A version that is released already keeps its date.
     let changelog = fs::read_to_string(tree.join("CHANGELOG.md"))?;
