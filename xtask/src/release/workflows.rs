@@ -83,4 +83,23 @@ mod tests {
         assert_eq!(seen, 3, "attest, crates, pypi");
         assert!(!text.split_once("\njobs:\n").unwrap().0.contains("write"), "all jobs may write");
     }
+
+    #[test]
+    fn the_second_run_compiles_again_and_root_tries_the_debian_package() {
+        let text = workflow("release.yml");
+        let make = job(&text, "make");
+        let at = |what: &str| make.find(what).unwrap_or_else(|| panic!("{what} is missing"));
+        let first = at("--dry-run --every-wheel\n");
+        let second = at("--dry-run --every-wheel --afresh\n");
+        let root = at("sudo -E env");
+        assert!(first < second && second < root && root < at("actions/upload-artifact"));
+        let line = make[root..].lines().next().unwrap();
+        assert!(
+            line.contains("\"PATH=$PATH\"") && line.ends_with("--dry-run --only deb --only sums"),
+            "{line}"
+        );
+        // An hour on two cores for a run with few wheels, and there are two with all.
+        let minutes = make[at("timeout-minutes: ")..].split([' ', '\n']).nth(1).unwrap();
+        assert!((240..=360).contains(&minutes.parse().unwrap()), "{minutes}");
+    }
 }
