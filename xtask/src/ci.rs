@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     filters.print();
     libblosc2.print();
     dependencies.print();
-    println!("packages: {packages} crates can be published");
+    packages.print();
     match minimum_rust {
         Outcome::Ran(version) => println!("oldest Rust: {version} builds all crates"),
         Outcome::NotRun(why) => {

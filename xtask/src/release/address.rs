@@ -8,7 +8,6 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::metadata;
-use crate::sh;
 
 /// The host of the placeholders. A release needs real ones.
 const HOST: &str = "example.org";
@@ -61,7 +60,7 @@ fn files_with(tree: &Path, text: &str) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root;
+    use crate::{root, sh};
 
     #[test]
     fn one_address_replaces_all_placeholders() {

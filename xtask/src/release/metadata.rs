@@ -323,6 +323,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_page_about_releases_counts_the_crates() {
+        let tree = crate::root::workspace();
+        let page = fs::read_to_string(tree.join("docs/releasing.md")).unwrap();
+        let number = crates(tree).unwrap().len();
+        assert!(page.contains(&format!("the other {} crates", number - 2)), "there are {number}");
+        assert!(page.contains(&format!("for these {number})")), "there are {number}");
+    }
+
     fn one(name: &str, needs: &[&str]) -> Crate {
         let needs = needs.iter().map(|name| (*name).to_owned()).collect();
         Crate { name: name.into(), folder: name.into(), inside: true, needs }

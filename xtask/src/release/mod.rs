@@ -34,6 +34,7 @@ use anyhow::{Context, Result, ensure};
 use place::Release;
 
 use crate::root;
+use crate::sh::Outcome;
 use crate::steps::Steps;
 
 /// Make everything that users install: crates, wheels, a Debian package, programs; and try each as users would.
@@ -116,8 +117,9 @@ const STEPS: &[(Step, &str)] = &[
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.check {
-        let crates = check()?;
-        println!("\npackages: {crates} crates can be published");
+        let checked = check()?;
+        println!();
+        checked.print();
         return Ok(());
     }
     let version = args.version.as_deref().context("a version is needed")?;
@@ -179,12 +181,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report(&release, args.dry_run)
 }
 
-/// Runs the step of CI, which needs no release to be made. Returns how many crates can be published.
-pub(crate) fn check() -> Result<usize> {
+/// What the step of CI found.
+pub(crate) struct Checked {
+    /// How many crates can be published.
+    crates: usize,
+    workflows: Outcome,
+}
+
+impl Checked {
+    pub(crate) fn print(&self) {
+        println!("packages: {} crates can be published", self.crates);
+        self.workflows.print("workflows", "faults in the workflow files of the forge are not known");
+    }
+}
+
+/// Runs the step of CI, which needs no release to be made.
+pub(crate) fn check() -> Result<Checked> {
     let crates = metadata::check(root::workspace())?;
     metadata::build_leaf(root::workspace())?;
     publish::arguments()?;
-    Ok(crates)
+    let workflows = workflows::lint()?;
+    if let Outcome::Ran(counts) = &workflows {
+        counts.verdict().context("the workflow files")?;
+    }
+    Ok(Checked { crates, workflows })
 }
 
 /// Runs a step.

