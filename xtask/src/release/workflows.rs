@@ -193,4 +193,15 @@ mod tests {
         let minutes = make[at("timeout-minutes: ")..].split([' ', '\n']).nth(1).unwrap();
         assert!((240..=360).contains(&minutes.parse().unwrap()), "{minutes}");
     }
+
+    #[test]
+    fn what_is_compared_is_made_by_one_rust() {
+        let text = workflow("release.yml");
+        for name in ["make", "crates"] {
+            let job = job(&text, name);
+            let (rust, cargo) = (job.find("rustup default \"$RUST\"\n"), job.find("run: cargo"));
+            assert!(rust.is_some() && rust < cargo, "{name}");
+        }
+        assert!(text.contains("env:\n  RUST: \"1."));
+    }
 }
