@@ -158,6 +158,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     if args.crates_only {
         let made = args.made.clone().unwrap_or_else(|| tried.join("artefacts"));
+        ensure!(
+            made.is_dir(),
+            "{} is not there: a dry run makes and tries what is published",
+            made.display()
+        );
         tree::lay(&mut release, true)?;
         archives::crates(&mut release)?;
         publish::same_as(&release, &made)?;
