@@ -8,6 +8,7 @@ use rmp::Marker;
 pub enum Error {
     /// The data ends inside an item.
     #[error("byte {offset}: {expected} needs {need} bytes, only {have} left")]
+    #[non_exhaustive]
     Truncated {
         /// Offset of the item, in bytes.
         offset: usize,
@@ -20,6 +21,7 @@ pub enum Error {
     },
     /// The marker is not the prescribed one.
     #[error("byte {offset}: expected {expected}, found {got:#04x}")]
+    #[non_exhaustive]
     Marker {
         /// Offset of the marker, in bytes.
         offset: usize,

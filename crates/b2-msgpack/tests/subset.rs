@@ -100,16 +100,21 @@ fn errors_say_where_and_what() {
     let mut r = Reader::new(&[0xd2, 0, 0, 0, 1, 0xcd, 0, 1]);
     assert_eq!(r.number::<i32>(), Ok(1));
     let error = r.number::<i32>().unwrap_err();
-    assert_eq!(error, Error::Marker { offset: 5, expected: Item::Int32, got: 0xcd });
+    assert!(matches!(error, Error::Marker { offset: 5, expected: Item::Int32, got: 0xcd, .. }), "{error:?}");
     assert_eq!(error.at(100).offset(), 105);
     // The reader did not move.
     assert_eq!(r.number::<u16>(), Ok(1));
     let error = r.bin32().unwrap_err();
-    assert_eq!(error, Error::Truncated { offset: 8, expected: Item::Bin32, need: 1, have: 0 });
+    assert!(
+        matches!(error, Error::Truncated { offset: 8, expected: Item::Bin32, need: 1, have: 0, .. }),
+        "{error:?}"
+    );
     // A length of 4 GiB is compared, not added up or allocated.
     let error = Reader::new(&[0xc6, 0xff, 0xff, 0xff, 0xff, 0]).bin32().unwrap_err();
-    let need = 5 + u64::from(u32::MAX);
-    assert_eq!(error, Error::Truncated { offset: 0, expected: Item::Bin32, need, have: 6 });
+    assert!(
+        matches!(error, Error::Truncated { offset: 0, expected: Item::Bin32, need: 0x1_0000_0004, have: 6, .. }),
+        "{error:?}"
+    );
     assert_eq!(error.to_string(), "byte 0: bin32 needs 4294967300 bytes, only 6 left");
     assert_eq!(
         Reader::new(&[0xa1]).marker(0xa0).unwrap_err().to_string(),

@@ -66,14 +66,13 @@ impl Archive {
         file: Arc<dyn ReadAt>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<(Self, Vec<Entry>), StoreError> {
-        let failed = |source| StoreError::Archive(rawzip::Error::from(source));
         let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
-        let end = file.len().map_err(failed)?;
+        let end = file.len().map_err(StoreError::archive)?;
         let located = ZipLocator::new().locate_in_reader(Reader(file.clone()), &mut buffer, end);
-        let archive = located.map_err(|(_, error)| StoreError::Archive(error))?;
+        let archive = located.map_err(|(_, error)| StoreError::archive(error))?;
         let (mut found, mut places) = (Vec::new(), vec![(archive.directory_offset(), u64::MAX)]);
         let mut entries = archive.entries(&mut buffer);
-        while let Some(entry) = entries.next_entry().map_err(StoreError::Archive)? {
+        while let Some(entry) = entries.next_entry().map_err(StoreError::archive)? {
             if places.len() > MAX_MEMBERS {
                 return Err(StoreError::Damaged(format!("zip archive: more than {MAX_MEMBERS} members")));
             }
@@ -118,9 +117,7 @@ impl Archive {
     /// far away takes no request per member.
     pub fn data(&self, header: u64, len: u64) -> Result<Range<u64>, StoreError> {
         let mut fixed = [0; HEADER];
-        self.file
-            .read_exact_at(header, &mut fixed)
-            .map_err(|source| StoreError::Archive(rawzip::Error::from(source)))?;
+        self.file.read_exact_at(header, &mut fixed).map_err(StoreError::archive)?;
         let [b'P', b'K', 3, 4, .., n0, n1, x0, x1] = fixed else {
             return Err(StoreError::Damaged(format!("zip archive: no member starts at byte {header}")));
         };

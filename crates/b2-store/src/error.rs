@@ -1,3 +1,4 @@
+use std::error::Error;
 use std::io;
 use std::path::Path;
 
@@ -31,7 +32,11 @@ pub enum StoreError {
     Frame(#[from] FrameError),
     /// The zip archive is damaged or could not be read.
     #[error("the zip archive is damaged or cannot be read")]
-    Archive(#[source] rawzip::Error),
+    #[non_exhaustive]
+    Archive {
+        /// What the zip library or the storage below it reports.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// The store is malformed, or leads out of itself.
     #[error("{0}")]
     Damaged(String),
@@ -56,8 +61,8 @@ impl StoreError {
             Self::Unreadable { source, .. } => source.kind(),
             Self::Io { .. } => ErrorKind::Io,
             Self::Frame(error) => error.kind(),
-            Self::Archive(error) if matches!(error.kind(), rawzip::ErrorKind::IO(_)) => ErrorKind::Io,
-            Self::Archive(_) | Self::Damaged(_) => ErrorKind::Damaged,
+            Self::Archive { source } if is_io(source.as_ref()) => ErrorKind::Io,
+            Self::Archive { .. } | Self::Damaged(_) => ErrorKind::Damaged,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::NoSuchKey(_) | Self::Exists(_) | Self::Key(_) => ErrorKind::Argument,
         }
@@ -76,15 +81,25 @@ impl StoreError {
     pub(crate) fn of(self, name: &str) -> Self {
         match self {
             Self::Frame(error) => Self::Frame(error.of(name)),
-            Self::Archive(_) | Self::Damaged(_) | Self::Unsupported(_) if !name.is_empty() => {
+            Self::Archive { .. } | Self::Damaged(_) | Self::Unsupported(_) if !name.is_empty() => {
                 Self::Unreadable { name: name.to_owned(), source: Box::new(self) }
             }
             _ => self,
         }
     }
 
+    /// The archive could not be read. Callers see the error of the zip library only as a boxed one, so that another version
+    /// of it is no change of this crate's API.
+    pub(crate) fn archive(source: impl Into<rawzip::Error>) -> Self {
+        Self::Archive { source: Box::new(source.into()) }
+    }
+
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let name = path.display().to_string();
         move |source| Self::Io { name, source }
     }
+}
+
+fn is_io(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    error.downcast_ref::<rawzip::Error>().is_some_and(|error| matches!(error.kind(), rawzip::ErrorKind::IO(_)))
 }
