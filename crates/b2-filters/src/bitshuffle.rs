@@ -41,7 +41,7 @@ impl Filter for BitShuffle {
             effect: Effect::Reorders,
             in_parts: true,
             // Items after the last group of 8 would not be in the planes.
-            planes: Some(Planes { count: cx.itemsize, rows: 8 }),
+            planes: Some(Planes::new(cx.itemsize, 8)),
             ..FilterProperties::UNKNOWN
         }
     }

@@ -189,6 +189,7 @@ pub enum Reference {
 
 /// The planes of a filtered block: slices of equal length, if the block is a multiple of [`unit`](Self::unit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Planes {
     /// Number of planes.
     pub count: usize,
@@ -198,6 +199,11 @@ pub struct Planes {
 }
 
 impl Planes {
+    /// Makes `count` planes of `rows` rows each.
+    pub const fn new(count: usize, rows: usize) -> Self {
+        Self { count, rows }
+    }
+
     /// Returns the unit of block lengths, in bytes.
     pub fn unit(&self) -> usize {
         self.count.saturating_mul(self.rows)

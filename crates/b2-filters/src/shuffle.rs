@@ -36,7 +36,7 @@ impl Filter for Shuffle {
             .forward_is_copy(typesize == 1)
             .backward_is_copy(typesize == 1)
             .in_parts(true)
-            .planes(Some(Planes { count: typesize, rows: 1 }))
+            .planes(Some(Planes::new(typesize, 1)))
     }
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()> {
         crate::filter::may_apply(self.id())?;

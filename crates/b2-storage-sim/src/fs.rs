@@ -197,7 +197,7 @@ impl ReadFiles for SimFs {
         let inner = self.call(Call::Identity, path)?;
         let inode = inner.image.lookup(path)?;
         inner.image.file(inode)?;
-        Ok(Some(FileId { device: 1, inode }))
+        Ok(Some(FileId::new(1, inode.into())))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -345,7 +345,7 @@ impl ReadAt for SimFile {
 
     fn identity(&self) -> io::Result<Option<FileId>> {
         drop(self.call(Call::Identity)?);
-        Ok(Some(FileId { device: 1, inode: self.node }))
+        Ok(Some(FileId::new(1, self.node.into())))
     }
 }
 

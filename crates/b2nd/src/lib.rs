@@ -52,7 +52,6 @@ pub use model::default_shapes::default_chunkshape;
 pub use model::dtype::{Dtype, DtypeKind, Field};
 pub use model::element::Element;
 pub use model::geometry::Geometry;
-pub use model::literal;
 pub use model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 /// The version of `ndarray` (0.17) whose arrays are read and written.
 #[cfg(feature = "ndarray")]
@@ -77,6 +76,7 @@ pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegion
 // For our other crates.
 #[cfg(not(feature = "__internal"))]
 pub(crate) use {
+    model::literal,
     model::object::Object,
     read::futures::{MaybeSendFuture, SelectionDriver},
     read::ranges::{Fetched, RangedOpening, RangedRead},
@@ -86,6 +86,7 @@ pub(crate) use {
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use {
+    model::literal,
     model::object::Object,
     read::futures::{MaybeSendFuture, SelectionDriver},
     read::ranges::{Fetched, RangedOpening, RangedRead},

@@ -49,7 +49,7 @@ impl<'a> Active<'a> {
 
     /// Returns the planes of filtered blocks whose length is a multiple of the planes' unit.
     fn planes(&self) -> Option<Planes> {
-        (self.rows > 0).then_some(Planes { count: self.count.into(), rows: self.rows.into() })
+        (self.rows > 0).then_some(Planes::new(self.count.into(), self.rows.into()))
     }
 
     /// Returns the planes of a filtered block of `nbytes` bytes (1 or more).

@@ -35,7 +35,7 @@ impl ReadFiles for Disk {
         use std::os::unix::fs::MetadataExt;
         let metadata = stat(path, links)?;
         regular(&metadata)?;
-        Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
+        Ok(Some(FileId::new(metadata.dev(), metadata.ino().into())))
     }
 
     #[cfg(windows)]
@@ -300,7 +300,7 @@ impl ReadAt for DiskFile {
     fn identity(&self) -> io::Result<Option<FileId>> {
         use std::os::unix::fs::MetadataExt;
         let metadata = self.file.metadata()?;
-        Ok(Some(FileId { device: metadata.dev(), inode: metadata.ino() }))
+        Ok(Some(FileId::new(metadata.dev(), metadata.ino().into())))
     }
 
     #[cfg(windows)]

@@ -144,14 +144,20 @@ pub trait WriteAt: ReadAt {
     }
 }
 
-/// The identity of a file: device and inode number; on Windows the serial number of the volume and the index of the
-/// file.
+/// The identity of a file, to compare with others: two names with the same identity are the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// The device.
-    pub device: u64,
-    /// The inode number on that device.
-    pub inode: u64,
+    device: u64,
+    file: u128,
+}
+
+impl FileId {
+    /// Makes an identity from the number of a device and that of a file on it, which no other file there has at the same
+    /// time: the inode number on Unix; on Windows the id of the file beside the serial number of the volume, which some
+    /// file systems fill with 128 bits. A storage of your own may number its files in any way.
+    pub const fn new(device: u64, file: u128) -> Self {
+        Self { device, file }
+    }
 }
 
 /// What a path refers to.

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_LOCK_VIOLATION, ERROR_SHARING_VIOLATION};
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, GetFileInformationByHandle, LOCKFILE_EXCLUSIVE_LOCK,
-    LOCKFILE_FAIL_IMMEDIATELY, LockFileEx, MoveFileExW, UnlockFileEx,
+    BY_HANDLE_FILE_INFORMATION, FILE_ID_INFO, FileIdInfo, GetFileInformationByHandle,
+    GetFileInformationByHandleEx, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx,
+    MoveFileExW, UnlockFileEx,
 };
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
@@ -28,8 +29,23 @@ pub(crate) fn identity(file: &File) -> io::Result<(FileId, u64)> {
     let mut found = BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the handle is open as long as `file` is borrowed, and `found` is a place for the result.
     done(unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut found) })?;
-    let inode = u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow);
-    Ok((FileId { device: found.dwVolumeSerialNumber.into(), inode }, found.nNumberOfLinks.into()))
+    let index = u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow);
+    let short = FileId::new(found.dwVolumeSerialNumber.into(), index.into());
+    Ok((long_identity(file).unwrap_or(short), found.nNumberOfLinks.into()))
+}
+
+/// Returns the identity with all 128 bits, which ReFS needs to tell its files apart. `None` where the file system does
+/// not have it.
+#[allow(unsafe_code, reason = "a system call that has no safe wrapper")]
+fn long_identity(file: &File) -> Option<FileId> {
+    let mut found = FILE_ID_INFO::default();
+    let len = size_of::<FILE_ID_INFO>() as u32;
+    // SAFETY: the handle is open as long as `file` is borrowed, and `found` is a place of `len` bytes for the result.
+    let answer = unsafe {
+        GetFileInformationByHandleEx(file.as_raw_handle(), FileIdInfo, (&raw mut found).cast(), len)
+    };
+    done(answer).ok()?;
+    Some(FileId::new(found.VolumeSerialNumber, u128::from_le_bytes(found.FileId.Identifier)))
 }
 
 /// Waits for an exclusive lock on byte 0, as C-Blosc2 does. Locks of Windows are mandatory: other handles can neither

@@ -51,7 +51,7 @@ impl TestFilter {
     /// Creates a filter that declares its true properties.
     pub(crate) fn new(kind: Kind) -> Self {
         let lossless = FilterProperties::UNKNOWN.lossless(true).shapeless(true);
-        let planes = |rows| lossless.in_parts(true).planes(Some(Planes { count: 4, rows }));
+        let planes = |rows| lossless.in_parts(true).planes(Some(Planes::new(4, rows)));
         let properties = match kind {
             Kind::Bytes => planes(1).effect(Effect::Reorders),
             Kind::Bits => planes(8).effect(Effect::Reorders),
