@@ -112,7 +112,10 @@ fn errors_say_where_and_what() {
     // A length of 4 GiB is compared, not added up or allocated.
     let error = Reader::new(&[0xc6, 0xff, 0xff, 0xff, 0xff, 0]).bin32().unwrap_err();
     assert!(
-        matches!(error, Error::Truncated { offset: 0, expected: Item::Bin32, need: 0x1_0000_0004, have: 6, .. }),
+        matches!(
+            error,
+            Error::Truncated { offset: 0, expected: Item::Bin32, need: 0x1_0000_0004, have: 6, .. }
+        ),
         "{error:?}"
     );
     assert_eq!(error.to_string(), "byte 0: bin32 needs 4294967300 bytes, only 6 left");

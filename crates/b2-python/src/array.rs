@@ -277,7 +277,7 @@ impl ArrayBase {
             (origin, path) = match &member.place {
                 Place::Path(path) => {
                     let text = path.to_string_lossy().into_owned();
-                    inside = store.directory().cloned();
+                    inside = store.inside().cloned();
                     (Origin::Path(path.clone()), Some(text))
                 }
                 _ => (Origin::Elsewhere, name),

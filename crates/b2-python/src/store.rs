@@ -152,7 +152,7 @@ impl Store {
 
     /// The directory of the store.
     fn folder(&self) -> Option<Folder> {
-        self.0.directory().cloned().map(Folder)
+        self.0.inside().cloned().map(Folder)
     }
 
     /// Returns the path for a new array.

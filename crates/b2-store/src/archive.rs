@@ -15,7 +15,6 @@ use crate::names::{self, EMBEDDED, MAX_MEMBERS, key_of, last_part};
 const HEADER: usize = 30;
 
 /// An open archive. Its members can be read while other programs replace the file.
-#[doc(hidden)]
 pub struct Archive {
     file: Arc<dyn ReadAt>,
     /// Where the members start, and the directory, in ascending order.
@@ -23,7 +22,6 @@ pub struct Archive {
 }
 
 /// A member as the directory describes it.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct Entry {
     pub name: String,
@@ -42,7 +40,6 @@ impl std::fmt::Debug for Archive {
 
 impl Archive {
     /// Opens an archive of members, and returns those of them that are files, by key, and the frame with small members.
-    #[doc(hidden)]
     pub fn members(file: Arc<dyn ReadAt>) -> Result<(Self, Members, Option<Place>), StoreError> {
         let wanted = |name: &str| name == EMBEDDED || key_of(last_part(name)).is_some();
         let (archive, entries) = Self::open(file, wanted)?;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use b2_frame::{EditOptions, FileKind, FrameParams, FrameWriter, Inside, Links, ReadFiles, ReadOptions};
+use b2_frame::{
+    EditOptions, FileKind, FileSystem, FrameParams, FrameWriter, Inside, Links, ReadFiles, ReadOptions,
+};
 
 use crate::StoreError;
 use crate::members::Place;
@@ -14,10 +16,17 @@ use crate::store::{Files, Root, Store};
 impl Store {
     /// Returns the directory of the store, which does not follow links: the file system for what is written to
     /// [`place_for`](Self::place_for). `None` for archives and frames, which cannot be changed.
-    pub fn directory(&self) -> Option<&Arc<Inside>> {
-        match &self.root {
-            Root::Directory { files: Files::Inside(inside), .. } => Some(inside),
-            _ => None,
+    pub fn directory(&self) -> Option<Arc<dyn FileSystem>> {
+        self.inside().map(|inside| inside.clone() as _)
+    }
+
+    b2_core::internal! {
+        /// Returns the directory with all that it can do.
+        pub fn inside(&self) -> Option<&Arc<Inside>> {
+            match &self.root {
+                Root::Directory { files: Files::Inside(inside), .. } => Some(inside),
+                _ => None,
+            }
         }
     }
 
@@ -125,7 +134,7 @@ impl Store {
 
     fn changed(&self) -> Result<&Arc<Inside>, StoreError> {
         let fixed = || StoreError::Unsupported("only stores in directories (.b2d) can be changed".to_owned());
-        self.directory().ok_or_else(fixed)
+        self.inside().ok_or_else(fixed)
     }
 
     /// Returns the path of a member or group without a suffix.

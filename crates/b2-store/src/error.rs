@@ -101,5 +101,7 @@ impl StoreError {
 }
 
 fn is_io(error: &(dyn Error + Send + Sync + 'static)) -> bool {
-    error.downcast_ref::<rawzip::Error>().is_some_and(|error| matches!(error.kind(), rawzip::ErrorKind::IO(_)))
+    error
+        .downcast_ref::<rawzip::Error>()
+        .is_some_and(|error| matches!(error.kind(), rawzip::ErrorKind::IO(_)))
 }

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
+// What only our other crates use is private without the feature for it, and then some of it is not used at all.
+#![cfg_attr(not(feature = "__internal"), allow(dead_code, unreachable_pub, unused_imports))]
 #![cfg_attr(
     not(test),
     deny(
@@ -27,13 +29,13 @@ mod store;
 mod window;
 mod write;
 
-/// For the page in a browser, which reads archives and frames asynchronously; changes without notice.
-#[doc(hidden)]
-pub use archive::Archive;
 pub use error::StoreError;
-#[doc(hidden)]
-pub use members::Members;
 pub use members::{Member, Place};
 pub use names::{ATTRIBUTES, Kind};
 pub use store::Store;
 pub use write::{Layout, StoreWriter};
+
+// For the page in a browser, which reads archives and frames asynchronously.
+#[cfg(feature = "__internal")]
+#[doc(hidden)]
+pub use {archive::Archive, members::Members};

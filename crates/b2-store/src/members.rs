@@ -40,7 +40,6 @@ pub struct Member {
 }
 
 /// Members by key.
-#[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct Members(pub BTreeMap<String, Member>);
 

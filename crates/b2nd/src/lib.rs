@@ -62,6 +62,7 @@ pub use read::attrs::Attrs;
 pub use read::batch::Batch;
 pub use read::items::FromItems;
 pub use read::pieces::{Piece, Pieces};
+pub use read::selected::{SliceJob, SliceRead};
 pub use read::slice::Slice;
 pub use repair::salvage::{salvage, salvage_filled};
 #[doc(no_inline)]

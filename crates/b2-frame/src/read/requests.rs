@@ -31,6 +31,8 @@ pub struct Request {
 /// A driver takes requests as long as there are any, fetches them in any order, puts the bytes of each,
 /// and runs the jobs in any order on any thread. The read is complete when no request and no job is
 /// outstanding; [`finish`](Self::finish) then returns the destination.
+///
+/// `b2nd` begins reads (`Slice::begin`), and has a name for their type (`SliceRead`).
 pub struct Read<'d, P: Places> {
     shared: Arc<Common<'d, P>>,
     next_part: u64,
@@ -155,32 +157,34 @@ impl<P: Places> std::fmt::Debug for Read<'_, P> {
 }
 
 impl<'d, P: Places> Read<'d, P> {
-    /// Creates a read of selected bytes into a destination, whose uninitialised memory is zeroed.
-    pub fn new(frame: &SuperChunk, places: P, destination: Destination<'d>, control: Control) -> Self {
-        let streaming = frame.dparams.destination.is_streaming(destination.len());
-        let disjoint = places.disjoint();
-        // SAFETY: As in `read_places`; jobs run one at a time if places may overlap.
-        #[allow(unsafe_code)]
-        let buffer = unsafe { Disjoint::new(destination, !disjoint) };
-        let turn = (!disjoint).then(Mutex::default);
-        Self {
-            shared: Arc::new(Common {
-                frame: frame.clone().with_costs(frame.costs.adapted(&*frame.files)),
-                places,
-                buffer,
-                control,
-                turn,
-                streaming,
-                outstanding: AtomicUsize::new(0),
-                held: Arc::default(),
-            }),
-            next_part: 0,
-            next_id: 0,
-            requests: VecDeque::new(),
-            asked: HashMap::new(),
-            jobs: VecDeque::new(),
-            planning: HashMap::new(),
-            failed: false,
+    b2_core::internal! {
+        /// Creates a read of selected bytes into a destination, whose uninitialised memory is zeroed.
+        pub fn new(frame: &SuperChunk, places: P, destination: Destination<'d>, control: Control) -> Self {
+            let streaming = frame.dparams.destination.is_streaming(destination.len());
+            let disjoint = places.disjoint();
+            // SAFETY: As in `read_places`; jobs run one at a time if places may overlap.
+            #[allow(unsafe_code)]
+            let buffer = unsafe { Disjoint::new(destination, !disjoint) };
+            let turn = (!disjoint).then(Mutex::default);
+            Self {
+                shared: Arc::new(Common {
+                    frame: frame.clone().with_costs(frame.costs.adapted(&*frame.files)),
+                    places,
+                    buffer,
+                    control,
+                    turn,
+                    streaming,
+                    outstanding: AtomicUsize::new(0),
+                    held: Arc::default(),
+                }),
+                next_part: 0,
+                next_id: 0,
+                requests: VecDeque::new(),
+                asked: HashMap::new(),
+                jobs: VecDeque::new(),
+                planning: HashMap::new(),
+                failed: false,
+            }
         }
     }
 

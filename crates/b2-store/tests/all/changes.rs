@@ -11,7 +11,7 @@ use crate::{bytes, items, open, options};
 /// Adds an array as programs do: at the path that the store gives, in its directory.
 fn add(store: &Store, key: &str, overwrite: bool, values: &[u32]) -> Result<(), StoreError> {
     let path = store.place_for(key, Kind::Array, overwrite)?;
-    let inside = store.directory().expect("a directory").clone();
+    let inside = store.directory().expect("a directory");
     let write = FrameWriter::options().overwrite(overwrite).file_system(inside);
     ArrayBuilder::new::<u32>([values.len() as u64]).write_options(write).write(path, values).unwrap();
     Ok(())

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use b2_core::Control;
 use b2_core::memory::{self, OutOfMemory};
-use b2_frame::{Destination, Read};
+use b2_frame::Destination;
 
 use crate::read::buffer::check_len;
-use crate::read::selected::{Selected, begin_read, read_selection};
+use crate::read::selected::{SliceRead, begin_read, read_selection};
 use crate::select::chunk_moves::{ChunkPart, Move, Moves, Units};
 use crate::{NdArray, NdError, Slice};
 
@@ -84,7 +84,7 @@ impl Batch {
     pub fn begin<'d>(
         &self,
         destination: impl Into<Destination<'d>>,
-    ) -> Result<Option<Read<'d, Selected>>, NdError> {
+    ) -> Result<Option<SliceRead<'d>>, NdError> {
         let destination = destination.into();
         check_len(destination.len(), self.nbytes())?;
         begin_read(&self.array, self.moves()?, destination)

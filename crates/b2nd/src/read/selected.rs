@@ -4,12 +4,19 @@ use std::ops::Range;
 
 use b2_chunk::{DParams, LazyChunk, SpecialKind};
 use b2_core::{Control, memory};
-use b2_frame::{Destination, Found, Places, Read, SuperChunk, Target, read_places};
+use b2_frame::{Destination, Found, Job, Places, Read, SuperChunk, Target, read_places};
 
 use crate::read::block_copier::BlockCopier;
 use crate::read::uniform::Uniform;
 use crate::select::chunk_moves::{ChunkPart, Moves};
 use crate::{NdArray, NdError};
+
+/// A read of a selection for a driver of your own, from [`Slice::begin`](crate::Slice::begin) or
+/// [`Batch::begin`](crate::Batch::begin). It holds the destination for `'d`.
+pub type SliceRead<'d> = Read<'d, Selected>;
+
+/// A piece of work of a [`SliceRead`].
+pub type SliceJob<'d> = Job<'d, Selected>;
 
 /// The selected items of an array and their places in a destination.
 pub struct Selected {
@@ -103,7 +110,7 @@ pub(crate) fn begin_read<'d>(
     array: &NdArray,
     moves: Box<dyn Moves>,
     destination: Destination<'d>,
-) -> Result<Option<Read<'d, Selected>>, NdError> {
+) -> Result<Option<SliceRead<'d>>, NdError> {
     let frame = array.super_chunk();
     match begin(array, frame, moves, destination)? {
         Begun::Filled(_) => Ok(None),

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use b2_core::Control;
 use b2_core::memory::{self, OutOfMemory};
-use b2_frame::{Destination, Read};
+use b2_frame::Destination;
 
 use crate::model::byte_order::Native;
 use crate::model::geometry::{coords, dimensions, for_each_position, product, strides};
 use crate::read::buffer::{buffer, check_len};
-use crate::read::selected::{Selected, begin_read, read_selection, read_to_keep};
+use crate::read::selected::{SliceRead, begin_read, read_selection, read_to_keep};
 use crate::select::chosen::{Along, Chosen, OutDim, count_set, set_marks};
 use crate::select::chunk_moves::{BoxMoves, Moves, extent};
 use crate::select::point_moves::PointMoves;
-use crate::select::selection::{IntoSelections, Mark, Selection};
+use crate::select::selection::{IntoSelections, Mark, Selection, selections};
 use crate::{Dtype, Element, Field, NdArray, NdError};
 
 /// A checked selection of an array: a lazy view. Reading it reads only the blocks that hold
@@ -210,7 +210,7 @@ impl Slice {
     /// # Errors
     /// As for [`NdArray::slice`].
     pub fn slice(&self, selection: impl IntoSelections) -> Result<Self, NdError> {
-        self.choose(self.chosen.select(&selection.into_selections())?)
+        self.choose(self.chosen.select(&selections(selection))?)
     }
 
     /// Selects single positions of this view, like [`NdArray::points`].
@@ -219,7 +219,7 @@ impl Slice {
     /// As for [`NdArray::points`]; [`NdError::Slice`] also for a view of points whose dimension is not among the
     /// selected ones.
     pub fn points(&self, selection: impl IntoSelections) -> Result<Self, NdError> {
-        self.choose(self.chosen.select_points(&selection.into_selections())?)
+        self.choose(self.chosen.select_points(&selections(selection))?)
     }
 
     /// Selects the items of this view whose mark is set, like [`NdArray::mask`].
@@ -519,7 +519,7 @@ impl Slice {
     pub fn begin<'d>(
         &self,
         destination: impl Into<Destination<'d>>,
-    ) -> Result<Option<Read<'d, Selected>>, NdError> {
+    ) -> Result<Option<SliceRead<'d>>, NdError> {
         let destination = destination.into();
         check_len(destination.len(), self.nbytes())?;
         begin_read(&self.array, self.moves(0, &self.strides())?, destination)

@@ -172,50 +172,60 @@ impl Mark for u8 {
     }
 }
 
-/// Arguments of methods that select; see [`Selection`].
+/// Arguments of methods that select; see [`Selection`]. Only this crate implements it; what of yours is
+/// `Into<Selection>` may stand in tuples and lists.
 pub trait IntoSelections {
     #[doc(hidden)]
-    fn into_selections(self) -> Vec<Selection>;
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection>;
 }
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for bool {}
     impl Sealed for u8 {}
+
+    /// A type that other crates cannot name, so that they can neither implement nor call a method that takes it.
+    #[derive(Debug)]
+    pub struct Only;
+}
+
+/// Returns the selections of an argument.
+pub(crate) fn selections(of: impl IntoSelections) -> Vec<Selection> {
+    of.into_selections(sealed::Only)
 }
 
 impl<S: Clone + Into<Selection>, const N: usize> IntoSelections for [S; N] {
-    fn into_selections(self) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
         self.map(Into::into).into()
     }
 }
 impl<S: Clone + Into<Selection>> IntoSelections for Vec<S> {
-    fn into_selections(self) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
         self.into_iter().map(Into::into).collect()
     }
 }
 impl<S: Clone + Into<Selection>> IntoSelections for &[S] {
-    fn into_selections(self) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
         self.iter().cloned().map(Into::into).collect()
     }
 }
 impl<S: Clone + Into<Selection>> IntoSelections for &Vec<S> {
-    fn into_selections(self) -> Vec<Selection> {
-        self[..].into_selections()
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+        selections(&self[..])
     }
 }
 impl<S: Clone + Into<Selection>, const N: usize> IntoSelections for &[S; N] {
-    fn into_selections(self) -> Vec<Selection> {
-        self[..].into_selections()
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
+        selections(&self[..])
     }
 }
 impl IntoSelections for () {
-    fn into_selections(self) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
         Vec::new()
     }
 }
 impl IntoSelections for Selection {
-    fn into_selections(self) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
         vec![self]
     }
 }
@@ -224,7 +234,7 @@ macro_rules! tuples {
     ($first:ident $($name:ident)*) => {
         impl<$first: Into<Selection>, $($name: Into<Selection>),*> IntoSelections for ($first, $($name,)*) {
             #[allow(non_snake_case, reason = "the names are those of types")]
-            fn into_selections(self) -> Vec<Selection> {
+            fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
                 let ($first, $($name,)*) = self;
                 vec![$first.into(), $($name.into()),*]
             }
@@ -263,7 +273,7 @@ macro_rules! from_integers {
             }
         }
         impl IntoSelections for $int {
-            fn into_selections(self) -> Vec<Selection> {
+            fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
                 vec![self.into()]
             }
         }
@@ -297,7 +307,7 @@ macro_rules! from_integers {
     )*};
     (@ranges $int:ty: $($range:ident)*) => {$(
         impl IntoSelections for $range<$int> {
-            fn into_selections(self) -> Vec<Selection> {
+            fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
                 vec![self.into()]
             }
         }
@@ -317,7 +327,7 @@ impl From<RangeFull> for Selection {
     }
 }
 impl IntoSelections for RangeFull {
-    fn into_selections(self) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
         vec![self.into()]
     }
 }
@@ -359,9 +369,9 @@ impl From<ndarray::NewAxis> for Selection {
 impl<T: AsRef<[ndarray::SliceInfoElem]>, I: ndarray::Dimension, O: ndarray::Dimension> IntoSelections
     for ndarray::SliceInfo<T, I, O>
 {
-    fn into_selections(self) -> Vec<Selection> {
+    fn into_selections(self, _: sealed::Only) -> Vec<Selection> {
         let elems: &[ndarray::SliceInfoElem] = self.as_ref();
-        elems.into_selections()
+        selections(elems)
     }
 }
 
@@ -565,7 +575,7 @@ mod tests {
     #[test]
     fn everything_converts() {
         fn check(selections: impl IntoSelections, expected: &[Selection]) {
-            assert_eq!(selections.into_selections(), expected);
+            assert_eq!(super::selections(selections), expected);
         }
         let span = |start, stop| Selection::Range { start, stop, step: 1 };
         check((0, 1..3, ..), &[Selection::Index(0), span(Some(1), Some(3)), Selection::ALL]);
