@@ -64,7 +64,7 @@ pub enum Hdf5Error {
         what: String,
     },
     /// A limit of the caller is exceeded.
-    #[error("{path}")]
+    #[error("cannot read {path}")]
     #[non_exhaustive]
     Limit {
         /// The data set, or the file.
@@ -72,10 +72,19 @@ pub enum Hdf5Error {
         /// The limit.
         source: LimitExceeded,
     },
-    /// The array cannot be described.
-    #[error("{path}")]
+    /// The data set cannot be described as an array, or its items cannot be read.
+    #[error("cannot read {path}")]
     #[non_exhaustive]
     Array {
+        /// The data set.
+        path: String,
+        /// Why.
+        source: Arc<NdError>,
+    },
+    /// The array that a data set is written from cannot be read.
+    #[error("cannot write {path}")]
+    #[non_exhaustive]
+    Source {
         /// The data set.
         path: String,
         /// Why.
@@ -92,7 +101,7 @@ impl Hdf5Error {
             Self::NoSuchPath { .. } | Self::Group { .. } | Self::Argument { .. } => ErrorKind::Argument,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Limit { .. } => ErrorKind::Limit,
-            Self::Array { source, .. } => source.kind(),
+            Self::Array { source, .. } | Self::Source { source, .. } => source.kind(),
         }
     }
 
@@ -114,6 +123,10 @@ impl Hdf5Error {
 
     pub(crate) fn array(path: &str) -> impl Fn(NdError) -> Self + '_ {
         |source| Self::Array { path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn source_of(path: &str) -> impl Fn(NdError) -> Self + '_ {
+        |source| Self::Source { path: path.to_owned(), source: Arc::new(source) }
     }
 }
 
@@ -149,5 +162,28 @@ impl From<OutOfMemory> for Stop {
 impl From<Hdf5Error> for Stop {
     fn from(error: Hdf5Error) -> Self {
         Self::Failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use b2_core::{Limits, Report};
+
+    use super::*;
+
+    #[test]
+    fn each_message_is_a_sentence() {
+        let limit = Limits::default().max_memory(1).check_memory("items, in bytes", 5).unwrap_err();
+        let reason = limit.to_string();
+        let error = Hdf5Error::limit("/a")(limit);
+        assert_eq!(error.to_string(), "cannot read /a");
+        assert_eq!(Report(&error).to_string(), format!("cannot read /a: {reason}"));
+        assert_eq!(
+            Report(&Hdf5Error::array("/a")(Cancelled.into())).to_string(),
+            "cannot read /a: cancelled"
+        );
+        let written = Hdf5Error::source_of("/a")(Cancelled.into());
+        assert_eq!(Report(&written).to_string(), "cannot write /a: cancelled");
+        assert_eq!(written.kind(), ErrorKind::Cancelled);
     }
 }

@@ -54,6 +54,23 @@ pub fn decompress<T: Element>(chunk: &[u8]) -> Result<Vec<T>, ChunkError> {
 }
 
 /// Any error of the crates behind this facade, for callers that handle them alike.
+///
+/// Its message says what could not be done; the reason is its [`source`](std::error::Error::source). [`Report`] displays both:
+///
+/// ```
+/// use b2kit::{NdArray, Report};
+/// fn main() {
+///     if let Err(error) = first_item("field.b2nd") {
+///         // cannot access field.b2nd: No such file or directory (os error 2)
+///         eprintln!("{}", Report(&error));
+///     }
+/// }
+///
+/// fn first_item(path: &str) -> Result<f32, b2kit::Error> {
+///     let items: Vec<f32> = NdArray::open(path)?.slice(0)?.read()?;
+///     Ok(items[0])
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -208,7 +208,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         if self.find(parent, name).is_some() {
             return Err(Self::unsupported(&path, "there are two of this name"));
         }
-        let mut attrs = attributes(array).map_err(Hdf5Error::array(&path))?;
+        let mut attrs = attributes(array).map_err(Hdf5Error::source_of(&path))?;
         let dims = names(&attrs, array.ndim());
         let datatype = datatype(array.dtype(), &mut attrs).map_err(|what| Self::unsupported(&path, what))?;
         if datatype.as_ref().is_some_and(|datatype| datatype.len() > header::LONGEST) {
@@ -247,7 +247,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         let failed = |what: String| Self::unsupported(path, what);
         let (shape, itemsize) = (array.shape().to_vec(), array.itemsize());
         if array.ndim() == 0 || shape.contains(&0) {
-            let items = array.all().read_bytes().map_err(Hdf5Error::array(path))?;
+            let items = array.all().read_bytes().map_err(Hdf5Error::source_of(path))?;
             self.align()?;
             let address = if items.is_empty() { UNDEFINED } else { self.put(&items)? };
             let layout = header::contiguous(address, items.len() as u64);
@@ -311,7 +311,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         let mut contiguous = UNDEFINED;
         for n in 0..geometry.nchunks() {
             let (start, inner) = geometry.chunk_box(&geometry.chunk_coords(n));
-            let items = chunks::read(array, &start, &inner).map_err(Hdf5Error::array(path))?;
+            let items = chunks::read(array, &start, &inner).map_err(Hdf5Error::source_of(path))?;
             let texts = unicode(&items, array.dtype()).map_err(|what| Self::unsupported(path, what))?;
             let mut heap = Heap::default();
             // Once for the sizes, once with the addresses.
