@@ -24,6 +24,8 @@ mod lookup;
 mod memory_unix;
 #[cfg(windows)]
 mod memory_windows;
+#[cfg(all(test, unix))]
+mod small;
 
 use lookup::find;
 #[cfg(unix)]
