@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use b2_frame::{
     Disk, Extent, FileSystem, FrameEditor, FrameFile, FrameParams, FrameWriter, ReadOptions, Storage,
-    SuperChunk,
+    SuperChunk, refuse_device,
 };
 use b2nd::{METALAYER, OLD_METALAYER};
 use rawzip::ZipArchiveWriter;
@@ -298,7 +298,7 @@ fn write_file(inner: &mut Inner, name: &str, frame: &SuperChunk) -> Result<(), F
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(Failed::Io)?;
             }
-            let mut file = File::create_new(path).map_err(Failed::Io)?;
+            let mut file = refuse_device(&path).and_then(|()| File::create_new(path)).map_err(Failed::Io)?;
             copy(frame, |piece| file.write_all(piece).map_err(Failed::Io))?;
             file.sync_all().map_err(Failed::Io)
         }
@@ -388,6 +388,7 @@ fn encode(map: &[(String, u64, u64)], end: u64) -> Vec<u8> {
 /// Returns whether a file is to be replaced.
 fn check_target(target: &Path, layout: Layout, overwrite: bool) -> Result<bool, StoreError> {
     let exists = || Err(StoreError::Exists(format!("{}: already exists", target.display())));
+    refuse_device(target).map_err(StoreError::io(target))?;
     match fs::symlink_metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(StoreError::io(target)(error)),

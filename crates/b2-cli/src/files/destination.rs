@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::INDEX_NAME;
 #[cfg(not(unix))]
 use b2kit::frame::{Disk, Links, ReadFiles};
+use b2kit::frame::{INDEX_NAME, refuse_device};
 use tempfile::NamedTempFile;
 
 use super::members;
@@ -321,11 +321,12 @@ fn same_file(a: &Path, b: &Path) -> bool {
 }
 
 /// Rejects an output that exists, unless `force` is given, and always a directory that is not a sparse frame. Accepts
-/// pipes and devices, which are not replaced.
+/// pipes and devices, which are not replaced, but not the names that Windows has for devices.
 ///
 /// # Errors
 /// Fails if it exists, also as a dangling link.
 pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
+    refuse_device(path).with_context(|| path.display().to_string())?;
     if is_stream(path) || fs::symlink_metadata(path).is_err() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The operating system's file system, through `std::fs`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 #[cfg(target_os = "linux")]
@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::names::device;
 #[cfg(any(unix, windows))]
 use crate::storage::traits::FileId;
 use crate::storage::traits::{FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
@@ -66,11 +67,13 @@ impl FileSystem for Disk {
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
+        refuse_device(path)?;
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         Ok(Arc::new(DiskFile::new(file)))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
+        refuse_device(path)?;
         fs::create_dir(path)
     }
 
@@ -81,11 +84,13 @@ impl FileSystem for Disk {
 
     #[cfg(windows)]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        refuse_device(to)?;
         windows::rename(from, to)
     }
 
     #[cfg(windows)]
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        refuse_device(to)?;
         windows::rename_new(from, to)
     }
 
@@ -158,6 +163,23 @@ impl FileSystem for Disk {
             }
         }
         fs::set_permissions(to, metadata.permissions())
+    }
+}
+
+b2_core::internal! {
+    /// Refuses to make a file that Windows takes for a device: what is written would go there, or the file could not get its
+    /// name in the end. Other systems have no such names.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidFilename`], on Windows only.
+    pub fn refuse_device(path: &Path) -> io::Result<()> {
+        match path.file_name().and_then(OsStr::to_str).and_then(device) {
+            Some(device) if cfg!(windows) => {
+                let what = format!("{device} is the name of a device on Windows, also with a suffix");
+                Err(io::Error::new(io::ErrorKind::InvalidFilename, what))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use b2_core::ProcessId;
 
 use crate::names::is_member;
 use crate::storage::anchored::anchored;
+use crate::storage::disk::refuse_device;
 use crate::storage::traits::{FileKind, FileSystem, Links, WriteAt};
 use crate::{FrameError, Storage};
 
@@ -63,6 +64,10 @@ impl Staged {
         create: impl Fn(&dyn FileSystem, &Path) -> io::Result<T>,
     ) -> Result<(Self, T), FrameError> {
         let options = Staging { fs: anchored(&options.fs, path)?, ..options };
+        if options.fs.is_local() {
+            // Before anything is written, not when the file gets its name.
+            io(path, refuse_device(path))?;
+        }
         let mut path = path.to_owned();
         if io(&path, existing(&*options.fs, &path, Links::Refuse))? == Some(FileKind::Link) {
             // Keep the user's link and replace the file behind it.

@@ -43,6 +43,32 @@ fn a_target_that_appears_meanwhile_is_kept() {
     }
 }
 
+/// Windows has devices in every folder; elsewhere these are names as others.
+#[test]
+fn names_of_devices_are_refused_on_windows() {
+    for (name, storage) in
+        ["NUL", "aux.b2nd", "Con.tar"].into_iter().flat_map(|name| BOTH.map(|of| (name, of)))
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        let created = create(&path, storage, false);
+        if cfg!(windows) {
+            let Err(FrameError::Io { source, .. }) = created else { panic!("{name}: {:?}", created.err()) };
+            assert_eq!(source.kind(), io::ErrorKind::InvalidFilename);
+            assert!(source.to_string().contains("is the name of a device"), "{source}");
+            assert!(names(dir.path()).is_empty());
+        } else {
+            fill(created.unwrap(), 1).unwrap();
+            assert_eq!(whole(&SuperChunk::open(&path).unwrap()), plain(1));
+        }
+        let made =
+            [Disk.create_new(&path).map(drop), Disk.create_dir(&path)].map(|made| made.map_err(|e| e.kind()));
+        let expected =
+            if cfg!(windows) { io::ErrorKind::InvalidFilename } else { io::ErrorKind::AlreadyExists };
+        assert_eq!(made, [Err(expected); 2], "{name}");
+    }
+}
+
 #[test]
 fn unfinished_frames_leave_nothing() {
     for storage in BOTH {
