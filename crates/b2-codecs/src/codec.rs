@@ -57,6 +57,25 @@ impl<'a> CodecContext<'a> {
 /// [`builtin`](crate::builtin) returns the codecs of this crate. A chunk does so by itself; on their own they work on bare
 /// streams, whose length the caller has to keep.
 ///
+/// ```
+/// use b2_codecs::{CodecContext, CodecError, CodecId, Encoded, builtin};
+///
+/// let plain = b"she sells sea shells by the sea shore, sea shells she sells".repeat(4);
+/// for codec in builtin().iter().filter(|codec| [CodecId::BLOSCLZ, CodecId::LZ4].contains(&codec.id())) {
+///     let cx = CodecContext::new(5).itemsize(1);
+///     let mut stream = vec![0; plain.len()];
+///     match codec.encoder(&cx)?.encode(&plain, &mut stream)? {
+///         Encoded::Len(len) => stream.truncate(len),
+///         Encoded::TooBig => continue, // the caller stores the bytes as they are
+///     }
+///     println!("{}: {} of {} bytes", codec.name(), stream.len(), plain.len());
+///     let mut back = vec![0; plain.len()];
+///     codec.decoder(&cx)?.decode(&stream, &mut back)?;
+///     assert_eq!(back, plain);
+/// }
+/// # Ok::<(), CodecError>(())
+/// ```
+///
 /// # Writing one
 /// A codec makes encoders and decoders, of which each thread keeps its own. Ids from 160 on are free for users. `Plugins`
 /// of the crate `b2-chunk` take it by `with_codec`. Decoders get bytes from damaged and hostile files: they return errors

@@ -37,6 +37,23 @@ use crate::{ChunkError, ChunkHeader};
 /// # Ok::<(), b2_chunk::ChunkError>(())
 /// ```
 ///
+/// # Changing
+/// A chunk is never changed. [`with_blocks`](ChunkRef::with_blocks) returns another with new content in some blocks, and keeps
+/// the others as they are stored; it returns `None` where all has to be compressed again.
+///
+/// ```
+/// # use b2_chunk::{Chunk, Compression, DParams};
+/// # let values: Vec<u32> = (0..10_000).collect();
+/// let cparams = Compression::lz4().itemsize(4).blocksize(8000).build()?;
+/// let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+/// let chunk = Chunk::compress_bytes(&bytes, &cparams)?;
+/// let block: Vec<u8> = (0..2000u32).rev().flat_map(|value| value.to_le_bytes()).collect();
+/// let changed = chunk.with_blocks(&[(1, &block)], &cparams, &DParams::default())?.expect("independent blocks");
+/// assert_eq!(changed.get_items::<u32>(1999..2001, &DParams::default())?, [1999, 1999]);
+/// assert_eq!(changed.get_items::<u32>(4000..4002, &DParams::default())?, [4000, 4001]);
+/// # Ok::<(), b2_chunk::ChunkError>(())
+/// ```
+///
 /// # Parallel
 /// Blocks are compressed and decompressed on several threads, as the [`Control`](crate::Control) of the parameters says.
 /// The bytes of a chunk do not depend on it.
@@ -53,6 +70,26 @@ use crate::{ChunkError, ChunkHeader};
 /// # Far away
 /// [`LazyChunk`](crate::LazyChunk) is a chunk of which only the head is in memory: it says where each block is, so that a
 /// reader fetches only what it needs.
+///
+/// ```
+/// # use b2_chunk::{Chunk, Compression, DParams};
+/// use b2_chunk::{LazyChunk, LazyHead};
+/// # let values: Vec<u32> = (0..10_000).collect();
+/// # let chunk = Chunk::compress(&values, &Compression::lz4().blocksize(8000))?;
+/// let (stored, dparams) = (chunk.as_bytes(), DParams::default()); // stored far away
+/// let mut have = 32;
+/// let lazy = loop {
+///     match LazyChunk::parse(&stored[..have], stored.len() as u64, &dparams)? {
+///         LazyHead::Ready(lazy) => break lazy,
+///         LazyHead::Need(len) => have = len,
+///         LazyHead::Whole => have = stored.len(),
+///     }
+/// };
+/// let mut block = [0; 8000];
+/// lazy.decoder(&dparams)?.decode(1, &stored[lazy.block_extent(1)], None, &mut block)?;
+/// assert_eq!(block[..4], 2000u32.to_le_bytes());
+/// # Ok::<(), b2_chunk::ChunkError>(())
+/// ```
 pub type Chunk = ChunkRef<'static>;
 
 /// A whole chunk in memory, borrowed or shared. [`Chunk`] is the form that owns its memory.

@@ -88,10 +88,70 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// Calls use several threads, as the [`Control`] says that [`ReadOptions::control`] or
 /// [`with_control`](Self::with_control) sets. Results do not depend on it.
 ///
+/// ```
+/// # use b2_chunk::{Compression, Chunk};
+/// # use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+/// use std::ops::ControlFlow;
+/// use b2_core::Control;
+/// # let cparams = Compression::new().itemsize(4).build()?;
+/// # let raw: Vec<u8> = (0..30_000u32).flat_map(|i| i.to_le_bytes()).collect();
+/// # let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams))?;
+/// # for part in raw.chunks(50_000) {
+/// #     writer.append(Chunk::compress_bytes(part, &cparams)?)?;
+/// # }
+/// # let frame = writer.finish()?.into_bytes();
+/// let control = Control::new().threads(2).progress(|progress| {
+///     println!("{} of {} bytes", progress.nbytes, progress.total);
+///     ControlFlow::Continue(()) // `Break` would stop the call
+/// });
+/// let schunk = SuperChunk::options().control(control).from_bytes(frame)?;
+/// assert_eq!(schunk.read_items(0..30_000)?, raw);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Far away
 /// Storage whose reads mostly wait says so by [`ReadAt::in_flight`](crate::ReadAt::in_flight). Ranges are then requested at
 /// once, and [`ReadCosts::REMOTE`] decides which of them are worth one request. `b2-http` opens URLs in this way, and
-/// `b2-async` reads with futures.
+/// `b2-async` reads with futures. [`RemoteFile`](crate::RemoteFile) makes a file of whatever answers requests for ranges,
+/// and checks that all answers are of one version:
+///
+/// ```
+/// # use b2_chunk::{Compression, Chunk};
+/// # use b2_frame::{FrameParams, FrameWriter};
+/// use std::io;
+/// use std::ops::Range;
+/// use std::sync::Arc;
+/// use b2_frame::{Answer, Opening, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use bytes::Bytes;
+///
+/// /// A server with one file.
+/// struct Server(Bytes);
+///
+/// impl RemoteSource for Server {
+///     fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+///         let bytes = self.0.slice(range.start as usize..range.end as usize);
+///         Ok(Answer::new(bytes, Version::default().etag(Some("\"1\"".into()))))
+///     }
+///     fn in_flight(&self) -> usize {
+///         16
+///     }
+/// }
+///
+/// # let cparams = Compression::new().itemsize(4).build()?;
+/// # let raw: Vec<u8> = (0..30_000u32).flat_map(|i| i.to_le_bytes()).collect();
+/// # let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams))?;
+/// # for part in raw.chunks(50_000) {
+/// #     writer.append(Chunk::compress_bytes(part, &cparams)?)?;
+/// # }
+/// # let frame = writer.finish()?.into_bytes();
+/// let (server, len) = (Server(frame.clone()), frame.len() as u64);
+/// let Answer { bytes: first, version, .. } = server.range(0..len.min(Opening::FIRST))?;
+/// let last = server.range(len.saturating_sub(Opening::LAST)..len)?.bytes;
+/// let file = RemoteFile::new(server, Opening::new(first, last, len, version));
+/// let schunk = SuperChunk::options().costs(ReadCosts::REMOTE).from_reader(Arc::new(file), "far")?;
+/// assert_eq!(schunk.read_items(12_400..12_600)?, raw[49_600..50_400]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Own storage
 /// [`ReadOptions::from_reader`] opens a frame in anything that implements [`ReadAt`](crate::ReadAt), and

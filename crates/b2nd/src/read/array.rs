@@ -100,12 +100,47 @@ use crate::{Dtype, Geometry, NdError};
 /// ```
 ///
 /// # Far away
-/// An array on a web server opens by its URL with the options of the crate `b2-http`. With
+/// An array on a web server opens by its URL with the options of the crate `b2-http`:
+/// `NdArray::open_with("https://example.org/field.b2nd", &b2_http::options())`. With
 /// [`ReadCosts::REMOTE`](b2_frame::ReadCosts::REMOTE), more is read at once than from a disk, and what a call needs is
-/// requested together. The crate `b2-async` reads with futures.
+/// requested together. The crate `b2-async` reads with futures. A store of your own only has to answer requests for ranges:
 ///
-/// ```ignore
-/// let array = NdArray::open_with("https://example.org/field.b2nd", &b2_http::options())?;
+/// ```
+/// use std::io;
+/// use std::ops::Range;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use b2_frame::{Answer, Opening, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use b2nd::{ArrayBuilder, NdArray, source};
+/// use bytes::Bytes;
+///
+/// /// A server with one file, which counts requests.
+/// struct Server(Bytes, Arc<AtomicUsize>);
+///
+/// impl RemoteSource for Server {
+///     fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+///         self.1.fetch_add(1, Ordering::Relaxed);
+///         let bytes = self.0.slice(range.start as usize..range.end as usize);
+///         Ok(Answer::new(bytes, Version::default().etag(Some("\"1\"".into()))))
+///     }
+///     fn in_flight(&self) -> usize {
+///         16
+///     }
+/// }
+///
+/// let by_place = source::by_index(|i| i as u32 ^ 0x5bd1);
+/// let file = ArrayBuilder::new::<u32>([500, 400]).chunks([100, 100]).to_bytes(by_place)?;
+/// let (requests, len) = (Arc::new(AtomicUsize::new(0)), file.len() as u64);
+/// let server = Server(file, requests.clone());
+/// let both = |range| server.range(range).map(|answer| answer.bytes).unwrap();
+/// let (first, last) = (both(0..len.min(Opening::FIRST)), both(len.saturating_sub(Opening::LAST)..len));
+/// let opening = Opening::new(first, last, len, Version::default().etag(Some("\"1\"".into())));
+///
+/// let options = SuperChunk::options().costs(ReadCosts::REMOTE);
+/// let array = NdArray::from_super_chunk(options.from_reader(Arc::new(RemoteFile::new(server, opening)), "far")?)?;
+/// assert_eq!(array.slice((3, 7))?.read::<Vec<u32>>()?, [(3 * 400 + 7) ^ 0x5bd1]);
+/// assert!(requests.load(Ordering::Relaxed) <= 4); // of which two have opened the file
+/// # Ok::<(), b2nd::NdError>(())
 /// ```
 ///
 /// # Own storage
