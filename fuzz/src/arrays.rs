@@ -25,7 +25,7 @@ pub(crate) fn slices(data: &[u8]) {
     let items: Vec<u8> =
         (0..nitems).flat_map(|i| (i + 1).to_le_bytes().into_iter().cycle().take(itemsize)).collect();
     let dtype = Dtype::parse(&format!("|V{itemsize}")).expect("a dtype");
-    let mut builder = ArrayBuilder::with_dtype(shape.clone(), dtype).chunks(chunks).blocks(blocks);
+    let mut builder = ArrayBuilder::of_dtype(shape.clone(), dtype).chunks(chunks).blocks(blocks);
     if let Some(cparams) = mutate::parameters(itemsize, &mut dice) {
         // Leave out lossy filters.
         let filters: Vec<_> = cparams.filters().into_iter().filter(|slot| slot.id.0 != 4).collect();

@@ -113,7 +113,7 @@ fn files() -> &'static BTreeMap<&'static str, Vec<u8>> {
         let items: Vec<u8> = (0..20u32).flat_map(|i| (i as f32).to_le_bytes()).collect();
         let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).build().expect("parameters");
         let dtype = Dtype::parse("<f4").expect("a dtype");
-        let array = ArrayBuilder::with_dtype([4, 5], dtype)
+        let array = ArrayBuilder::of_dtype([4, 5], dtype)
             .chunks([2, 3])
             .blocks([1, 2])
             .compression(cparams.clone())

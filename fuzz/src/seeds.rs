@@ -140,7 +140,7 @@ fn array(dice: &mut Dice) -> Vec<u8> {
         *dice.pick(&[("<f4", 4), ("|u1", 1), (">i8", 8), ("|S3", 3), ("[('a', '<u2'), ('b', '|u1')]", 3)]);
     let nitems: u64 = shape.iter().product();
     let items: Vec<u8> = (0..nitems as usize * itemsize).map(|i| (i / 5) as u8).collect();
-    let mut builder = ArrayBuilder::with_dtype(shape, Dtype::parse(text).expect("a dtype"))
+    let mut builder = ArrayBuilder::of_dtype(shape, Dtype::parse(text).expect("a dtype"))
         .chunks(chunks)
         .blocks(blocks)
         .write_options(FrameWriter::options().checksums(dice.one_in(2)));

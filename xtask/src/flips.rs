@@ -112,7 +112,7 @@ fn make(path: &Path, number: u64, rng: &mut Rng) -> Result<String> {
     };
     let what = format!("{dtype} {shape:?} in {chunks:?} in {blocks:?}, {codec:?}, {storage:?}, data {kind}");
     let options = FrameWriter::options().durability(Durability::None).storage(storage);
-    ArrayBuilder::with_dtype(shape, dtype_of)
+    ArrayBuilder::of_dtype(shape, dtype_of)
         .chunks(chunks)
         .blocks(blocks)
         .compression(Compression::new().codec(codec).level(level).filters(filters))

@@ -356,7 +356,7 @@ fn create_array(words: &[Value]) -> Result<()> {
     let (written, items): (Written, PathBuf) = (parsed(&words[6..10].into())?, parsed(&words[10])?);
     let dtype = Dtype::parse(&dtype)?;
     let cparams = cparams(dtype.itemsize(), &written)?;
-    let builder = ArrayBuilder::with_dtype(shape, dtype).compression(cparams).chunks(chunks).blocks(blocks);
+    let builder = ArrayBuilder::of_dtype(shape, dtype).compression(cparams).chunks(chunks).blocks(blocks);
     Ok(builder.storage(storage(&written)).write(path, &fs::read(items)?[..])?)
 }
 

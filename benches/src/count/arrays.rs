@@ -134,7 +134,7 @@ fn cparams(codec: CodecId) -> Result<CParams, Error> {
 
 /// Returns the array in memory, compressed.
 fn packed(plain: &[u8], codec: CodecId) -> Result<Bytes, Error> {
-    let builder = ArrayBuilder::with_dtype(SHAPE.map(|n| n as u64), Dtype::parse("<i4")?)
+    let builder = ArrayBuilder::of_dtype(SHAPE.map(|n| n as u64), Dtype::parse("<i4")?)
         .chunks(CHUNKS)
         .blocks(BLOCKS)
         .compression(cparams(codec)?);

@@ -166,7 +166,7 @@ impl Bench<'_> {
         let small = |dims: [u64; 3]| dims.map(|n| n as u32);
         let clock = Clock::start();
         // No syncing, as on the C side.
-        let builder = ArrayBuilder::with_dtype(args.shape, Dtype::parse("<f4")?)
+        let builder = ArrayBuilder::of_dtype(args.shape, Dtype::parse("<f4")?)
             .chunks(small(args.chunks))
             .blocks(small(args.blocks))
             .write_options(FrameWriter::options().durability(Durability::None))

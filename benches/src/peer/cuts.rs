@@ -153,12 +153,11 @@ impl Case {
             .codec(CodecId(200))
             .plugins(plugins)
             .filters([] as [FilterSlot; 0]);
-        let builder =
-            ArrayBuilder::with_dtype(&self.shape[..], Dtype::parse(&format!("|V{}", self.itemsize))?)
-                .chunks(&self.chunks[..])
-                .blocks(&self.blocks[..])
-                .control(Control::new().threads(1))
-                .compression(cparams.build()?);
+        let builder = ArrayBuilder::of_dtype(&self.shape[..], Dtype::parse(&format!("|V{}", self.itemsize))?)
+            .chunks(&self.chunks[..])
+            .blocks(&self.blocks[..])
+            .control(Control::new().threads(1))
+            .compression(cparams.build()?);
         let clock = Clock::start();
         let frame = builder.to_bytes(&src[..self.nbytes()])?;
         let spent = clock.stop();

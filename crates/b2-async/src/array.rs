@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use b2_core::{Control, Limits, memory};
-use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
+use b2_core::{Control, memory};
 use b2nd::{Dtype, Element, IntoSelections, Mark, NdArray, NdError, Piece, Pieces, Slice};
 
 use crate::frame::AsyncSuperChunk;
+use crate::options::AsyncOptions;
 use crate::reader::RangeReader;
-use crate::remote::{IN_FLIGHT, Remote};
+use crate::remote::Remote;
 
 /// An array that is read asynchronously. Cloning is cheap.
 ///
@@ -31,66 +31,6 @@ impl<R> Clone for AsyncNdArray<R> {
     }
 }
 
-/// Options for opening an array asynchronously.
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct AsyncOptions {
-    options: ReadOptions,
-    max_bytes: u64,
-}
-
-impl Default for AsyncOptions {
-    fn default() -> Self {
-        Self { options: SuperChunk::options().costs(ReadCosts::REMOTE), max_bytes: IN_FLIGHT }
-    }
-}
-
-impl From<ReadOptions> for AsyncOptions {
-    /// Takes plugins, limits, control, checksums, offset and costs from options for reading. The file system is not used.
-    /// For storage far away, set the costs to [`ReadCosts::REMOTE`], which [`AsyncOptions::new`] has.
-    fn from(options: ReadOptions) -> Self {
-        Self { options, ..Self::default() }
-    }
-}
-
-impl AsyncOptions {
-    /// Returns the default options: those of [`SuperChunk::options`] with [`ReadCosts::REMOTE`].
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets limits on the memory and output that the file may cost.
-    pub fn limits(self, limits: Limits) -> Self {
-        Self { options: self.options.limits(limits), ..self }
-    }
-
-    /// Sets when chunks are compared with their checksums.
-    pub fn compare(self, compare: Compare) -> Self {
-        Self { options: self.options.compare(compare), ..self }
-    }
-
-    /// Sets the read costs, which decide what is requested together.
-    pub fn costs(self, costs: ReadCosts) -> Self {
-        Self { options: self.options.costs(costs), ..self }
-    }
-
-    /// Sets how many bytes may be in flight at once for one call; 64 MiB by default. A single
-    /// request is always allowed, however large.
-    pub fn max_bytes_in_flight(self, max_bytes: u64) -> Self {
-        Self { max_bytes, ..self }
-    }
-
-    /// Opens an array.
-    ///
-    /// # Errors
-    /// [`NdError::Frame`] as for [`AsyncSuperChunk::open`] when the store fails or holds no frame; as for
-    /// [`NdArray::from_super_chunk`] when the frame is no array.
-    pub async fn open<R: RangeReader>(&self, reader: R) -> Result<AsyncNdArray<R>, NdError> {
-        let frame = AsyncSuperChunk::open_bounded(reader, &self.options, self.max_bytes).await?;
-        AsyncNdArray::from_super_chunk(frame)
-    }
-}
-
 impl<R: RangeReader> AsyncNdArray<R> {
     /// Opens an array: reads header, index and trailer, but no data.
     ///
@@ -98,7 +38,16 @@ impl<R: RangeReader> AsyncNdArray<R> {
     /// [`NdError::Frame`] as for [`AsyncSuperChunk::open`] when the store fails or holds no frame; as for
     /// [`NdArray::from_super_chunk`] when the frame is no array.
     pub async fn open(reader: R) -> Result<Self, NdError> {
-        AsyncOptions::default().open(reader).await
+        Self::open_with(reader, &AsyncOptions::default()).await
+    }
+
+    /// Opens an array with options: plugins, limits, checksums, costs, bytes in flight, and the offset of a contiguous frame in
+    /// its file.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open), and [`AsyncSuperChunk::open_with`].
+    pub async fn open_with(reader: R, options: &AsyncOptions) -> Result<Self, NdError> {
+        Self::from_super_chunk(AsyncSuperChunk::open_with(reader, options).await?)
     }
 
     /// Opens an array in an open frame.

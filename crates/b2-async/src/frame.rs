@@ -6,13 +6,13 @@ use std::sync::Arc;
 use b2_chunk::Chunk;
 use b2_core::Control;
 use b2_frame::{
-    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, Places, Read, ReadCosts, ReadOptions,
-    SuperChunk, VlMetalayers,
+    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, Places, Read, SuperChunk, VlMetalayers,
 };
 
 use crate::flock::Flock;
+use crate::options::AsyncOptions;
 use crate::reader::RangeReader;
-use crate::remote::{IN_FLIGHT, Remote};
+use crate::remote::Remote;
 
 /// A frame that is read asynchronously, contiguous or sparse. Cloning is cheap.
 ///
@@ -68,26 +68,17 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// [`FrameError::Io`] when the store fails, [`FrameError::Changed`] when the file changes meanwhile; as for
     /// [`SuperChunk::open`] when it holds no frame, or a damaged one: [`FrameError::Unreadable`].
     pub async fn open(reader: R) -> Result<Self, FrameError> {
-        let options = SuperChunk::options().costs(ReadCosts::REMOTE);
-        Self::open_with(reader, &options).await
+        Self::open_with(reader, &AsyncOptions::new()).await
     }
 
-    /// Opens a frame with options: plugins, limits, checksums, costs, and the offset of a
+    /// Opens a frame with options: plugins, limits, checksums, costs, bytes in flight, and the offset of a
     /// contiguous frame in its file. The file system is not used.
     ///
     /// # Errors
     /// As for [`open`](Self::open); [`FrameError::OutOfRange`] when the offset is beyond the end of the file,
     /// [`FrameError::Argument`] when a sparse frame is opened with an offset.
-    pub async fn open_with(reader: R, options: &ReadOptions) -> Result<Self, FrameError> {
-        Self::open_bounded(reader, options, IN_FLIGHT).await
-    }
-
-    pub(crate) async fn open_bounded(
-        reader: R,
-        options: &ReadOptions,
-        max_bytes: u64,
-    ) -> Result<Self, FrameError> {
-        let (remote, frame) = Remote::open(reader, options, max_bytes).await?;
+    pub async fn open_with(reader: R, options: &AsyncOptions) -> Result<Self, FrameError> {
+        let (remote, frame) = Remote::open(reader, &options.options, options.max_bytes).await?;
         Ok(Self { remote: Arc::new(remote), frame })
     }
 

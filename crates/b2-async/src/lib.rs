@@ -21,10 +21,12 @@
 mod array;
 mod flock;
 mod frame;
+mod options;
 mod reader;
 mod remote;
 
-pub use array::{AsyncNdArray, AsyncOptions, AsyncSlice, Part, Parts};
+pub use array::{AsyncNdArray, AsyncSlice, Part, Parts};
 pub use b2_frame::{Answer, Opening, Version};
 pub use frame::AsyncSuperChunk;
+pub use options::AsyncOptions;
 pub use reader::{MaybeSend, MaybeSync, RangeReader};

@@ -112,7 +112,7 @@ fn write_array(
         0 => None,
         blocksize => Some(blocks(&lengths, blocksize.checked_div(itemsize).unwrap_or(0))),
     };
-    let mut builder = ArrayBuilder::with_dtype(shape, Dtype::parse(&format!("|V{itemsize}"))?)
+    let mut builder = ArrayBuilder::of_dtype(shape, Dtype::parse(&format!("|V{itemsize}"))?)
         .chunks(lengths)
         .compression(parameters.compression(written(parameters)?)?)
         .control(control())

@@ -266,7 +266,7 @@ impl DataSet {
         }
         let made = || -> Result<NdArray, NdError> {
             let (chunks, blocks) = self.outlined(SOME_CHUNKS).or_else(|_| self.outlined(MANY_CHUNKS))?;
-            let builder = ArrayBuilder::with_dtype(
+            let builder = ArrayBuilder::of_dtype(
                 self.shape.clone(),
                 self.known_dtype().cloned().unwrap_or(Dtype::of::<u8>()),
             );
@@ -376,7 +376,7 @@ impl DataSet {
         let dtype = self.dtype()?.clone();
         let nbytes = product(&self.shape).saturating_mul(dtype.itemsize() as u64);
         self.check_output(nbytes)?;
-        let mut builder = ArrayBuilder::with_dtype(self.shape.clone(), dtype);
+        let mut builder = ArrayBuilder::of_dtype(self.shape.clone(), dtype);
         if let Some(chunks) = self.usable_chunks()? {
             builder = builder.chunks(chunks);
         }
@@ -396,7 +396,7 @@ impl DataSet {
     fn usable_chunks(&self) -> Result<Option<Vec<u32>>, Hdf5Error> {
         let Some(chunks) = &self.chunkshape else { return Ok(None) };
         let itemsize = self.dtype()?.itemsize();
-        let fits = ArrayBuilder::with_dtype(self.shape.clone(), self.dtype()?.clone()).chunks(chunks.clone());
+        let fits = ArrayBuilder::of_dtype(self.shape.clone(), self.dtype()?.clone()).chunks(chunks.clone());
         match fits.geometry() {
             Ok(_) => Ok(Some(chunks.clone())),
             Err(_) => Ok(Some(default_chunkshape(&self.shape, &vec![1; self.shape.len()], itemsize))),

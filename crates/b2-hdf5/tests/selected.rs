@@ -27,8 +27,7 @@ fn selections_are_those_of_the_array() {
             let blocks: Vec<u32> = chunks.iter().map(|&n| 1 + rng.below(n as usize) as u32).collect();
             let items: Vec<u8> =
                 (0..shape.iter().product::<u64>() * 5).map(|n| (n * 7 + n / 256) as u8).collect();
-            let builder =
-                ArrayBuilder::with_dtype(shape.clone(), dtype.clone()).chunks(chunks).blocks(blocks);
+            let builder = ArrayBuilder::of_dtype(shape.clone(), dtype.clone()).chunks(chunks).blocks(blocks);
             let array = NdArray::from_bytes(builder.to_bytes(&items[..]).unwrap()).unwrap();
             let mut writer = Writer::new(io::Cursor::new(Vec::new()), "memory").unwrap();
             writer.array("data", &array, codec).unwrap();

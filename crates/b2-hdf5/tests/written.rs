@@ -14,7 +14,7 @@ const CODECS: [(&str, Codec); 3] =
 /// An array whose items look like numbers of its dtype, with this shape and these chunks.
 fn array(dtype: &str, shape: &[u64], chunks: &[u32], attrs: &[(&str, Value)]) -> NdArray {
     let dtype = Dtype::parse(dtype).unwrap();
-    let mut builder = ArrayBuilder::with_dtype(shape, dtype.clone()).chunks(chunks);
+    let mut builder = ArrayBuilder::of_dtype(shape, dtype.clone()).chunks(chunks);
     for (name, value) in attrs {
         let mut bytes = Vec::new();
         rmpv::encode::write_value(&mut bytes, value).unwrap();
@@ -267,7 +267,7 @@ fn what_cannot_be_written_is_named() {
     }
     for (dtype, what) in [("<M8[Y]", "no unit"), ("<f16", "no type for items"), ("<M8", "no unit")] {
         let Ok(dtype) = Dtype::parse(dtype) else { continue };
-        let odd = ArrayBuilder::with_dtype([2], dtype.clone()).to_bytes(b2nd::source::zeros()).unwrap();
+        let odd = ArrayBuilder::of_dtype([2], dtype.clone()).to_bytes(b2nd::source::zeros()).unwrap();
         let error =
             writer.array("odd", &NdArray::from_bytes(odd).unwrap(), Codec::None).unwrap_err().to_string();
         assert!(error.contains(what), "{dtype}: {error}");

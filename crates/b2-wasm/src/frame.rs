@@ -1,8 +1,8 @@
 //! Opening frames, within limits.
 
-use b2_async::AsyncSuperChunk;
+use b2_async::{AsyncOptions, AsyncSuperChunk};
 use b2_core::Limits;
-use b2_frame::{FrameError, ReadCosts, SuperChunk};
+use b2_frame::FrameError;
 
 use crate::source::Source;
 
@@ -18,5 +18,5 @@ const METADATA: u64 = 16 << 20;
 pub async fn open(source: Source) -> Result<AsyncSuperChunk<Source>, FrameError> {
     let limits = Limits::default().max_memory(MEMORY).max_chunk_nbytes(MEMORY).max_output(MEMORY);
     let limits = limits.max_metadata(METADATA);
-    AsyncSuperChunk::open_with(source, &SuperChunk::options().limits(limits).costs(ReadCosts::REMOTE)).await
+    AsyncSuperChunk::open_with(source, &AsyncOptions::new().limits(limits)).await
 }

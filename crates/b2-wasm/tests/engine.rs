@@ -266,7 +266,7 @@ fn fields_of_records_are_drawn() {
     let dtype = Dtype::parse("[('name', '<U2'), ('speed', '<f8')]").unwrap();
     let item = |k: u8| [vec![b'a', 0, 0, 0, 0, 0, 0, 0], f64::from(k).to_le_bytes().to_vec()].concat();
     let items: Vec<u8> = (0..60).flat_map(item).collect();
-    let mut page = Page::with(ArrayBuilder::with_dtype([6, 10], dtype).to_bytes(&items[..]).unwrap());
+    let mut page = Page::with(ArrayBuilder::of_dtype([6, 10], dtype).to_bytes(&items[..]).unwrap());
     let told = page.open();
     assert!(told.contains(r#"{"name":"speed","dtype":"<f8","drawn":true}"#), "{told}");
     let look = format!("{LOOK}\nslice=\ndims=0,1\nwindows=0,6,0,10");
@@ -292,7 +292,7 @@ fn coordinates_are_along_the_axes_and_beside_items() {
     let lat = ArrayBuilder::new::<f64>([30]).vlmetalayer("units", packed("degrees")).to_bytes(&lat[..]);
     page.files.insert(2, lat.unwrap());
     let days: Vec<u8> = (18262..18266_i64).flat_map(i64::to_le_bytes).collect();
-    let time = ArrayBuilder::with_dtype([4], Dtype::parse("<M8[D]").unwrap()).to_bytes(&days[..]);
+    let time = ArrayBuilder::of_dtype([4], Dtype::parse("<M8[D]").unwrap()).to_bytes(&days[..]);
     page.files.insert(3, time.unwrap());
     page.open();
     page.json("open\nfile=2\nname=lat");

@@ -309,7 +309,7 @@ fn frames() {
 fn arrays() {
     let data = raw(600 * 500 * 4);
     let build = || {
-        ArrayBuilder::with_dtype([600, 500], Dtype::parse("<u4").unwrap()).chunks([200, 300]).blocks([50, 70])
+        ArrayBuilder::of_dtype([600, 500], Dtype::parse("<u4").unwrap()).chunks([200, 300]).blocks([50, 70])
     };
     let frame = build().to_bytes(&data[..]).unwrap();
     let array = NdArray::from_bytes(frame.clone()).unwrap();

@@ -220,7 +220,7 @@ impl ArrayToBytesCodecTraits for B2ndCodec {
         }
         // Lengths are below the largest chunk, and so below 2^31.
         let lengths: Vec<u32> = chunk.shape.iter().map(|&length| length as u32).collect();
-        let mut builder = ArrayBuilder::with_dtype(chunk.shape.clone(), chunk.dtype.clone())
+        let mut builder = ArrayBuilder::of_dtype(chunk.shape.clone(), chunk.dtype.clone())
             .chunks(lengths)
             .compression(self.options.compression()?)
             .control(control(options));

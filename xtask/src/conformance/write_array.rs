@@ -47,7 +47,7 @@ pub(crate) fn array(draft: &mut Draft) -> Result<()> {
 
     let nbytes = shape.iter().product::<u64>() as usize * itemsize;
     let raw = items(&mut draft.rng, text, nbytes);
-    let mut builder = ArrayBuilder::with_dtype(shape.clone(), dtype).compression(cparams);
+    let mut builder = ArrayBuilder::of_dtype(shape.clone(), dtype).compression(cparams);
     if draft.rng.chance(85) || !plugin.is_empty() {
         builder = builder.chunks(chunkshape).blocks(blockshape);
     }

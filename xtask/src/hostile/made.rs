@@ -276,7 +276,7 @@ impl Maker<'_> {
             let (_, codec) = *self.rng.pick(&CODECS);
             let filters = pipelines(dtype.itemsize().min(255))[self.rng.within(0..=5)].1.clone();
             let cparams = self.cparams(codec, &filters, dtype.itemsize())?;
-            let builder = ArrayBuilder::with_dtype(shape.to_vec(), dtype).compression(cparams);
+            let builder = ArrayBuilder::of_dtype(shape.to_vec(), dtype).compression(cparams);
             let mut builder = builder.chunks(chunks.to_vec()).blocks(blocks.to_vec());
             if name.ends_with("meta") {
                 builder =
@@ -294,7 +294,7 @@ impl Maker<'_> {
             ("nans", source::nans(&Dtype::parse("<f8")?)?),
             ("full", source::value(2.5f64)),
         ] {
-            let builder = ArrayBuilder::with_dtype(vec![30, 20], Dtype::parse("<f8")?);
+            let builder = ArrayBuilder::of_dtype(vec![30, 20], Dtype::parse("<f8")?);
             let builder = builder.chunks(vec![8, 8]).blocks(vec![4, 4]);
             for form in THREE {
                 self.array(&format!("array-{name}"), *form, &builder, fill.clone(), None)?;
@@ -323,7 +323,7 @@ impl Maker<'_> {
                 _ if name == "ndcell" => self.data(600, 4),
                 _ => (0..600).flat_map(|n| (n as f32).sin().to_le_bytes()).collect(),
             };
-            let builder = ArrayBuilder::with_dtype(vec![30, 20], dtype).compression(cparams);
+            let builder = ArrayBuilder::of_dtype(vec![30, 20], dtype).compression(cparams);
             let builder = builder.chunks(vec![16, 12]).blocks(vec![8, 8]);
             for form in TWO {
                 self.array(&format!("array-{name}"), *form, &builder, &items[..], None)?;

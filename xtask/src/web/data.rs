@@ -98,7 +98,7 @@ pub(super) fn records() -> Result<Vec<u8>> {
             [vec![b'a', 0, 0, 0], vec![0; 12], (f64::from(k) / 2.0).to_le_bytes().to_vec()].concat()
         })
         .collect();
-    Ok(ArrayBuilder::with_dtype([10, 20], dtype).to_bytes(&items[..])?.to_vec())
+    Ok(ArrayBuilder::of_dtype([10, 20], dtype).to_bytes(&items[..])?.to_vec())
 }
 
 /// The sea surface temperature as a sparse frame, a folder.
@@ -136,7 +136,7 @@ pub(super) fn with_coordinates() -> Result<Vec<(&'static str, Vec<u8>)>> {
             .to_bytes(&items[..])
     };
     let days: Vec<u8> = (0..12_i64).flat_map(|k| (18262 + 30 * k).to_le_bytes()).collect();
-    let time = ArrayBuilder::with_dtype([12], Dtype::parse("<M8[D]")?).to_bytes(&days[..])?;
+    let time = ArrayBuilder::of_dtype([12], Dtype::parse("<M8[D]")?).to_bytes(&days[..])?;
     Ok(vec![
         ("sst", sst.to_vec()),
         ("lat", degrees(89.0, -2.0, 90)?.to_vec()),

@@ -79,7 +79,7 @@ fn selections_read_the_same() {
         let near = NdArray::from_super_chunk(near).unwrap();
         let options = AsyncOptions::new().costs(costs).compare(compare);
         let options = options.max_bytes_in_flight(*dice.pick(&[1, 1000, 1 << 20]));
-        let far = store.in_any_order(dice, options.open(store.clone())).unwrap();
+        let far = store.in_any_order(dice, AsyncNdArray::open_with(store.clone(), &options)).unwrap();
         for _ in 0..4 {
             let some = selection(near.shape(), dice);
             let one = far.slice(&some).unwrap();
@@ -144,7 +144,7 @@ fn futures_can_be_sent_and_limits_hold() {
     let store = Store::new(frame.clone());
     let limits = b2_core::Limits::default().max_output(1 << 20);
     let options = AsyncOptions::new().limits(limits.clone());
-    let far = store.in_rounds(sendable(options.open(store.clone()))).unwrap();
+    let far = store.in_rounds(sendable(AsyncNdArray::open_with(store.clone(), &options))).unwrap();
     let near =
         NdArray::from_super_chunk(SuperChunk::options().limits(limits).from_bytes(frame).unwrap()).unwrap();
     same(store.in_rounds(sendable(far.all().read::<u8>())), near.all().read::<Vec<u8>>(), "limit");

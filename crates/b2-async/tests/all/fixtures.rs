@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use b2_async::{AsyncOptions, AsyncSuperChunk};
+use b2_async::{AsyncNdArray, AsyncOptions, AsyncSuperChunk};
 use b2_frame::{Compare, FrameError, ReadCosts, SuperChunk};
 use b2_testkit::Rng;
 use b2nd::{NdArray, NdError};
@@ -65,7 +65,9 @@ fn files_of_c_read_the_same() {
         let store = Store::read(&path);
         let options = SuperChunk::options().costs(costs(dice)).compare(compare(dice));
         let near = options.open(&path).unwrap();
-        let far = store.in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &options)).unwrap();
+        let far = store
+            .in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &options.clone().into()))
+            .unwrap();
         check_frame(&path, &near, &far, &store, dice);
         nframes += 1;
         if let Ok(near) = NdArray::from_super_chunk(near) {
@@ -78,7 +80,7 @@ fn files_of_c_read_the_same() {
 }
 
 fn check_array(path: &Path, near: &NdArray, far: &AsyncOptions, store: &Store, dice: &mut Rng) {
-    let far = store.in_rounds(far.open(store.clone())).unwrap();
+    let far = store.in_rounds(AsyncNdArray::open_with(store.clone(), far)).unwrap();
     assert_eq!((far.shape(), far.dtype()), (near.shape(), near.dtype()));
     assert_eq!(far.array().attrs().names().count(), near.attrs().names().count());
     same(store.in_rounds(far.all().read_bytes()), near.all().read_bytes(), path);

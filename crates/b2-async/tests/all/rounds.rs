@@ -41,7 +41,7 @@ fn few_requests_in_few_rounds() {
     let frame = field();
     let (store, stored) = (Store::new(frame.clone()), frame.len() as u64);
     let options = AsyncOptions::new().compare(Compare::Once);
-    let array = store.in_rounds(options.open(store.clone())).unwrap();
+    let array = store.in_rounds(AsyncNdArray::open_with(store.clone(), &options)).unwrap();
     let opening = store.counts();
     assert_eq!((opening.rounds, opening.requests), (1, 2));
     assert!(opening.bytes <= 96 << 10, "{opening:?}");
@@ -72,7 +72,7 @@ fn few_requests_in_few_rounds() {
 
     // Comparing each time needs no further round either.
     let options = AsyncOptions::new().compare(Compare::Always);
-    let array = store.in_rounds(options.open(store.clone())).unwrap();
+    let array = store.in_rounds(AsyncNdArray::open_with(store.clone(), &options)).unwrap();
     let item = cost(&store, &array, vec![101.into(), 37.into(), 40.into()]);
     assert_eq!(item.rounds, 1, "{item:?}");
 }
@@ -82,7 +82,7 @@ fn few_requests_in_few_rounds() {
 fn what_is_in_flight_is_bounded() {
     let store = Store::new(field());
     let options = AsyncOptions::new().max_bytes_in_flight(1 << 20);
-    let array = store.in_rounds(options.open(store.clone())).unwrap();
+    let array = store.in_rounds(AsyncNdArray::open_with(store.clone(), &options)).unwrap();
     store.counts();
     store.in_rounds(array.all().read_bytes()).unwrap();
     let counts = store.counts();

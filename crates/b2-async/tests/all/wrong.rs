@@ -23,7 +23,7 @@ fn wrong_answers_are_errors() {
         for good in [0, 1, 7] {
             let store = store();
             let options = AsyncOptions::new().compare(Compare::Always);
-            let array = store.in_rounds(options.open(store.clone())).unwrap();
+            let array = store.in_rounds(AsyncNdArray::open_with(store.clone(), &options)).unwrap();
             store.spoil(wrong, good);
             let error = store.in_rounds(array.all().read_bytes()).map(drop).unwrap_err();
             let kind = match wrong {
@@ -131,7 +131,7 @@ fn hostile_stores_never_give_wrong_items() {
         let store = Store::new(bytes);
         store.spoil(*dice.pick(&wrongs), dice.below(250));
         let options = AsyncOptions::new().compare(Compare::Always);
-        let found = match store.in_any_order(dice, options.open(store.clone())) {
+        let found = match store.in_any_order(dice, AsyncNdArray::open_with(store.clone(), &options)) {
             Ok(array) => {
                 let frame = array.super_chunk();
                 let _ = store.in_any_order(dice, frame.gather(&[0, 1, 70_000, 3]));

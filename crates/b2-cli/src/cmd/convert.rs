@@ -215,7 +215,7 @@ impl Job<'_> {
         let moves = part.is_none() && !is_recut && !encoding.recompresses() && data.moves();
         if let Some(chunks) = encoding.chunkshape(&shape)? {
             // The blocks of chunks that could be moved do not fit others.
-            let anew = ArrayBuilder::with_dtype(shape.clone(), dtype.clone()).chunks(chunks.clone());
+            let anew = ArrayBuilder::of_dtype(shape.clone(), dtype.clone()).chunks(chunks.clone());
             builder = builder.chunks(chunks).blocks(anew.geometry()?.blockshape());
         }
         if let Some(blocks) = encoding.blockshape(&shape)? {

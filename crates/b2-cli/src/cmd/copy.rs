@@ -275,7 +275,7 @@ impl Job<'_> {
         ensure!(format == 0, "the dtype is in format {format}, which only a plain copy can keep");
         layers.meta.retain(|(name, _)| !is_array_layer(name));
         let dtype = dtype.unwrap_or_else(|| array.dtype().clone());
-        let builder = ArrayBuilder::with_dtype(array.shape(), dtype).chunks(chunkshape).blocks(blockshape);
+        let builder = ArrayBuilder::of_dtype(array.shape(), dtype).chunks(chunkshape).blocks(blockshape);
         let cparams = self.cparams()?;
         let builder = builder.compression(cparams.clone());
         let (named, mut progress) = (self.named(), self.progress);

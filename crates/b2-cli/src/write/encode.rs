@@ -171,7 +171,7 @@ impl Encoding {
     pub(crate) fn array(&self, shape: &[u64], dtype: Dtype, cparams: CParams) -> Result<ArrayBuilder> {
         lossy::check_dtype(&cparams, &dtype)?;
         let (zfp, itemsize) = (lossy::is_zfp(cparams.codec()), dtype.itemsize());
-        let mut builder = ArrayBuilder::with_dtype(shape, dtype).compression(cparams);
+        let mut builder = ArrayBuilder::of_dtype(shape, dtype).compression(cparams);
         let chunks = self.chunkshape(shape)?;
         if let Some(chunks) = &chunks {
             builder = builder.chunks(chunks.clone());

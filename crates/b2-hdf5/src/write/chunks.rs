@@ -158,7 +158,7 @@ impl<'a> Encoding<'a> {
             return super_chunk(ready, source.plain, nbytes, itemsize, &cparams, options);
         }
         let dtype = Dtype::parse(&format!("|V{itemsize}")).map_err(text)?;
-        let builder = ArrayBuilder::with_dtype(chunk, dtype)
+        let builder = ArrayBuilder::of_dtype(chunk, dtype)
             .chunks(array.chunkshape())
             .blocks(array.blockshape())
             .compression(cparams)

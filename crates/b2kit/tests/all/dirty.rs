@@ -178,7 +178,7 @@ fn slices_of_arrays() {
     let shape = [13u64, 11, 9];
     let raw = data(13 * 11 * 9 * 4);
     let build = |cparams: CParams| {
-        let builder = ArrayBuilder::with_dtype(shape, Dtype::parse("<i4").unwrap());
+        let builder = ArrayBuilder::of_dtype(shape, Dtype::parse("<i4").unwrap());
         builder.compression(cparams).chunks([6, 5, 9]).blocks([4, 2, 4]).to_bytes(&raw[..]).unwrap()
     };
     let filters = [vec![FilterSlot::SHUFFLE], vec![FilterSlot::DELTA, FilterSlot::SHUFFLE], vec![]];
@@ -187,7 +187,7 @@ fn slices_of_arrays() {
         .map(|filters| build(Compression::new().itemsize(4).filters(filters).build().unwrap()))
         .map(|frame| (NdArray::from_bytes(frame).unwrap(), raw.clone()))
         .collect();
-    let builder = ArrayBuilder::with_dtype(shape, Dtype::parse("<i4").unwrap()).chunks([6, 5, 9]);
+    let builder = ArrayBuilder::of_dtype(shape, Dtype::parse("<i4").unwrap()).chunks([6, 5, 9]);
     let uninit = builder.to_bytes(source::uninit()).unwrap();
     arrays.push((NdArray::from_bytes(uninit).unwrap(), vec![0; raw.len()]));
     for (array, raw) in arrays {

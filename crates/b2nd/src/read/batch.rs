@@ -198,12 +198,12 @@ mod tests {
     fn a_batch_is_its_views_one_behind_the_other() {
         let mut rng = Rng::new(7);
         let items: Vec<u8> = (0..30 * 40 * 4).map(|_| rng.below(5) as u8).collect();
-        let file = ArrayBuilder::with_dtype([30, 40], Dtype::parse(">i4").unwrap())
+        let file = ArrayBuilder::of_dtype([30, 40], Dtype::parse(">i4").unwrap())
             .chunks([16, 11])
             .blocks([5, 4])
             .to_bytes(&items[..])
             .unwrap();
-        let constant = ArrayBuilder::with_dtype([30, 40], Dtype::parse(">i4").unwrap())
+        let constant = ArrayBuilder::of_dtype([30, 40], Dtype::parse(">i4").unwrap())
             .chunks([16, 11])
             .to_bytes(source::value(7i32))
             .unwrap();

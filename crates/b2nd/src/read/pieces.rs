@@ -91,7 +91,7 @@ mod tests {
     fn pieces_of_fields_and_single_items() {
         let dtype = Dtype::parse("[('id', '<u2'), ('pos', '|i1', (3,))]").unwrap();
         let items: Vec<u8> = (0..50).collect();
-        let array = ArrayBuilder::with_dtype([10], dtype).to_bytes(&items[..]).unwrap();
+        let array = ArrayBuilder::of_dtype([10], dtype).to_bytes(&items[..]).unwrap();
         let array = NdArray::from_bytes(array).unwrap();
         let read = |slice: &crate::Slice, nbytes| -> Vec<u8> {
             slice.pieces(nbytes).flat_map(|piece| piece.unwrap().slice.read_bytes().unwrap()).collect()

@@ -337,7 +337,7 @@ impl Slice {
     /// ```
     /// # use b2nd::{ArrayBuilder, Dtype, NdArray};
     /// let dtype = Dtype::parse("[('id', '<u2'), ('pos', '|i1', (3,))]")?;
-    /// let frame = ArrayBuilder::with_dtype([2], dtype).to_bytes([7u8, 0, 1, 2, 3, 8, 0, 4, 5, 6])?;
+    /// let frame = ArrayBuilder::of_dtype([2], dtype).to_bytes([7u8, 0, 1, 2, 3, 8, 0, 4, 5, 6])?;
     /// let array = NdArray::from_bytes(frame)?;
     /// assert_eq!(array.all().field("id")?.read::<Vec<u16>>()?, [7, 8]);
     /// let positions = array.all().field("pos")?;

@@ -54,12 +54,12 @@ impl ArrayBuilder {
     /// Describes an array of `shape` with items of type `T` and default chunks, blocks and
     /// compression.
     pub fn new<T: Element>(shape: impl Into<Vec<u64>>) -> Self {
-        Self::with_dtype(shape, Dtype::of::<T>())
+        Self::of_dtype(shape, Dtype::of::<T>())
     }
 
     /// Describes an array of `shape` with items of any dtype and default chunks, blocks and
     /// compression.
-    pub fn with_dtype(shape: impl Into<Vec<u64>>, dtype: Dtype) -> Self {
+    pub fn of_dtype(shape: impl Into<Vec<u64>>, dtype: Dtype) -> Self {
         Self {
             shape: shape.into(),
             dtype,
@@ -90,7 +90,7 @@ impl ArrayBuilder {
     /// # Ok::<(), b2nd::NdError>(())
     /// ```
     pub fn like(array: &NdArray) -> Self {
-        let mut builder = Self::with_dtype(array.shape(), array.dtype().clone())
+        let mut builder = Self::of_dtype(array.shape(), array.dtype().clone())
             .chunks(array.chunkshape())
             .blocks(array.blockshape());
         builder.inherited = true;
@@ -364,6 +364,6 @@ impl NdArray {
             Amount::Bytes(nbytes) => vec![nbytes / dtype.itemsize().max(1) as u64],
             Amount::Length(_) | Amount::Endless => return Err(unknown("shape")),
         };
-        ArrayBuilder::with_dtype(shape, dtype).write(path, source)
+        ArrayBuilder::of_dtype(shape, dtype).write(path, source)
     }
 }

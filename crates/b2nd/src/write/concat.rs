@@ -98,7 +98,7 @@ impl Concat {
         let first = &self.parts[0];
         let array = first.array();
         let Some((_, out)) = first.dims() else {
-            return ArrayBuilder::with_dtype(&self.shape[..], first.dtype().clone());
+            return ArrayBuilder::of_dtype(&self.shape[..], first.dtype().clone());
         };
         let along = |lengths: &[u32]| -> Vec<u32> {
             let dim = |dim: &OutDim| if let OutDim::Of(of) = dim { lengths[*of] } else { 1 };
@@ -106,7 +106,7 @@ impl Concat {
         };
         let builder = ArrayBuilder::like(array);
         if first.itemsize() != array.itemsize() {
-            let builder = ArrayBuilder::with_dtype(&self.shape[..], first.dtype().clone());
+            let builder = ArrayBuilder::of_dtype(&self.shape[..], first.dtype().clone());
             return builder.inherit(along(array.chunkshape()), along(array.blockshape()));
         }
         builder.shape(&self.shape[..]).inherit(along(array.chunkshape()), along(array.blockshape()))

@@ -213,8 +213,7 @@ mod tests {
             let blocks: Vec<u32> = chunks.iter().map(|&n| 1 + rng.below(n as usize) as u32).collect();
             let bytes: Vec<u8> =
                 (0..shape.iter().product::<u64>() * 5).map(|n| (n * 7 + n / 256) as u8).collect();
-            let builder =
-                ArrayBuilder::with_dtype(shape.clone(), dtype.clone()).chunks(chunks).blocks(blocks);
+            let builder = ArrayBuilder::of_dtype(shape.clone(), dtype.clone()).chunks(chunks).blocks(blocks);
             let array = NdArray::from_bytes(builder.to_bytes(&bytes[..]).unwrap()).unwrap();
             let source = Items(bytes);
             let list = |rng: &mut Rng, n: u64, len: usize| {

@@ -82,7 +82,7 @@ proptest! {
         let selection: Vec<Selection> = dims.iter().map(|d| d.3.clone()).take(keep).collect();
         let raw = items(shape.iter().product::<u64>() as usize, itemsize);
         let cparams = Compression::new().itemsize(itemsize).codec(CodecId::LZ4).filters(filters).build().unwrap();
-        let frame = ArrayBuilder::with_dtype(&shape[..], Dtype::parse(&format!("|V{itemsize}")).unwrap())
+        let frame = ArrayBuilder::of_dtype(&shape[..], Dtype::parse(&format!("|V{itemsize}")).unwrap())
             .chunks(dims.iter().map(|d| d.1).collect::<Vec<_>>())
             .blocks(dims.iter().map(|d| d.2).collect::<Vec<_>>())
             .compression(cparams)
@@ -105,7 +105,7 @@ proptest! {
         itemsize in prop::sample::select(vec![1usize, 4, 7, 1000]),
     ) {
         let raw = items(shape.iter().product::<u64>() as usize, itemsize);
-        let builder = ArrayBuilder::with_dtype(&shape[..], Dtype::parse(&format!("|V{itemsize}")).unwrap());
+        let builder = ArrayBuilder::of_dtype(&shape[..], Dtype::parse(&format!("|V{itemsize}")).unwrap());
         let array = NdArray::from_bytes(builder.to_bytes(&raw[..]).unwrap()).unwrap();
         prop_assert!(array.all().read_bytes().unwrap() == raw);
     }
@@ -115,7 +115,7 @@ proptest! {
 fn sixteen_dimensions() {
     let shape = [2u64; 16];
     let raw = items(1 << 16, 2);
-    let frame = ArrayBuilder::with_dtype(shape, Dtype::parse("<u2").unwrap())
+    let frame = ArrayBuilder::of_dtype(shape, Dtype::parse("<u2").unwrap())
         .chunks([1, 2, 1, 2, 1, 2, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2])
         .blocks([1, 1, 1, 2, 1, 2, 1, 2, 2, 2, 2, 2, 2, 1, 2, 2])
         .to_bytes(&raw[..])
@@ -125,7 +125,7 @@ fn sixteen_dimensions() {
     let selection = [1; 15];
     assert_eq!(array.slice(selection).unwrap().read_bytes().unwrap(), raw[raw.len() - 4..]);
     assert!(matches!(
-        ArrayBuilder::with_dtype([1u64; 17], Dtype::parse("<u2").unwrap()).to_bytes(&[0, 0][..]),
+        ArrayBuilder::of_dtype([1u64; 17], Dtype::parse("<u2").unwrap()).to_bytes(&[0, 0][..]),
         Err(NdError::Geometry { .. })
     ));
 }
@@ -134,7 +134,7 @@ fn sixteen_dimensions() {
 fn on_disk_contiguous_and_sparse() {
     let dir = tempfile::tempdir().unwrap();
     let raw = items(50 * 60 * 7, 4);
-    let builder = ArrayBuilder::with_dtype([50, 60, 7], Dtype::parse("<i4").unwrap())
+    let builder = ArrayBuilder::of_dtype([50, 60, 7], Dtype::parse("<i4").unwrap())
         .chunks([20, 20, 7])
         .metalayer("unit", b"\xa1K".to_vec())
         .vlmetalayer("history", b"\xa4made".to_vec());
@@ -167,7 +167,7 @@ fn on_disk_contiguous_and_sparse() {
 #[test]
 fn output_does_not_depend_on_the_number_of_threads() {
     let raw = items(300 * 301, 8);
-    let builder = ArrayBuilder::with_dtype([300, 301], Dtype::parse("<f8").unwrap()).chunks([64, 64]);
+    let builder = ArrayBuilder::of_dtype([300, 301], Dtype::parse("<f8").unwrap()).chunks([64, 64]);
     let write = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| builder.to_bytes(&raw[..]).unwrap())
@@ -181,7 +181,7 @@ fn output_does_not_depend_on_the_number_of_threads() {
 #[test]
 fn many_threads_read_one_array() {
     let raw = items(200 * 200, 4);
-    let frame = ArrayBuilder::with_dtype([200, 200], Dtype::parse("<i4").unwrap())
+    let frame = ArrayBuilder::of_dtype([200, 200], Dtype::parse("<i4").unwrap())
         .chunks([50, 50])
         .blocks([10, 50])
         .to_bytes(&raw[..])
@@ -207,7 +207,7 @@ fn bytedelta_without_a_parameter_uses_the_item_size() {
     let raw = items(1000, 4);
     let filters = [FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 0)];
     let cparams = Compression::new().itemsize(4).filters(filters).build().unwrap();
-    let builder = ArrayBuilder::with_dtype([1000], Dtype::parse("<i4").unwrap()).compression(cparams);
+    let builder = ArrayBuilder::of_dtype([1000], Dtype::parse("<i4").unwrap()).compression(cparams);
     let array = NdArray::from_bytes(builder.to_bytes(&raw[..]).unwrap()).unwrap();
     assert!(array.all().read_bytes().unwrap() == raw);
 }
@@ -217,7 +217,7 @@ fn cells_need_the_shape_of_blocks_and_get_it() {
     let raw = items(40 * 30, 4);
     let filters = [FilterSlot::new(FilterId::NDCELL, 4), FilterSlot::SHUFFLE];
     let cparams = Compression::new().itemsize(4).filters(filters).build().unwrap();
-    let builder = ArrayBuilder::with_dtype([40, 30], Dtype::parse("<i4").unwrap())
+    let builder = ArrayBuilder::of_dtype([40, 30], Dtype::parse("<i4").unwrap())
         .chunks([20, 15])
         .blocks([10, 7])
         .compression(cparams);
@@ -232,7 +232,7 @@ fn cells_need_the_shape_of_blocks_and_get_it() {
 #[test]
 fn typed_reads_check_the_dtype_and_swap_bytes() {
     let raw: Vec<u8> = (0..100i32).flat_map(|i| i.to_be_bytes()).collect();
-    let frame = ArrayBuilder::with_dtype([100], Dtype::parse(">i4").unwrap()).to_bytes(&raw[..]).unwrap();
+    let frame = ArrayBuilder::of_dtype([100], Dtype::parse(">i4").unwrap()).to_bytes(&raw[..]).unwrap();
     let array = NdArray::from_bytes(frame).unwrap();
     assert_eq!(array.all().read::<Vec<i32>>().unwrap(), (0..100).collect::<Vec<_>>());
     assert!(matches!(array.all().read::<Vec<f32>>(), Err(NdError::Element { .. })));
@@ -245,8 +245,7 @@ fn structured_dtypes_survive() {
     let text = "[('a', '<i4'), ('b', '<f8', (2,))]";
     let dtype = Dtype::parse(text).unwrap();
     let raw = items(10, dtype.itemsize());
-    let array =
-        NdArray::from_bytes(ArrayBuilder::with_dtype([10], dtype).to_bytes(&raw[..]).unwrap()).unwrap();
+    let array = NdArray::from_bytes(ArrayBuilder::of_dtype([10], dtype).to_bytes(&raw[..]).unwrap()).unwrap();
     assert_eq!(array.dtype().as_str(), text);
     assert_eq!(array.dtype().fields().unwrap().len(), 2);
     assert!(array.all().read_bytes().unwrap() == raw);
@@ -282,7 +281,7 @@ fn an_offset_holds_however_it_is_set_and_the_array_is_opened() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("archive");
     let raw = items(60, 4);
-    let frame = ArrayBuilder::with_dtype([5, 12], Dtype::parse("<i4").unwrap()).to_bytes(&raw[..]).unwrap();
+    let frame = ArrayBuilder::of_dtype([5, 12], Dtype::parse("<i4").unwrap()).to_bytes(&raw[..]).unwrap();
     let archive = bytes::Bytes::from([b"before", &frame[..]].concat());
     std::fs::write(&path, &archive).unwrap();
     let inside = b2_frame::SuperChunk::options().offset(6);

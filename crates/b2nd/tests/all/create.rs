@@ -42,15 +42,15 @@ fn constants_take_no_space() {
         assert_eq!(array.all().read::<Vec<u32>>().unwrap(), [0; 7000]);
     }
     let dtype = Dtype::parse("<f8").unwrap();
-    let array = memory(&ArrayBuilder::with_dtype([100], dtype.clone()), source::nans(&dtype).unwrap());
+    let array = memory(&ArrayBuilder::of_dtype([100], dtype.clone()), source::nans(&dtype).unwrap());
     assert_eq!(array.super_chunk().chunk(0).entry().unwrap(), Entry::Special(SpecialKind::NaN));
     assert!(array.all().read::<Vec<f64>>().unwrap().iter().all(|x| x.is_nan()));
     // A NaN in the index means a little-endian float; others are repeated values.
     let dtype = Dtype::parse(">f4").unwrap();
-    let array = memory(&ArrayBuilder::with_dtype([100], dtype.clone()), source::nans(&dtype).unwrap());
+    let array = memory(&ArrayBuilder::of_dtype([100], dtype.clone()), source::nans(&dtype).unwrap());
     assert!(array.all().read::<Vec<f32>>().unwrap().iter().all(|x| x.is_nan()));
     let dtype = Dtype::parse("<c8").unwrap();
-    let array = memory(&ArrayBuilder::with_dtype([3], dtype.clone()), source::nans(&dtype).unwrap());
+    let array = memory(&ArrayBuilder::of_dtype([3], dtype.clone()), source::nans(&dtype).unwrap());
     assert_eq!(array.all().read_bytes().unwrap(), [0, 0, 0xC0, 0x7F].repeat(6));
     assert!(source::nans(&Dtype::parse("<i4").unwrap()).is_err());
 
@@ -60,7 +60,7 @@ fn constants_take_no_space() {
     // Wider than chunk headers can tell.
     let item: Vec<u8> = (0..=255).chain(0..=44).collect();
     let array =
-        memory(&ArrayBuilder::with_dtype([20], Dtype::parse("|V301").unwrap()), source::item(&item[..]));
+        memory(&ArrayBuilder::of_dtype([20], Dtype::parse("|V301").unwrap()), source::item(&item[..]));
     assert_eq!(array.all().read_bytes().unwrap(), item.repeat(20));
     // No value of 4 bytes for items of 8.
     let wrong = source::value(1u32);
@@ -195,7 +195,7 @@ fn copies_keep_their_layers() {
 fn a_field_becomes_an_array() {
     let dtype = Dtype::parse("[('a', '|u1'), ('v', '<u2', (2, 3))]").unwrap();
     let raw: Vec<u8> = (0..13 * 30).map(|i| i as u8).collect();
-    let array = memory(&ArrayBuilder::with_dtype([5, 6], dtype).chunks([2, 4]), &raw[..]);
+    let array = memory(&ArrayBuilder::of_dtype([5, 6], dtype).chunks([2, 4]), &raw[..]);
     let mut field = array.all().field("v").unwrap();
     let builder = ArrayBuilder::new::<u16>(field.shape()).chunks([3, 2, 1, 2]).blocks([2, 2, 1, 1]);
     let copy = memory(&builder, &mut field);

@@ -38,7 +38,7 @@ fn stale_values_do_not_show() {
     // A NaN or value beyond the edge of a special chunk.
     let dtype = Dtype::parse("<f4").unwrap();
     let mut editor =
-        memory(&ArrayBuilder::with_dtype([5], dtype.clone()).chunks([4]), source::nans(&dtype).unwrap());
+        memory(&ArrayBuilder::of_dtype([5], dtype.clone()).chunks([4]), source::nans(&dtype).unwrap());
     editor.resize(&[9]).unwrap();
     let items = editor.snapshot().unwrap().all().read::<Vec<f32>>().unwrap();
     assert!(items[..5].iter().all(|x| x.is_nan()));
@@ -179,13 +179,12 @@ fn a_failed_operation_changes_nothing() {
 #[test]
 fn structured_and_big_endian_items() {
     let dtype = Dtype::parse("[('a', '>i4'), ('b', '|S3')]").unwrap();
-    let mut editor =
-        memory(&ArrayBuilder::with_dtype([6], dtype).chunks([4]), source::item(*b"\0\0\0\x01abc"));
+    let mut editor = memory(&ArrayBuilder::of_dtype([6], dtype).chunks([4]), source::item(*b"\0\0\0\x01abc"));
     editor.set_field([range(..).step(2)], "a", [2i32, 3, 4]).unwrap();
     let array = editor.snapshot().unwrap();
     assert_eq!(array.all().field("a").unwrap().read::<Vec<i32>>().unwrap(), [2, 1, 3, 1, 4, 1]);
     assert_eq!(array.all().field("b").unwrap().read_bytes().unwrap(), b"abc".repeat(6));
-    let mut editor = memory(&ArrayBuilder::with_dtype([3], Dtype::parse(">f8").unwrap()), source::zeros());
+    let mut editor = memory(&ArrayBuilder::of_dtype([3], Dtype::parse(">f8").unwrap()), source::zeros());
     editor.set([1], &[0.5f64]).unwrap();
     assert_eq!(editor.snapshot().unwrap().all().read_bytes().unwrap()[8..16], 0.5f64.to_be_bytes());
     assert_eq!(editor.snapshot().unwrap().all().read::<Vec<f64>>().unwrap(), [0.0, 0.5, 0.0]);

@@ -141,7 +141,7 @@ fn every_truncation_and_flip_of_the_metalayer_is_survived() {
 #[test]
 fn flipped_bits_of_whole_frames_are_survived() {
     let raw: Vec<u8> = (0..3000u16).flat_map(|i| (i / 5).to_le_bytes()).collect();
-    let frame = ArrayBuilder::with_dtype([50, 60], Dtype::parse("<u2").unwrap())
+    let frame = ArrayBuilder::of_dtype([50, 60], Dtype::parse("<u2").unwrap())
         .chunks([20, 30])
         .to_bytes(&raw[..])
         .unwrap();
@@ -164,7 +164,7 @@ proptest! {
 #[test]
 fn empty_arrays_whose_header_lies_are_not_changed() {
     let empty = |typesize: u32, chunksize: u32| {
-        let array = ArrayBuilder::with_dtype([0, 7], Dtype::parse("<i4").unwrap()).chunks([5, 4]);
+        let array = ArrayBuilder::of_dtype([0, 7], Dtype::parse("<i4").unwrap()).chunks([5, 4]);
         let array = array.blocks([2, 4]).write_options(FrameWriter::options().checksums(false));
         let mut bytes = array.to_bytes([0u8; 0]).unwrap().to_vec();
         bytes[48..52].copy_from_slice(&typesize.to_be_bytes());

@@ -104,7 +104,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large.b2nd");
-    ArrayBuilder::with_dtype(SHAPE, Dtype::parse("<f4").unwrap())
+    ArrayBuilder::of_dtype(SHAPE, Dtype::parse("<f4").unwrap())
         .chunks([100, 250, 250])
         .blocks([20, 50, 50])
         .compression(Compression::new().itemsize(4).codec(CodecId::LZ4).level(1).build().unwrap())

@@ -17,7 +17,7 @@ struct Places {
 fn write(path: &Path, checksums: bool) -> (Vec<u8>, Places) {
     let raw: Vec<u8> = (0..40 * 30u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
     let filters = [FilterSlot::new(FilterId::NDCELL, 4), FilterSlot::SHUFFLE];
-    let builder = ArrayBuilder::with_dtype([40, 30], Dtype::parse("<i4").unwrap())
+    let builder = ArrayBuilder::of_dtype([40, 30], Dtype::parse("<i4").unwrap())
         .chunks([20, 15])
         .blocks([10, 7])
         .compression(Compression::new().itemsize(4).filters(filters).build().unwrap());

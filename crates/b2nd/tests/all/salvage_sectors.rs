@@ -207,7 +207,7 @@ fn numbers(len: usize, seed: u64) -> Vec<u8> {
 fn write(path: &Path, shape: &[u64], chunks: &[u32], blocks: &[u32], codec: CodecId, options: WriteOptions) {
     let cparams = Compression::new().itemsize(8).codec(codec).filters([FilterSlot::SHUFFLE]).build().unwrap();
     let nitems = shape.iter().product::<u64>() as usize;
-    let builder = ArrayBuilder::with_dtype(shape, Dtype::parse("<i8").unwrap());
+    let builder = ArrayBuilder::of_dtype(shape, Dtype::parse("<i8").unwrap());
     let builder = builder.chunks(chunks).blocks(blocks).compression(cparams);
     builder.write_options(options).write(path, &numbers(nitems, 7)[..]).unwrap();
 }

@@ -18,7 +18,7 @@ fn stored(model: &Model, dice: &mut Dice) -> NdArray {
     let filters: &[FilterSlot] =
         [&[FilterSlot::SHUFFLE][..], &[FilterSlot::DELTA, FilterSlot::SHUFFLE], &[]][dice.below(3)];
     let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).filters(filters).build().unwrap();
-    let frame = ArrayBuilder::with_dtype(u64s(&model.shape), Dtype::parse("<u4").unwrap())
+    let frame = ArrayBuilder::of_dtype(u64s(&model.shape), Dtype::parse("<u4").unwrap())
         .chunks(chunks)
         .blocks(blocks)
         .compression(cparams)
@@ -270,7 +270,7 @@ fn fields_read_through() {
         })
         .collect();
     let frame =
-        ArrayBuilder::with_dtype([5, 7], dtype).chunks([2, 3]).blocks([2, 2]).to_bytes(&raw[..]).unwrap();
+        ArrayBuilder::of_dtype([5, 7], dtype).chunks([2, 3]).blocks([2, 2]).to_bytes(&raw[..]).unwrap();
     let array = NdArray::from_bytes(frame).unwrap();
     assert_eq!(array.all().field("a").unwrap().read::<Vec<i32>>().unwrap(), (0..35).collect::<Vec<_>>());
     let y = array.all().field("p").unwrap().field("y").unwrap();
@@ -293,7 +293,7 @@ fn bytes_come_in_the_order_of_this_machine() {
     let dtype =
         Dtype::parse(&format!("[('a', '{other}i4'), ('v', '{other}u2', (2,)), ('n', '{own}i2')]")).unwrap();
     let raw: Vec<u8> = (0..60).collect();
-    let frame = ArrayBuilder::with_dtype([3, 2], dtype).chunks([2, 2]).to_bytes(&raw[..]).unwrap();
+    let frame = ArrayBuilder::of_dtype([3, 2], dtype).chunks([2, 2]).to_bytes(&raw[..]).unwrap();
     let array = NdArray::from_bytes(frame).unwrap();
     let all = array.all().native();
     let own_dtype = format!("[('a', '{own}i4'), ('v', '{own}u2', (2,)), ('n', '{own}i2')]");
@@ -311,7 +311,7 @@ fn bytes_come_in_the_order_of_this_machine() {
     assert_eq!(v.read_bytes().unwrap(), [25, 24, 27, 26, 35, 34, 37, 36]);
     assert!(v.read_bytes_strided(&mut [0; 64], &[4, 3]).is_err());
     // A copy of such a view.
-    let copy = ArrayBuilder::with_dtype([3, 2], all.dtype().clone()).to_bytes(all.clone()).unwrap();
+    let copy = ArrayBuilder::of_dtype([3, 2], all.dtype().clone()).to_bytes(all.clone()).unwrap();
     assert_eq!(NdArray::from_bytes(copy).unwrap().all().read_bytes().unwrap(), swapped);
     let twice = b2nd::Concat::new([all.clone(), all], 0).unwrap();
     let twice = NdArray::from_bytes(twice.builder().to_bytes(twice).unwrap()).unwrap();
@@ -381,7 +381,7 @@ fn points_far_apart_are_the_items_there() {
         for filters in filters {
             let cparams =
                 Compression::new().itemsize(size).codec(CodecId::LZ4).filters(filters).build().unwrap();
-            let frame = ArrayBuilder::with_dtype([60, 70], dtype.clone())
+            let frame = ArrayBuilder::of_dtype([60, 70], dtype.clone())
                 .chunks([40, 70])
                 .blocks([20, 70])
                 .compression(cparams)

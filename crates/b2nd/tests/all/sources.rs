@@ -35,7 +35,7 @@ fn same_from_everywhere<T: Element + PartialEq + std::fmt::Debug>(value: fn(usiz
         Ok(())
     };
     for dtype in [T::DTYPE.to_owned(), T::DTYPE.replace('<', ">")] {
-        let builder = ArrayBuilder::with_dtype([23, 17], Dtype::parse(&dtype).unwrap());
+        let builder = ArrayBuilder::of_dtype([23, 17], Dtype::parse(&dtype).unwrap());
         let builder = builder.chunks([7, 9]).blocks([3, 4]);
         let want = builder.to_bytes(&values).unwrap();
         let array = NdArray::from_bytes(want.clone()).unwrap();
@@ -130,8 +130,7 @@ fn shared_sources_of_any_shape_make_the_same_bytes() {
             strides[dim - 1] = strides[dim] * shape[dim] as isize;
         }
         let items = Strided::new(&stored, shape.clone(), itemsize, 0, strides).unwrap();
-        let builder =
-            ArrayBuilder::with_dtype(shape.clone(), Dtype::parse(&format!("|V{itemsize}")).unwrap());
+        let builder = ArrayBuilder::of_dtype(shape.clone(), Dtype::parse(&format!("|V{itemsize}")).unwrap());
         let builder = builder.chunks(chunks.clone()).blocks(blocks.clone());
         let want = builder.to_bytes(items.clone()).unwrap();
         for plain in [false, true] {
@@ -267,8 +266,7 @@ fn items_are_set_from_any_layout() {
 fn structured_items_are_set_as_bytes() {
     let dtype = Dtype::parse("[('id', '<u2'), ('pos', '<f4', (3,))]").unwrap();
     let mut editor =
-        NdArray::edit_bytes(ArrayBuilder::with_dtype([4], dtype).to_bytes(vec![0u8; 4 * 14]).unwrap())
-            .unwrap();
+        NdArray::edit_bytes(ArrayBuilder::of_dtype([4], dtype).to_bytes(vec![0u8; 4 * 14]).unwrap()).unwrap();
     editor.set_field(1..3, "pos", [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
     editor.set_field([..], "id", source::value(9u16)).unwrap();
     // The items of a sub-array are one: others come from memory in any layout.

@@ -102,7 +102,7 @@ fn any_number_of_threads_writes_and_reads_the_same() {
         let all = items(&mut rng, count, itemsize);
         let dtype = Dtype::parse(&format!("|V{itemsize}")).unwrap();
         let builder =
-            ArrayBuilder::with_dtype(&shape[..], dtype).chunks(chunks).blocks(blocks).compression(cparams);
+            ArrayBuilder::of_dtype(&shape[..], dtype).chunks(chunks).blocks(blocks).compression(cparams);
         let frames = pools.each_ref().map(|pool| pool.install(|| builder.to_bytes(&all[..]).unwrap()));
         assert!(frames.iter().all(|frame| *frame == frames[0]), "the bytes depend on the threads");
         // Through a source that is read, not taken where it lies.

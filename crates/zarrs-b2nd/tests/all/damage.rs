@@ -138,7 +138,7 @@ fn frames_of_other_shapes_and_types_are_errors() {
     let victim = victim(false);
     let builder = |shape: [u64; 2], dtype: &str| {
         let dtype = b2nd::Dtype::parse(dtype).unwrap();
-        b2nd::ArrayBuilder::with_dtype(shape, dtype)
+        b2nd::ArrayBuilder::of_dtype(shape, dtype)
     };
     let zeros = |builder: b2nd::ArrayBuilder| builder.to_bytes(b2nd::source::zeros()).unwrap();
     for (frame, what) in [

@@ -77,7 +77,7 @@ impl Sample {
         let cparams =
             plugins::cparams(self.itemsize).codec(codec).level(level).filters(&filters.0).build()?;
         let dtype = Dtype::parse(&format!("|V{}", self.itemsize))?;
-        Ok(ArrayBuilder::with_dtype(self.shape.clone(), dtype).compression(cparams))
+        Ok(ArrayBuilder::of_dtype(self.shape.clone(), dtype).compression(cparams))
     }
 
     fn of_operand(

@@ -65,7 +65,7 @@ impl<'a> Part<'a> {
         let shape = self.shape();
         let nbytes = shape.iter().fold(self.dtype.itemsize() as u64, |n, &length| n.saturating_mul(length));
         self.data.check_output(nbytes)?;
-        let mut builder = ArrayBuilder::with_dtype(shape.clone(), self.dtype.clone());
+        let mut builder = ArrayBuilder::of_dtype(shape.clone(), self.dtype.clone());
         if let Some(chunks) = self.data.chunkshape() {
             let lengths = self.kept().map(|(dim, axis)| {
                 let chunk =

@@ -36,7 +36,7 @@ pub(crate) fn frame() -> Vec<u8> {
 
 /// An array of 4 x 3 chunks of 8 x 8 items of 4 bytes, in blocks of 4 x 8.
 pub(crate) fn array() -> Vec<u8> {
-    let builder = ArrayBuilder::with_dtype([30, 22], Dtype::parse("<i4").unwrap())
+    let builder = ArrayBuilder::of_dtype([30, 22], Dtype::parse("<i4").unwrap())
         .compression(cparams(4))
         .chunks([8, 8])
         .blocks([4, 8])

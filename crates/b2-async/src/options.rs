@@ -1,0 +1,57 @@
+//! Options for opening.
+
+use b2_core::Limits;
+use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
+
+use crate::remote::IN_FLIGHT;
+
+/// Options for opening a frame or an array asynchronously:
+/// [`AsyncSuperChunk::open_with`](crate::AsyncSuperChunk::open_with) and [`AsyncNdArray::open_with`](crate::AsyncNdArray::open_with).
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct AsyncOptions {
+    pub(crate) options: ReadOptions,
+    pub(crate) max_bytes: u64,
+}
+
+impl Default for AsyncOptions {
+    fn default() -> Self {
+        Self { options: SuperChunk::options().costs(ReadCosts::REMOTE), max_bytes: IN_FLIGHT }
+    }
+}
+
+impl From<ReadOptions> for AsyncOptions {
+    /// Takes plugins, limits, control, checksums, offset and costs from options for reading. The file system is not used.
+    /// For storage far away, set the costs to [`ReadCosts::REMOTE`], which [`AsyncOptions::new`] has.
+    fn from(options: ReadOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+}
+
+impl AsyncOptions {
+    /// Returns the default options: those of [`SuperChunk::options`] with [`ReadCosts::REMOTE`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets limits on the memory and output that the file may cost.
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { options: self.options.limits(limits), ..self }
+    }
+
+    /// Sets when chunks are compared with their checksums.
+    pub fn compare(self, compare: Compare) -> Self {
+        Self { options: self.options.compare(compare), ..self }
+    }
+
+    /// Sets the read costs, which decide what is requested together.
+    pub fn costs(self, costs: ReadCosts) -> Self {
+        Self { options: self.options.costs(costs), ..self }
+    }
+
+    /// Sets how many bytes may be in flight at once for one call; 64 MiB by default. A single
+    /// request is always allowed, however large.
+    pub fn max_bytes_in_flight(self, max_bytes: u64) -> Self {
+        Self { max_bytes, ..self }
+    }
+}
