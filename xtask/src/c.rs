@@ -28,6 +28,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ("schunks", "", ""),
     ("arrays", "", ""),
     ("callbacks", "", ""),
+    ("edges", "", ""),
     ("threads", "", ""),
     ("hostile", "3000", "60"),
 ];

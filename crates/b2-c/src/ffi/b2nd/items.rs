@@ -9,7 +9,7 @@ type Boxed<'a> = (&'a [i64], &'a [i64], &'a [i64], usize);
 /// Positions along each axis, the shape of their buffer, and its size in bytes.
 type Positions<'a> = (Vec<&'a [i64]>, &'a [i64], usize);
 
-/// Copies all items, in C order.
+/// Copies all items, in C order. What the buffer has beyond them becomes zero.
 ///
 /// # Safety
 /// `array` is null or an array, `buffer` has `buffersize` bytes.
@@ -24,8 +24,12 @@ pub unsafe extern "C" fn b2nd_to_cbuffer(
         let mut array = unsafe { array_at(array) }?;
         let need = length(array.shapes.nitems())?.saturating_mul(array.itemsize);
         ensure(buffersize >= need as i64, code::INVALID_PARAM)?;
+        if need == 0 {
+            return Ok(0);
+        }
         // SAFETY: as above.
-        let buffer = unsafe { bytes_mut(buffer, need) }?;
+        let (buffer, rest) = unsafe { bytes_mut(buffer, length(buffersize)?) }?.split_at_mut(need);
+        rest.fill(0);
         let (start, stop) = (vec![0; array.shapes.ndim()], array.shapes.shape.clone());
         array.read(&start, &stop, buffer, &stop)?;
         Ok(0)
@@ -96,7 +100,7 @@ unsafe fn box_at<'a>(
     Ok((start, stop, shape, length(need)?))
 }
 
-/// Copies a box of an array into a buffer.
+/// Copies a box of an array into a buffer. Whatever else is in the buffer becomes zero.
 ///
 /// # Safety
 /// `array` is null or an array, `buffer` has `buffersize` bytes; the limits and the shape have a value for each dimension.
@@ -115,7 +119,13 @@ pub unsafe extern "C" fn b2nd_get_slice_cbuffer(
         // SAFETY: as above.
         let (start, stop, shape, need) = unsafe { box_at(&array, (start, stop, buffershape), buffersize) }?;
         // SAFETY: as above.
-        array.read(start, stop, unsafe { bytes_mut(buffer, need) }?, shape)?;
+        let (buffer, rest) = unsafe { bytes_mut(buffer, length(buffersize)?) }?.split_at_mut(need);
+        rest.fill(0);
+        let filled = start.iter().zip(stop).zip(shape).all(|((start, stop), room)| stop - start == *room);
+        if !filled {
+            buffer.fill(0);
+        }
+        array.read(start, stop, buffer, shape)?;
         Ok(0)
     })
 }

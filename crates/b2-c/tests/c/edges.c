@@ -1,0 +1,70 @@
+/* What programs see at the edges: arguments that are unusual, and values that C-Blosc2 answers to them. Passes with its library too. */
+#include "b2nd.h"
+
+#include "check.h"
+
+static uint8_t data[70000], room[70000 + BLOSC2_MAX_OVERHEAD];
+
+static bool all_are(const uint8_t *bytes, size_t len, uint8_t value) {
+  for (size_t n = 0; n < len; n++) {
+    if (bytes[n] != value) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static blosc2_cparams with_typesize(int32_t typesize) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = typesize;
+  return cparams;
+}
+
+/* The parameters of an array of one dimension in memory. */
+static b2nd_context_t *line(int64_t len, int32_t chunk, int32_t typesize, const char *dtype, int8_t format) {
+  static blosc2_cparams cparams;
+  cparams = with_typesize(typesize);
+  blosc2_storage storage = {.contiguous = true, .cparams = &cparams};
+  const int32_t block = 2;
+  return b2nd_create_ctx(&storage, 1, &len, &chunk, &block, dtype, format, NULL, 0);
+}
+
+/* What a buffer has beyond the items becomes zero, up to the size that the caller gives. */
+static void gaps(void) {
+  blosc2_cparams cparams = with_typesize(1);
+  blosc2_storage storage = {.cparams = &cparams};
+  int64_t shape[2] = {3, 4}, start[2] = {0, 2}, stop[2] = {2, 4}, wide[2] = {2, 4};
+  int32_t chunk[2] = {2, 4}, block[2] = {1, 1};
+  b2nd_context_t *ctx = b2nd_create_ctx(&storage, 2, shape, chunk, block, "|u1", 0, NULL, 0);
+  uint8_t items[12], out[20];
+  for (int n = 0; n < 12; n++) {
+    items[n] = (uint8_t)(n + 1);
+  }
+  b2nd_array_t *array;
+  CHECK(b2nd_from_cbuffer(ctx, &array, items, 12) == 0);
+  memset(out, 0x33, sizeof(out));
+  CHECK(b2nd_get_slice_cbuffer(array, start, stop, out, wide, 10) == 0);
+  CHECK(memcmp(out, (uint8_t[10]){3, 4, 0, 0, 7, 8}, 10) == 0 && out[10] == 0x33);
+  memset(out, 0x33, sizeof(out));
+  CHECK(b2nd_get_slice_cbuffer(array, start, start, out, wide, 9) == 0);
+  CHECK(all_are(out, 9, 0) && out[9] == 0x33);
+  int64_t exact[2] = {2, 2};
+  memset(out, 0x33, sizeof(out));
+  CHECK(b2nd_get_slice_cbuffer(array, start, stop, out, exact, 4) == 0);
+  CHECK(memcmp(out, (uint8_t[4]){3, 4, 7, 8}, 4) == 0 && out[4] == 0x33);
+  memset(out, 0x33, sizeof(out));
+  CHECK(b2nd_to_cbuffer(array, out, 15) == 0);
+  CHECK(memcmp(out, items, 12) == 0 && all_are(out + 12, 3, 0) && out[15] == 0x33);
+  b2nd_free(array);
+  b2nd_free_ctx(ctx);
+}
+
+int main(void) {
+  blosc2_init();
+  for (size_t n = 0; n < sizeof(data); n++) {
+    data[n] = (uint8_t)(n / 9 * 5 + n % 4);
+  }
+  gaps();
+  blosc2_destroy();
+  return finish("edges");
+}
