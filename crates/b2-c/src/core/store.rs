@@ -349,14 +349,14 @@ impl Store {
         Ok(self.write(to_write().memory(params)?)?.into_bytes())
     }
 
-    /// Writes everything into a new file. Returns its length.
-    pub(crate) fn save(&mut self, path: &Path, params: FrameParams) -> Result<u64> {
+    /// Writes everything into a new file, which may `replace` another one. Returns its length.
+    pub(crate) fn save(&mut self, path: &Path, params: FrameParams, replace: bool) -> Result<u64> {
         let params = match self {
             Self::Frame(frame) => FrameParams::like(frame.reader()?.header()),
             Self::Memory(_) => params,
         };
         let params = self.frame_params(params)?;
-        Ok(self.write(to_write().overwrite(true).create(path, params)?)?.frame_len)
+        Ok(self.write(to_write().overwrite(replace).create(path, params)?)?.frame_len)
     }
 
     /// Appends everything as a frame to a file. Returns its offset.

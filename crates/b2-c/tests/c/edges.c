@@ -59,12 +59,39 @@ static void gaps(void) {
   b2nd_free_ctx(ctx);
 }
 
+/* Appending to a file that is not there makes it. */
+static void appending(void) {
+  const char *path = "appended.b2nd";
+  remove(path);
+  b2nd_context_t *ctx = line(5, 4, 1, "|u1", 0);
+  b2nd_array_t *array, *other;
+  CHECK(b2nd_from_cbuffer(ctx, &array, data, 5) == 0);
+  CHECK(b2nd_save_append(array, path) == 0);
+  int64_t offset = b2nd_save_append(array, path);
+  CHECK(offset > 0);
+  uint8_t out[5];
+  CHECK(b2nd_open_offset(path, &other, offset) == 0 && b2nd_to_cbuffer(other, out, 5) == 0 && !memcmp(out, data, 5));
+  b2nd_free(other);
+  CHECK(b2nd_open(path, &other) == 0 && b2nd_to_cbuffer(other, out, 5) == 0 && memcmp(out, data, 5) == 0);
+  b2nd_free(other);
+  CHECK(blosc2_schunk_append_file(array->sc, "no such folder/file") < 0);
+  remove(path);
+  CHECK(blosc2_schunk_append_file(array->sc, path) == 0);
+  blosc2_schunk *schunk = blosc2_schunk_open(path);
+  CHECK(schunk != NULL && schunk->nbytes == array->sc->nbytes);
+  blosc2_schunk_free(schunk);
+  remove(path);
+  b2nd_free(array);
+  b2nd_free_ctx(ctx);
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
     data[n] = (uint8_t)(n / 9 * 5 + n % 4);
   }
   gaps();
+  appending();
   blosc2_destroy();
   return finish("edges");
 }

@@ -443,14 +443,14 @@ pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_c
         let path = paths::trimmed(paths::without_scheme(path));
         let mut save = |full: &Full| {
             let params = full.frame_params()?;
-            full.store().save(path, params)?;
+            full.store().save(path, params, true)?;
             Ok(0)
         };
         if array.full.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.full) }
     })
 }
 
-/// Appends an array as a contiguous frame to a file. Answers where it starts.
+/// Appends an array as a contiguous frame to a file, which is made if there is none. Answers where it starts.
 ///
 /// # Safety
 /// As [`b2nd_save`].

@@ -381,12 +381,12 @@ pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpa
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
         full.refresh()?;
         let params = full.frame_params()?;
-        let len = full.store().save(paths::trimmed(paths::without_scheme(path)), params)?;
+        let len = full.store().save(paths::trimmed(paths::without_scheme(path)), params, true)?;
         Ok(len as i64)
     })
 }
 
-/// Appends the super-chunk as a contiguous frame to a file. Answers where it starts.
+/// Appends the super-chunk as a contiguous frame to a file, which is made if there is none. Answers where it starts.
 ///
 /// # Safety
 /// As [`blosc2_schunk_to_file`].
@@ -401,6 +401,10 @@ pub unsafe extern "C" fn blosc2_schunk_append_file(
         full.refresh()?;
         let params = full.frame_params()?;
         let path: &Path = paths::trimmed(paths::without_scheme(path));
+        if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            full.store().save(path, params, false)?;
+            return Ok(0);
+        }
         let offset = full.store().append_to_file(path, params, &plugins())?;
         Ok(offset as i64)
     })
