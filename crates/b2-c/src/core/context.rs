@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use b2_chunk::{CParams, Chunk, ChunkHeader, ChunkRef, Compressor, DParams, Decompressor, SpecialKind};
+use b2_chunk::{CParams, Chunk, ChunkRef, Compressor, DParams, Decompressor, SpecialKind};
 
 use crate::abi::{MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
@@ -389,14 +389,66 @@ pub(crate) fn special(
 
 /// Returns the block size of chunks with these parameters, as the engine chooses it.
 fn automatic_blocksize(cparams: &blosc2_cparams, nbytes: usize) -> Result<usize> {
+    Ok(automatic(cparams)?.blocksize_for(nbytes))
+}
+
+/// Returns the parameters that choose it.
+fn automatic(cparams: &blosc2_cparams) -> Result<CParams> {
     let plain = blosc2_cparams { prefilter: None, clevel: cparams.clevel.min(9), ..*cparams };
-    let params = params::compression(
-        &plain,
-        &Arc::default(),
-        callbacks::plugins(&Call::new(plain, blosc2_dparams::DEFAULT)),
-        false,
-    )?;
-    let zeros = b2_core::memory::zeroed(nbytes)?;
-    let chunk = Chunk::compress_bytes(&zeros, &params.build()?)?;
-    Ok(ChunkHeader::parse(chunk.as_bytes())?.blocksize())
+    let plugins = callbacks::plugins(&Call::new(plain, blosc2_dparams::DEFAULT));
+    Ok(params::compression(&plain, &Arc::default(), plugins, false)?.build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use b2_chunk::ChunkHeader;
+
+    use super::*;
+
+    /// The block size that a chunk of zeros has once it is compressed.
+    fn compressed(cparams: &blosc2_cparams, nbytes: usize) -> Option<usize> {
+        let chunk = Chunk::compress_bytes(&vec![0; nbytes], &automatic(cparams).ok()?).ok()?;
+        Some(ChunkHeader::parse(chunk.as_bytes()).unwrap().blocksize())
+    }
+
+    #[test]
+    fn special_chunks_have_the_blocks_of_compressed_ones() {
+        let mut seen = std::collections::BTreeSet::new();
+        for compcode in [0, 1, 2, 4, 5] {
+            for clevel in 0..=9 {
+                for (typesize, splitmode) in [(1, 1), (3, 2), (4, 4), (8, 3), (16, 1), (17, 4), (255, 4), (300, 3)] {
+                    for filter in 0..=2 {
+                        for nitems in [0, 1, 5, 100, 1023, 8192, 33000, 170_001] {
+                            let filters = [0, 0, 0, 0, 0, filter];
+                            let cparams = blosc2_cparams {
+                                compcode,
+                                clevel,
+                                typesize,
+                                splitmode,
+                                filters,
+                                ..blosc2_cparams::DEFAULT
+                            };
+                            let nbytes = nitems * typesize as usize;
+                            if nbytes > 1 << 20 {
+                                continue;
+                            }
+                            let blocksize = automatic_blocksize(&cparams, nbytes).ok();
+                            let what = (compcode, clevel, typesize, splitmode, filter, nbytes);
+                            assert_eq!(blocksize, compressed(&cparams, nbytes), "{what:?}");
+                            seen.insert(blocksize);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(seen.len() > 50, "{}", seen.len());
+    }
+
+    #[test]
+    fn large_special_chunks_take_no_memory() {
+        let cparams = blosc2_cparams { typesize: 8, ..blosc2_cparams::DEFAULT };
+        let nbytes = i32::MAX / 8 * 8 - 32;
+        let chunk = special(&cparams, SpecialKind::Zeros, &[], nbytes).unwrap();
+        assert_eq!((chunk.nbytes(), chunk.cbytes()), (nbytes as usize, 32));
+    }
 }

@@ -7,6 +7,15 @@ use crate::{CParams, Compatibility, SplitMode};
 
 const KIB: usize = 1024;
 
+impl CParams {
+    b2_core::internal! {
+        /// Returns the block size in bytes that a chunk of `nbytes` bytes gets.
+        pub fn blocksize_for(&self, nbytes: usize) -> usize {
+            blocksize(self, nbytes)
+        }
+    }
+}
+
 /// Returns the block size in bytes for an input of `nbytes`: a multiple of the item size, or smaller than one item.
 pub(crate) fn blocksize(cparams: &CParams, nbytes: usize) -> usize {
     let typesize = cparams.itemsize();
