@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use b2_chunk::{CParams, Chunk, ChunkRef, Compressor, DParams, Decompressor, SpecialKind};
 
-use crate::abi::{MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
+use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::Head;
 use crate::core::instrument;
@@ -385,6 +385,29 @@ pub(crate) fn special(
         _ => automatic_blocksize(cparams, nbytes)?,
     };
     Chunk::special(kind, value, nbytes, itemsize, blocksize).map_err(|_| Error(code::DATA))
+}
+
+/// Makes an empty chunk that repeats a value, as C-Blosc2 makes it. The engine makes only empty chunks of zeros.
+pub(crate) fn empty_special(cparams: &blosc2_cparams, kind: SpecialKind, value: &[u8]) -> Result<Vec<u8>> {
+    let itemsize = usize::try_from(cparams.typesize).map_err(|_| Error(code::DATA))?;
+    let zeros = Chunk::special(SpecialKind::Zeros, &[], 0, itemsize, 1).map_err(|_| Error(code::DATA))?;
+    let mut bytes = zeros.as_bytes().to_vec();
+    bytes.extend_from_slice(value);
+    let cbytes = i32::try_from(bytes.len()).map_err(|_| Error(code::DATA))?;
+    bytes[12..16].copy_from_slice(&cbytes.to_le_bytes());
+    bytes[EXTENDED_HEADER - 1] = kind_bits(kind);
+    Ok(bytes)
+}
+
+/// Returns the bits that say which kind of special chunk a chunk is, in the last byte of its header.
+fn kind_bits(kind: SpecialKind) -> u8 {
+    let number = match kind {
+        SpecialKind::NaN => 2,
+        SpecialKind::Value => 3,
+        SpecialKind::Uninit => 4,
+        _ => 1,
+    };
+    number << 4
 }
 
 /// Returns the block size of chunks with these parameters, as the engine chooses it.

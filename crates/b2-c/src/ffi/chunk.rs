@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use b2_chunk::SpecialKind;
 
 use crate::abi::{MIN_HEADER, blosc2_cparams, code};
-use crate::core::context::special;
+use crate::core::context::{empty_special, special};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::{self, Head};
 use crate::core::names;
@@ -263,9 +263,12 @@ unsafe fn put_special(
 ) -> Result<c_int> {
     // SAFETY: the caller promises so.
     let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
-    let chunk = special(cparams, kind, value, nbytes)?;
-    dest.get_mut(..chunk.cbytes()).ok_or(Error(code::DATA))?.copy_from_slice(chunk.as_bytes());
-    Ok(chunk.cbytes() as c_int)
+    let chunk = match nbytes {
+        0 => empty_special(cparams, kind, value)?,
+        _ => special(cparams, kind, value, nbytes)?.as_bytes().to_vec(),
+    };
+    dest.get_mut(..chunk.len()).ok_or(Error(code::DATA))?.copy_from_slice(&chunk);
+    Ok(chunk.len() as c_int)
 }
 
 /// Writes a chunk of zeros.

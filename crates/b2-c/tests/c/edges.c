@@ -85,6 +85,34 @@ static void appending(void) {
   b2nd_free_ctx(ctx);
 }
 
+/* Special chunks without items. */
+static void empty_chunks(void) {
+  blosc2_cparams cparams = with_typesize(4);
+  blosc2_context *dctx = blosc2_create_dctx(BLOSC2_DPARAMS_DEFAULTS);
+  for (int kind = 0; kind < 4; kind++) {
+    int cbytes = kind == 0   ? blosc2_chunk_zeros(cparams, 0, room, sizeof(room))
+                 : kind == 1 ? blosc2_chunk_uninit(cparams, 0, room, sizeof(room))
+                 : kind == 2 ? blosc2_chunk_nans(cparams, 0, room, sizeof(room))
+                             : blosc2_chunk_repeatval(cparams, 0, room, sizeof(room), data);
+    CHECK(cbytes == (kind == 3 ? 36 : 32));
+    const uint8_t codes[4] = {1, 4, 2, 3};
+    CHECK(room[BLOSC2_CHUNK_BLOSC2_FLAGS] == codes[kind] << 4 && (kind < 3 || memcmp(room + 32, data, 4) == 0));
+    int32_t nbytes, stored, blocksize;
+    CHECK(blosc2_cbuffer_sizes(room, &nbytes, &stored, &blocksize) == 0);
+    CHECK(nbytes == 0 && stored == cbytes && blocksize == 1);
+    /* C-Blosc2 does not read its own empty chunk of a repeated item. */
+    if (kind < 3) {
+      CHECK(blosc2_decompress_ctx(dctx, room, cbytes, data, 0) == 0);
+    }
+  }
+  blosc2_schunk *schunk = blosc2_schunk_new(&(blosc2_storage){.contiguous = true, .cparams = &cparams});
+  CHECK(blosc2_chunk_uninit(cparams, 0, room, sizeof(room)) == 32);
+  CHECK(blosc2_schunk_append_chunk(schunk, room, true) == 1);
+  CHECK(schunk->nchunks == 1 && schunk->nbytes == 0);
+  blosc2_schunk_free(schunk);
+  blosc2_free_ctx(dctx);
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -92,6 +120,7 @@ int main(void) {
   }
   gaps();
   appending();
+  empty_chunks();
   blosc2_destroy();
   return finish("edges");
 }
