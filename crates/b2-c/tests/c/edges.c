@@ -113,6 +113,35 @@ static void empty_chunks(void) {
   blosc2_free_ctx(dctx);
 }
 
+static bool has_dtype(b2nd_array_t *array, const char *dtype, int8_t format) {
+  int32_t len;
+  uint8_t *meta;
+  bool stored = blosc2_meta_get(array->sc, "b2nd", &meta, &len) >= 0;
+  size_t size = strlen(dtype);
+  stored = stored && memcmp(meta + len - size, dtype, size) == 0 && meta[len - size - 6] == format;
+  free(meta);
+  return stored && strcmp(array->dtype, dtype) == 0 && array->dtype_format == format;
+}
+
+/* Without a dtype, items are bytes. */
+static void default_dtypes(void) {
+  const int32_t typesizes[4] = {1, 4, 8, 300};
+  const char *dtypes[4] = {"|S1", "|S4", "|S8", "|S300"};
+  for (int n = 0; n < 4; n++) {
+    for (int8_t format = 0; format < 2; format++) {
+      b2nd_context_t *ctx = line(5, 4, typesizes[n], NULL, format);
+      b2nd_array_t *array;
+      CHECK(b2nd_zeros(ctx, &array) == 0 && has_dtype(array, dtypes[n], format));
+      b2nd_free(array);
+      b2nd_free_ctx(ctx);
+    }
+  }
+  b2nd_context_t *ctx = line(5, 4, 4, NULL, -1);
+  b2nd_array_t *array;
+  CHECK(b2nd_zeros(ctx, &array) == BLOSC2_ERROR_FAILURE);
+  b2nd_free_ctx(ctx);
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -121,6 +150,7 @@ int main(void) {
   gaps();
   appending();
   empty_chunks();
+  default_dtypes();
   blosc2_destroy();
   return finish("edges");
 }

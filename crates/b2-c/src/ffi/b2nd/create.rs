@@ -15,6 +15,7 @@ pub(super) enum Fill<'a> {
 
 /// Makes an array.
 pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Result<*mut b2nd_array_t> {
+    ensure(params.dtype.1 >= 0, code::FAILURE)?;
     let itemsize = params.cparams.typesize;
     let block = shapes.block_nitems().saturating_mul(i64::from(itemsize));
     params.cparams.blocksize = i32::try_from(block).map_err(|_| Error(code::INVALID_PARAM))?;
@@ -112,7 +113,7 @@ pub(super) unsafe fn free_array(array: *mut b2nd_array_t) {
     }
 }
 
-/// Keeps what a new array is made with.
+/// Keeps what a new array is made with. Without a dtype, items are bytes: `|S` and their size.
 ///
 /// # Safety
 /// The pointers are null or valid, with `ndim` and `nmetalayers` values.
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
         };
         let shapes = Shapes::new(shape, chunk, block, i64::from(cparams.typesize))?;
         let dtype = match dtype.is_null() {
-            true => (b"|u1".to_vec(), 0),
+            true => (format!("|S{}", cparams.typesize).into_bytes(), dtype_format),
             // SAFETY: as above.
             false => (unsafe { text(dtype) }?.to_bytes().to_vec(), dtype_format),
         };
