@@ -142,6 +142,28 @@ static void default_dtypes(void) {
   b2nd_free_ctx(ctx);
 }
 
+/* Copies have the dtype that is asked for. */
+static void copied_dtypes(void) {
+  b2nd_context_t *ctx = line(5, 4, 4, "<f4", 1);
+  b2nd_array_t *array, *other;
+  CHECK(b2nd_from_cbuffer(ctx, &array, data, 20) == 0);
+  for (int32_t chunk = 3; chunk < 5; chunk++) {
+    b2nd_context_t *wanted = line(5, chunk, 4, "<i4", 0), *none = line(5, chunk, 4, NULL, 1);
+    uint8_t out[20];
+    CHECK(b2nd_copy(wanted, array, &other) == 0 && has_dtype(other, "<i4", 0));
+    CHECK(b2nd_to_cbuffer(other, out, 20) == 0 && memcmp(out, data, 20) == 0);
+    b2nd_free(other);
+    CHECK(b2nd_copy(none, array, &other) == 0 && has_dtype(other, "|S4", 1));
+    b2nd_free(other);
+    CHECK(b2nd_concatenate(wanted, array, array, 0, true, &other) == 0 && has_dtype(other, "<i4", 0));
+    b2nd_free(other);
+    b2nd_free_ctx(wanted);
+    b2nd_free_ctx(none);
+  }
+  b2nd_free(array);
+  b2nd_free_ctx(ctx);
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -151,6 +173,7 @@ int main(void) {
   appending();
   empty_chunks();
   default_dtypes();
+  copied_dtypes();
   blosc2_destroy();
   return finish("edges");
 }

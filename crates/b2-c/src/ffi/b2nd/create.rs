@@ -531,7 +531,7 @@ pub(super) fn slice(
     create(params, &shapes, Fill::Of(again, start.to_vec()))
 }
 
-/// Copies an array, with other parameters, chunks or blocks.
+/// Copies an array, with other parameters, dtype, chunks or blocks.
 ///
 /// # Safety
 /// `ctx` is null or valid, `src` null or an array, `array` null or a place for a pointer.
@@ -560,7 +560,8 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
             params.metas.push((name, value));
         }
     }
-    if !source.c.dtype.get().is_null() {
+    // The items keep their size, so they keep a dtype that a wanted one of another size would not fit.
+    if params.cparams.typesize != source.itemsize as i32 && !source.c.dtype.get().is_null() {
         // SAFETY: a C string that belongs to the array.
         params.dtype =
             (unsafe { text(source.c.dtype.get()) }?.to_bytes().to_vec(), source.c.dtype_format.get());
