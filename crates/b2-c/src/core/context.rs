@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use b2_chunk::{CParams, Chunk, ChunkRef, Compressor, DParams, Decompressor, SpecialKind};
@@ -41,6 +41,8 @@ pub(crate) struct Context {
     masked: AtomicBool,
     /// Whether chunks have measurements instead of streams.
     instrumented: bool,
+    /// The block size of the last chunk that was compressed, 0 if there is none.
+    blocksize: AtomicI32,
     state: Exclusive<State>,
 }
 
@@ -157,6 +159,7 @@ impl Context {
             maskout: Mutex::default(),
             masked: AtomicBool::new(false),
             instrumented: cparams.instr_codec,
+            blocksize: AtomicI32::new(0),
             state,
         }
     }
@@ -251,7 +254,21 @@ impl Context {
             let least = if self.settings().blosc1 { crate::abi::MIN_HEADER } else { MAX_OVERHEAD };
             ensure(dst.len() >= least, code::MAX_BUFSIZE_EXCEEDED)?;
         }
-        self.tuned(|| self.with(|state| state.compress(self, src, dst)))
+        let cbytes = self.tuned(|| self.with(|state| state.compress(self, src, dst)))?;
+        if let Ok(head) = Head::parse(&dst[..cbytes]) {
+            self.blocksize.store(head.blocksize, Ordering::Relaxed);
+        }
+        Ok(cbytes)
+    }
+
+    /// Returns the parameters as programs see them: with the block size of the last chunk.
+    pub(crate) fn last_cparams(&self) -> blosc2_cparams {
+        let mut cparams = self.cparams();
+        match self.blocksize.load(Ordering::Relaxed) {
+            0 => {}
+            used => cparams.blocksize = used,
+        }
+        cparams
     }
 
     /// Lets the program's tuner know of a compression.

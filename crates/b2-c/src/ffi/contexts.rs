@@ -138,7 +138,7 @@ pub unsafe extern "C" fn blosc2_free_ctx(context: *mut c_void) {
     });
 }
 
-/// Answers the parameters of a context.
+/// Answers the parameters of a context. Once it has compressed something, the block size is that of the last chunk.
 ///
 /// # Safety
 /// Both pointers are null or valid.
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn blosc2_ctx_get_cparams(ctx: *mut c_void, cparams: *mut 
         // SAFETY: the caller promises so.
         let context = unsafe { self::context(ctx) }?;
         ensure(!cparams.is_null(), code::NULL_POINTER)?;
-        let own = blosc2_cparams { preparams: context.hooks.preparams(), ..context.cparams() };
+        let own = blosc2_cparams { preparams: context.hooks.preparams(), ..context.last_cparams() };
         // SAFETY: as above.
         unsafe { put(cparams, own) };
         Ok(0)

@@ -164,6 +164,35 @@ static void copied_dtypes(void) {
   b2nd_free_ctx(ctx);
 }
 
+static int compressed(blosc2_cparams cparams, int32_t size) {
+  blosc2_context *cctx = blosc2_create_cctx(cparams);
+  int result = blosc2_compress_ctx(cctx, data, size, room, sizeof(room));
+  blosc2_free_ctx(cctx);
+  return result;
+}
+
+static int32_t blocksize_of(const uint8_t *chunk) {
+  int32_t nbytes, cbytes, blocksize;
+  return blosc2_cbuffer_sizes(chunk, &nbytes, &cbytes, &blocksize) == 0 ? blocksize : -1;
+}
+
+/* A context tells the block size that it has used. */
+static void used_blocksizes(void) {
+  blosc2_cparams cparams = with_typesize(8), told;
+  for (int32_t asked = 0; asked < 1001; asked += 1000) {
+    cparams.blocksize = asked;
+    blosc2_context *cctx = blosc2_create_cctx(cparams);
+    CHECK(blosc2_ctx_get_cparams(cctx, &told) == 0 && told.blocksize == asked);
+    const int32_t sizes[3] = {60000, 8000, 104};
+    for (int n = 0; n < 3; n++) {
+      CHECK(blosc2_compress_ctx(cctx, data, sizes[n], room, sizeof(room)) > 0);
+      CHECK(blosc2_ctx_get_cparams(cctx, &told) == 0 && told.blocksize == blocksize_of(room));
+      CHECK(told.blocksize > 0 && told.blocksize <= sizes[n]);
+    }
+    blosc2_free_ctx(cctx);
+  }
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -174,6 +203,7 @@ int main(void) {
   empty_chunks();
   default_dtypes();
   copied_dtypes();
+  used_blocksizes();
   blosc2_destroy();
   return finish("edges");
 }
