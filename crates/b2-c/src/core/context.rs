@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use b2_chunk::{CParams, Chunk, ChunkRef, Compressor, DParams, Decompressor, SpecialKind};
+use b2_chunk::{CParams, Chunk, ChunkRef, CodecId, Compressor, DParams, Decompressor, SpecialKind};
 
 use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
@@ -61,6 +61,8 @@ struct State {
     /// How often the settings were changed, and codecs and filters registered, when this was made.
     version: (u64, u64),
     call: Arc<Call>,
+    /// Whether a dictionary is wanted of a codec that has none.
+    no_dict: bool,
     compressor: Option<Compressor>,
     decompressor: Option<Decompressor>,
     /// Room for chunks that may not fit where they go.
@@ -113,6 +115,7 @@ impl State {
     }
 
     fn compress(&mut self, context: &Context, src: &[u8], dst: &mut [u8]) -> Result<usize> {
+        ensure(!self.no_dict, code::CODEC_PARAM)?;
         if context.instrumented
             && let Some(cbytes) = self.measure(context, src, dst)?
         {
@@ -166,7 +169,10 @@ impl Context {
 
     fn state_of(settings: &Settings, version: (u64, u64)) -> State {
         let call = Call::new(settings.cparams, settings.dparams);
-        State { version, call, compressor: None, decompressor: None, spare: Vec::new() }
+        let codec = CodecId(settings.cparams.compcode);
+        let no_dict = settings.cparams.use_dict != 0
+            && !callbacks::plugins(&call).codec_properties(codec).dictionaries;
+        State { version, call, no_dict, compressor: None, decompressor: None, spare: Vec::new() }
     }
 
     /// Returns the parameters.
@@ -283,6 +289,7 @@ impl Context {
     pub(crate) fn compress_blocks(&self, blocks: &[&[u8]]) -> Result<Chunk> {
         ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
         ensure(!self.instrumented, code::CODEC_SUPPORT)?;
+        ensure(!self.with(|state| state.no_dict), code::CODEC_PARAM)?;
         self.tuned(|| Ok(Chunk::compress_vl(blocks, &self.compression()?)?))
     }
 

@@ -193,6 +193,31 @@ static void used_blocksizes(void) {
   }
 }
 
+/* Codecs without dictionaries refuse to use one. */
+static void dictionaries(void) {
+  const uint8_t codecs[5] = {BLOSC_BLOSCLZ, BLOSC_LZ4, BLOSC_LZ4HC, BLOSC_ZLIB, BLOSC_ZSTD};
+  for (int n = 0; n < 5; n++) {
+    blosc2_cparams cparams = with_typesize(4);
+    cparams.compcode = codecs[n];
+    cparams.use_dict = 1;
+    bool known = codecs[n] != BLOSC_BLOSCLZ && codecs[n] != BLOSC_ZLIB;
+    int result = compressed(cparams, 60000);
+    CHECK(known ? result > 0 : result == BLOSC2_ERROR_CODEC_PARAM);
+    CHECK(blosc2_chunk_zeros(cparams, 4000, room, sizeof(room)) == 32);
+    remove("dictionary.b2frame");
+    blosc2_storage storage = {.contiguous = true, .urlpath = "dictionary.b2frame", .cparams = &cparams};
+    blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+    CHECK(schunk != NULL);
+    CHECK(blosc2_schunk_append_buffer(schunk, data, 60000) == (known ? 1 : BLOSC2_ERROR_CODEC_PARAM));
+    CHECK(blosc2_vlmeta_add(schunk, "about", data, 3, NULL) >= 0);
+    blosc2_schunk_free(schunk);
+    schunk = blosc2_schunk_open("dictionary.b2frame");
+    CHECK(schunk != NULL && schunk->nchunks == known);
+    blosc2_schunk_free(schunk);
+    remove("dictionary.b2frame");
+  }
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -204,6 +229,7 @@ int main(void) {
   default_dtypes();
   copied_dtypes();
   used_blocksizes();
+  dictionaries();
   blosc2_destroy();
   return finish("edges");
 }
