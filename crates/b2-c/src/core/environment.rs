@@ -14,6 +14,9 @@ pub(crate) fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
+/// The number of a codec that does not exist, for names that no codec has.
+pub(crate) const NO_CODEC: u8 = 255;
+
 /// What the variables ask for.
 #[derive(Default)]
 pub(crate) struct Environment {
@@ -56,7 +59,7 @@ impl Environment {
         }
     }
 
-    /// Changes parameters of a new context. `code_of` finds a codec by its name.
+    /// Changes parameters of a new context. `code_of` finds a codec by its name: compressing with one that is not found fails.
     pub(crate) fn apply(&self, cparams: &mut blosc2_cparams, code_of: impl Fn(&str) -> Option<u8>) {
         if let Some(typesize) = self.typesize {
             cparams.typesize = typesize;
@@ -65,8 +68,8 @@ impl Environment {
         if let Some(clevel) = self.clevel {
             cparams.clevel = clevel;
         }
-        if let Some(code) = self.compressor.as_deref().and_then(code_of) {
-            cparams.compcode = code;
+        if let Some(name) = self.compressor.as_deref() {
+            cparams.compcode = code_of(name).unwrap_or(NO_CODEC);
         }
         if let Some(blocksize) = self.blocksize {
             cparams.blocksize = blocksize;

@@ -16,9 +16,10 @@ pub(crate) fn code_of(name: &CStr) -> Option<i32> {
     names::code_of(name).or_else(|| callbacks::codec_of(name).map(|(code, _)| code))
 }
 
-fn code_of_text(name: &str) -> Option<u8> {
+/// As [`code_of`], for the value of a variable.
+pub(crate) fn code_of_text(name: &str) -> Option<u8> {
     let name = std::ffi::CString::new(name).ok()?;
-    names::code_of(&name).filter(|code| *code < 6).and_then(|code| u8::try_from(code).ok())
+    u8::try_from(code_of(&name)?).ok()
 }
 
 /// Returns the bytes of a chunk: at most `len`, and not more than its header says, since callers may not know the size.
@@ -61,11 +62,11 @@ pub(crate) unsafe fn chunk_in<'a>(chunk: *const c_void, len: i32) -> Result<&'a 
 /// What `cparams` refers to is valid.
 pub(crate) unsafe fn create_cctx(cparams: &blosc2_cparams) -> Result<Box<Context>> {
     let mut cparams = *cparams;
+    Environment::read().apply(&mut cparams, code_of_text);
     let undefined = |id: u8| (5..=31).contains(&id) || (37..=159).contains(&id);
     ensure(!cparams.filters.iter().any(|id| undefined(*id)), code::FILTER_PIPELINE)?;
     let shuffled = cparams.filters.iter().any(|id| matches!(id, 1 | 2));
     ensure(!((33..=35).contains(&cparams.compcode) && shuffled), code::CODEC_PARAM)?;
-    Environment::read().apply(&mut cparams, code_of_text);
     // SAFETY: the caller promises so.
     let hooks = unsafe { Hooks::of_cparams(&cparams) }?;
     let tuner = callbacks::tuner(&cparams)?;

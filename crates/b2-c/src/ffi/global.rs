@@ -10,7 +10,7 @@ use crate::core::environment::{self, Environment};
 use crate::core::error::{Error, Result, describe, ensure};
 use crate::core::names;
 use crate::ffi::callbacks::{self, Hooks};
-use crate::ffi::contexts::{chunk_at, code_of};
+use crate::ffi::contexts::{chunk_at, code_of, code_of_text};
 use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, text, threads};
 
 struct Global {
@@ -67,9 +67,12 @@ impl Global {
         if let Some(splitmode) = environment.splitmode {
             self.splitmode = splitmode;
         }
-        let named = environment.compressor.as_deref().and_then(|name| std::ffi::CString::new(name).ok());
-        if let Some(code) = named.and_then(|name| names::code_of(&name)).filter(|code| *code < 6) {
-            self.compressor = code as u8;
+        if let Some(name) = environment.compressor.as_deref() {
+            match code_of_text(name) {
+                // As for `blosc1_set_compressor`.
+                Some(code) if code >= 6 => {}
+                code => self.compressor = code.unwrap_or(environment::NO_CODEC),
+            }
         }
         let clevel = environment.clevel.map_or(clevel, c_int::from);
         ensure((0..=9).contains(&clevel), code::CODEC_PARAM)?;

@@ -218,6 +218,25 @@ static void dictionaries(void) {
   }
 }
 
+/* Names of codecs that do not exist are errors. */
+static void unknown_codecs(void) {
+  const char *names[4] = {"snappy", "nope", "", "LZ4"};
+  for (int n = 0; n < 4; n++) {
+    setenv("BLOSC_COMPRESSOR", names[n], 1);
+    CHECK(blosc2_compress(5, 1, 4, data, 8000, room, sizeof(room)) == BLOSC2_ERROR_CODEC_SUPPORT);
+    CHECK(blosc1_compress(5, 1, 4, 8000, data, room, sizeof(room)) == BLOSC2_ERROR_CODEC_SUPPORT);
+    CHECK(blosc1_get_compressor() == NULL);
+    CHECK(compressed(with_typesize(4), 8000) == BLOSC2_ERROR_CODEC_SUPPORT);
+    unsetenv("BLOSC_COMPRESSOR");
+    CHECK(compressed(with_typesize(4), 8000) > 0);
+    CHECK(blosc1_set_compressor("blosclz") == BLOSC_BLOSCLZ);
+    CHECK(blosc2_compress(5, 1, 4, data, 8000, room, sizeof(room)) > 0);
+  }
+  setenv("BLOSC_COMPRESSOR", "lz4", 1);
+  CHECK(compressed(with_typesize(4), 8000) > 0 && strcmp(blosc2_cbuffer_complib(room), "LZ4") == 0);
+  unsetenv("BLOSC_COMPRESSOR");
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -230,6 +249,7 @@ int main(void) {
   copied_dtypes();
   used_blocksizes();
   dictionaries();
+  unknown_codecs();
   blosc2_destroy();
   return finish("edges");
 }
