@@ -404,9 +404,9 @@ pub(crate) fn special(
     let itemsize = usize::try_from(cparams.typesize).map_err(|_| Error(code::DATA))?;
     let nbytes = usize::try_from(nbytes).map_err(|_| Error(code::DATA))?;
     ensure(itemsize > 0 && nbytes.is_multiple_of(itemsize), code::DATA)?;
-    let blocksize = match usize::try_from(cparams.blocksize) {
-        Ok(blocksize) if blocksize > 0 => blocksize,
-        _ => automatic_blocksize(cparams, nbytes)?,
+    let blocksize = match params::blocksize(cparams) {
+        0 => automatic_blocksize(cparams, nbytes)?,
+        asked => asked,
     };
     Chunk::special(kind, value, nbytes, itemsize, blocksize).map_err(|_| Error(code::DATA))
 }

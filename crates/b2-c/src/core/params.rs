@@ -8,7 +8,7 @@ use b2_chunk::{
 };
 use b2_frame::FrameParams;
 
-use crate::abi::{blosc2_cparams, code};
+use crate::abi::{MAX_BLOCKSIZE, blosc2_cparams, code};
 use crate::core::error::{Error, Result, ensure};
 
 /// Programs in C choose the sizes of their buffers themselves.
@@ -44,6 +44,11 @@ fn slots(cparams: &blosc2_cparams) -> impl Iterator<Item = FilterSlot> {
     cparams.filters.into_iter().zip(metas).map(|(id, meta)| FilterSlot::new(FilterId(id), meta))
 }
 
+/// Returns the block size that is asked for, at most that of the format, or 0 for automatic.
+pub(crate) fn blocksize(cparams: &blosc2_cparams) -> usize {
+    usize::try_from(cparams.blocksize.min(MAX_BLOCKSIZE)).unwrap_or(0)
+}
+
 /// Returns a builder with these parameters, without its hook.
 ///
 /// # Errors
@@ -65,7 +70,7 @@ pub(crate) fn compression(
         .level(cparams.clevel)
         .filters(slots(cparams))
         .splitmode(splitmode(cparams.splitmode))
-        .blocksize(usize::try_from(cparams.blocksize).unwrap_or(0))
+        .blocksize(blocksize(cparams))
         .use_dict(dict)
         .blockshape(blockshape.clone())
         .compatibility(if blosc1 { Compatibility::Blosc1 } else { Compatibility::Blosc2 })

@@ -237,6 +237,19 @@ static void unknown_codecs(void) {
   unsetenv("BLOSC_COMPRESSOR");
 }
 
+/* Blocks that are larger than the format allows are made smaller. */
+static void large_blocks(void) {
+  const int32_t sizes[3] = {BLOSC2_MAXBLOCKSIZE, BLOSC2_MAXBLOCKSIZE + 1, INT32_MAX};
+  for (int n = 0; n < 3; n++) {
+    blosc2_cparams cparams = with_typesize(4);
+    cparams.blocksize = sizes[n];
+    CHECK(compressed(cparams, 8000) > 0 && blocksize_of(room) == 8000);
+    blosc2_schunk *schunk = blosc2_schunk_new(&(blosc2_storage){.contiguous = true, .cparams = &cparams});
+    CHECK(schunk != NULL && blosc2_schunk_append_buffer(schunk, data, 8000) == 1);
+    blosc2_schunk_free(schunk);
+  }
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -250,6 +263,7 @@ int main(void) {
   used_blocksizes();
   dictionaries();
   unknown_codecs();
+  large_blocks();
   blosc2_destroy();
   return finish("edges");
 }

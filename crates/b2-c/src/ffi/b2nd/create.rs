@@ -18,7 +18,8 @@ pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Re
     ensure(params.dtype.1 >= 0, code::FAILURE)?;
     let itemsize = params.cparams.typesize;
     let block = shapes.block_nitems().saturating_mul(i64::from(itemsize));
-    params.cparams.blocksize = i32::try_from(block).map_err(|_| Error(code::INVALID_PARAM))?;
+    ensure(block <= i64::from(MAX_BLOCKSIZE), code::INVALID_PARAM)?;
+    params.cparams.blocksize = block as i32;
     let storage = params.storage();
     let meta = nd::serialize(shapes, &params.dtype.0, params.dtype.1);
     let metas: Vec<_> = [(META.to_vec(), meta)].into_iter().chain(params.metas.iter().cloned()).collect();
