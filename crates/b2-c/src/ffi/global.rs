@@ -130,16 +130,9 @@ fn same(one: &blosc2_cparams, other: &blosc2_cparams) -> bool {
     key(one) == key(other)
 }
 
-/// Prepares the library. It needs no preparation: this sets the number of threads that `BLOSC_NTHREADS` asks for.
+/// Prepares the library, which needs no preparation. `BLOSC_NTHREADS` counts from the first call that compresses or decompresses.
 #[unsafe(no_mangle)]
-pub extern "C" fn blosc2_init() {
-    guard(|| {
-        if let Some(nthreads) = environment::nthreads() {
-            Global::lock().set_nthreads(nthreads);
-        }
-        Ok(())
-    });
-}
+pub extern "C" fn blosc2_init() {}
 
 /// Forgets the settings and frees the buffers of the process.
 #[unsafe(no_mangle)]

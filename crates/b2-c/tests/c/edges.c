@@ -250,6 +250,16 @@ static void large_blocks(void) {
   }
 }
 
+/* The variable counts once something is compressed. */
+static void threads_from_outside(void) {
+  setenv("BLOSC_NTHREADS", "2", 1);
+  blosc2_init();
+  CHECK(blosc2_get_nthreads() == 1);
+  CHECK(blosc2_compress(5, 1, 4, data, 8000, room, sizeof(room)) > 0 && blosc2_get_nthreads() == 2);
+  unsetenv("BLOSC_NTHREADS");
+  CHECK(blosc2_set_nthreads(1) == 2);
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -264,6 +274,7 @@ int main(void) {
   dictionaries();
   unknown_codecs();
   large_blocks();
+  threads_from_outside();
   blosc2_destroy();
   return finish("edges");
 }
