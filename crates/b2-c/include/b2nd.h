@@ -85,6 +85,7 @@ BLOSC_EXPORT int b2nd_free(b2nd_array_t *array);
 /* Arrays from and to super-chunks, frames in memory and files. */
 BLOSC_EXPORT int b2nd_from_schunk(blosc2_schunk *schunk, b2nd_array_t **array);
 BLOSC_EXPORT int b2nd_to_cframe(const b2nd_array_t *array, uint8_t **cframe, int64_t *cframe_len, bool *needs_free);
+/* Without `copy`, the bytes stay until the array is freed, which does not free them. */
 BLOSC_EXPORT int b2nd_from_cframe(uint8_t *cframe, int64_t cframe_len, bool copy, b2nd_array_t **array);
 BLOSC_EXPORT int b2nd_open(const char *urlpath, b2nd_array_t **array);
 BLOSC_EXPORT int b2nd_open_offset(const char *urlpath, b2nd_array_t **array, int64_t offset);

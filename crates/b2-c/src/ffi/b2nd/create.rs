@@ -383,7 +383,8 @@ fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&Full) -> Result<c_int>
 /// Opens an array in memory.
 ///
 /// # Safety
-/// `cframe` has `cframe_len` bytes; without `copy` they are from `malloc`, and belong to the array from now on.
+/// `cframe` has `cframe_len` bytes; without `copy` they stay until the array is freed, which does not free them unless
+/// `blosc2_schunk_avoid_cframe_free` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_from_cframe(
     cframe: *mut u8,
