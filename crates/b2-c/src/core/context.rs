@@ -107,7 +107,8 @@ impl State {
             None => src,
             Some(hook) => {
                 let copying = builder()?.level(0).no_filters().use_dict(false).prefilter(hook).build()?;
-                made = Chunk::compress_bytes(src, &copying)?.decompress_bytes()?;
+                made =
+                    Chunk::compress_bytes(src, &copying).map_err(Error::compressing)?.decompress_bytes()?;
                 &made[..]
             }
         };
@@ -122,12 +123,13 @@ impl State {
             return Ok(cbytes);
         }
         if dst.len() >= src.len() + MAX_OVERHEAD {
-            return Ok(self.compressor(context)?.compress_into(src, dst)?);
+            return self.compressor(context)?.compress_into(src, dst).map_err(Error::compressing);
         }
         let mut spare = std::mem::take(&mut self.spare);
         let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
-        let compressed =
-            self.compressor(context).and_then(|compressor| Ok(compressor.compress_into(src, room)?));
+        let compressed = self
+            .compressor(context)
+            .and_then(|compressor| compressor.compress_into(src, room).map_err(Error::compressing));
         let result = compressed.map(|cbytes| match (dst.get_mut(..cbytes), spare.get(..cbytes)) {
             (Some(dst), Some(chunk)) => {
                 dst.copy_from_slice(chunk);
@@ -170,8 +172,8 @@ impl Context {
     fn state_of(settings: &Settings, version: (u64, u64)) -> State {
         let call = Call::new(settings.cparams, settings.dparams);
         let codec = CodecId(settings.cparams.compcode);
-        let no_dict = settings.cparams.use_dict != 0
-            && !callbacks::plugins(&call).codec_properties(codec).dictionaries;
+        let no_dict =
+            settings.cparams.use_dict != 0 && !callbacks::plugins(&call).codec_properties(codec).dictionaries;
         State { version, call, no_dict, compressor: None, decompressor: None, spare: Vec::new() }
     }
 
@@ -290,7 +292,7 @@ impl Context {
         ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
         ensure(!self.instrumented, code::CODEC_SUPPORT)?;
         ensure(!self.with(|state| state.no_dict), code::CODEC_PARAM)?;
-        self.tuned(|| Ok(Chunk::compress_vl(blocks, &self.compression()?)?))
+        self.tuned(|| Chunk::compress_vl(blocks, &self.compression()?).map_err(Error::compressing))
     }
 
     /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks that the mask leaves
@@ -310,7 +312,7 @@ impl Context {
         };
         // What C answers where the sizes are wrong.
         let head = Head::parse(chunk)?;
-        ensure(chunk.len() >= head.cbytes as usize, code::READ_BUFFER)?;
+        head.check_len(chunk)?;
         ensure(dst.len() >= head.nbytes as usize, code::WRITE_BUFFER)?;
         Err(error.into())
     }
@@ -355,16 +357,17 @@ impl Context {
     /// Decompresses `len` bytes from `start` on, which must be whole items.
     pub(crate) fn get_item_bytes(&self, chunk: &[u8], start: i32, len: i32, dst: &mut [u8]) -> Result<usize> {
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
+        let itemsize = i32::from(Head::parse(chunk)?.typesize);
+        ensure(start % itemsize == 0 && len % itemsize == 0, code::INVALID_PARAM)?;
         if len == 0 {
             return Ok(0);
         }
-        let itemsize = i32::from(Head::parse(chunk)?.typesize);
-        ensure(start % itemsize == 0 && len % itemsize == 0, code::INVALID_PARAM)?;
         self.get_range(chunk, i64::from(start), i64::from(len), dst)
     }
 
     fn get_range(&self, chunk: &[u8], start: i64, len: i64, dst: &mut [u8]) -> Result<usize> {
         let head = Head::parse(chunk)?;
+        head.check_len(chunk)?;
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
         ensure(start + len <= i64::from(head.nbytes), code::INVALID_PARAM)?;
         let (start, len) = (start as usize, len as usize);
@@ -463,7 +466,9 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for compcode in [0, 1, 2, 4, 5] {
             for clevel in 0..=9 {
-                for (typesize, splitmode) in [(1, 1), (3, 2), (4, 4), (8, 3), (16, 1), (17, 4), (255, 4), (300, 3)] {
+                for (typesize, splitmode) in
+                    [(1, 1), (3, 2), (4, 4), (8, 3), (16, 1), (17, 4), (255, 4), (300, 3)]
+                {
                     for filter in 0..=2 {
                         for nitems in [0, 1, 5, 100, 1023, 8192, 33000, 170_001] {
                             let filters = [0, 0, 0, 0, 0, filter];

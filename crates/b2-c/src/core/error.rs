@@ -2,6 +2,7 @@
 
 use std::io;
 
+use b2_chunk::codecs::CodecError;
 use b2_chunk::{ChunkError, ErrorKind};
 use b2_core::memory::OutOfMemory;
 use b2_frame::FrameError;
@@ -42,15 +43,24 @@ impl From<ChunkError> for Error {
     fn from(error: ChunkError) -> Self {
         trace(&error);
         Self(match &error {
-            ChunkError::Apply { .. } | ChunkError::Filter { .. } | ChunkError::UnknownFilter { .. } => {
-                code::FILTER_PIPELINE
-            }
+            ChunkError::Apply { .. } | ChunkError::UnknownFilter { .. } => code::FILTER_PIPELINE,
+            ChunkError::Filter { .. } => code::FAILURE,
+            ChunkError::Codec { source: CodecError::Backend { .. }, .. } => code::DATA,
             ChunkError::Dictionary { .. } => code::CODEC_DICT,
             ChunkError::Field { .. } => code::INVALID_HEADER,
             ChunkError::Hook { .. } => code::POSTFILTER,
             ChunkError::Truncated { .. } => code::READ_BUFFER,
             _ => of_kind(error.kind()),
         })
+    }
+}
+
+impl Error {
+    /// The error of a compression, where functions for blocks are prefilters.
+    pub(crate) fn compressing(error: ChunkError) -> Self {
+        let hook = matches!(error, ChunkError::Hook { .. });
+        let error = Self::from(error);
+        if hook { Self(code::FILTER_PIPELINE) } else { error }
     }
 }
 
@@ -76,9 +86,8 @@ impl From<FrameError> for Error {
 
 fn source_code(error: &ChunkError) -> Error {
     match error {
-        ChunkError::Apply { .. } | ChunkError::Filter { .. } | ChunkError::UnknownFilter { .. } => {
-            Error(code::FILTER_PIPELINE)
-        }
+        ChunkError::Apply { .. } | ChunkError::UnknownFilter { .. } => Error(code::FILTER_PIPELINE),
+        ChunkError::Filter { .. } => Error(code::FAILURE),
         ChunkError::Hook { .. } => Error(code::POSTFILTER),
         ChunkError::Truncated { .. } => Error(code::FILE_READ),
         _ => Error(of_kind(error.kind())),

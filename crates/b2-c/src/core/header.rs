@@ -44,6 +44,17 @@ impl Head {
     }
 }
 
+impl Head {
+    /// Checks that all bytes of a chunk are there.
+    ///
+    /// # Errors
+    /// As C-Blosc2 answers: `READ_BUFFER` for less than the longer header, `INVALID_HEADER` for less than the header says.
+    pub(crate) fn check_len(&self, chunk: &[u8]) -> Result<()> {
+        let code = if chunk.len() < EXTENDED_HEADER { code::READ_BUFFER } else { code::INVALID_HEADER };
+        ensure(chunk.len() >= self.cbytes as usize, code)
+    }
+}
+
 /// Returns whether these bytes are a chunk without its blocks, as `blosc2_schunk_get_lazychunk` returns.
 pub(crate) fn is_lazy(chunk: &[u8]) -> bool {
     chunk.len() >= EXTENDED_HEADER && chunk[2] & 5 == 5 && chunk[31] & 8 != 0 && chunk[31] & 0x70 == 0

@@ -10,7 +10,7 @@ use crate::core::error::{Error, Result, ensure};
 use crate::core::header::{self, Head};
 use crate::core::names;
 use crate::ffi::contexts::{chunk_at, chunk_in, context};
-use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, schunk, values};
+use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, schunk, size, values};
 
 /// Compresses a buffer.
 ///
@@ -38,7 +38,8 @@ pub unsafe extern "C" fn blosc2_compress_ctx(
             unsafe { bytes(src, srclen) }?
         };
         // SAFETY: as above.
-        Ok(context.compress(src, unsafe { bytes_mut(dest, length(destsize)?) }?)? as c_int)
+        let dest = unsafe { bytes_mut(dest, size(destsize, code::MAX_BUFSIZE_EXCEEDED)?) }?;
+        Ok(context.compress(src, dest)? as c_int)
     })
 }
 
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
         // SAFETY: as above.
         let chunk = unsafe { chunk_in(src, srcsize) }?;
         // SAFETY: as above.
-        let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+        let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
             let whole = unsafe { schunk::behind(context, chunk) }?;
@@ -211,7 +212,7 @@ pub unsafe extern "C" fn blosc2_getitem_ctx(
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
-        let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+        let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
             let whole = unsafe { schunk::behind(context, chunk) }?;
@@ -239,7 +240,7 @@ pub unsafe extern "C" fn blosc2_getitem_bytes_ctx(
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
-        let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+        let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
             let whole = unsafe { schunk::behind(context, chunk) }?;
@@ -262,7 +263,7 @@ unsafe fn put_special(
     destsize: i32,
 ) -> Result<c_int> {
     // SAFETY: the caller promises so.
-    let dest = unsafe { bytes_mut(dest, length(destsize)?) }?;
+    let dest = unsafe { bytes_mut(dest, size(destsize, code::DATA)?) }?;
     let chunk = match nbytes {
         0 => empty_special(cparams, kind, value)?,
         _ => special(cparams, kind, value, nbytes)?.as_bytes().to_vec(),

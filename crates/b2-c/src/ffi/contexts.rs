@@ -9,7 +9,7 @@ use crate::core::error::{Result, ensure};
 use crate::core::header::{self, Head};
 use crate::core::names;
 use crate::ffi::callbacks::{self, Hooks};
-use crate::ffi::{bytes, guard, length, put, shared, values};
+use crate::ffi::{bytes, guard, length, put, shared, size, values};
 
 /// Returns the id of a codec that is built in or registered.
 pub(crate) fn code_of(name: &CStr) -> Option<i32> {
@@ -27,7 +27,7 @@ pub(crate) fn code_of_text(name: &str) -> Option<u8> {
 /// # Safety
 /// `chunk` is null or points to a chunk of at most `len` bytes, or to `len` bytes of anything.
 pub(crate) unsafe fn chunk_at<'a>(chunk: *const c_void, len: i32) -> Result<&'a [u8]> {
-    let len = length(len)?;
+    let len = size(len, code::READ_BUFFER)?;
     ensure(!chunk.is_null(), code::NULL_POINTER)?;
     ensure(len >= MIN_HEADER, code::READ_BUFFER)?;
     // SAFETY: the caller promises these bytes.

@@ -11,7 +11,7 @@ use crate::core::error::{Error, Result, describe, ensure};
 use crate::core::names;
 use crate::ffi::callbacks::{self, Hooks};
 use crate::ffi::contexts::{chunk_at, code_of, code_of_text};
-use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, text, threads};
+use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, size, text, threads};
 
 struct Global {
     compressor: u8,
@@ -170,7 +170,9 @@ pub unsafe extern "C" fn blosc2_compress(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let (src, dest) = unsafe { (bytes(src, length(srcsize)?)?, bytes_mut(dest, length(destsize)?)?) };
+        let (src, dest) = unsafe {
+            (bytes(src, length(srcsize)?)?, bytes_mut(dest, size(destsize, code::MAX_BUFSIZE_EXCEEDED)?)?)
+        };
         let context = Global::lock().compressor((clevel, doshuffle, typesize))?;
         Ok(context.compress(src, dest)? as c_int)
     })
@@ -213,7 +215,8 @@ pub unsafe extern "C" fn blosc2_decompress(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let (src, dest) = unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, length(destsize)?)?) };
+        let (src, dest) =
+            unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?)?) };
         let context = Global::lock().decompressor()?;
         Ok(context.decompress(src, dest)? as c_int)
     })
@@ -244,7 +247,8 @@ pub unsafe extern "C" fn blosc2_getitem(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let (src, dest) = unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, length(destsize)?)?) };
+        let (src, dest) =
+            unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?)?) };
         // Unlike the other calls this one takes no lock, as in C.
         let dparams = blosc2_dparams::DEFAULT;
         Ok(Context::decompressing(dparams, Hooks::default()).get_items(src, start, nitems, dest)? as c_int)

@@ -76,6 +76,11 @@ pub(crate) fn length(len: impl TryInto<usize>) -> Result<usize> {
     len.try_into().map_err(|_| Error(code::INVALID_PARAM))
 }
 
+/// Returns the size of a buffer. A negative one is the error `code`.
+pub(crate) fn size(len: i32, code: i32) -> Result<usize> {
+    len.try_into().map_err(|_| Error(code))
+}
+
 /// Returns the bytes at a pointer.
 ///
 /// # Safety

@@ -30,7 +30,10 @@ pub unsafe extern "C" fn blosc2_remove_dir(path: *const c_char) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
         let path = trimmed(unsafe { text(path) }?);
-        let entries = std::fs::read_dir(path).map_err(|_| Error(code::FILE_OPEN))?;
+        let entries = std::fs::read_dir(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error(code::NOT_FOUND),
+            _ => Error(code::FILE_OPEN),
+        })?;
         for entry in entries {
             let entry = entry.map_err(|_| Error(code::FAILURE))?;
             std::fs::remove_file(entry.path()).map_err(|_| Error(code::FAILURE))?;

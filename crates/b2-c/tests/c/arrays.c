@@ -207,6 +207,30 @@ static void buffers(void) {
   CHECK(b2nd_copy_buffer2(2, 4, data, shape, start, stop, back, room, at) < 0);
 }
 
+/* A copy of the same chunks has the dtype that is asked for, also when it is opened again. */
+static void copies(void) {
+  const int32_t chunk[2] = {10, 15};
+  b2nd_context_t *ctx = context(true, NULL, SHAPE, chunk);
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = true, .cparams = &cparams};
+  b2nd_context_t *wanted = b2nd_create_ctx(&storage, 2, SHAPE, chunk, BLOCK, "<f4", DTYPE_NUMPY_FORMAT, NULL, 0);
+  b2nd_array_t *array, *copy, *again;
+  CHECK(b2nd_from_cbuffer(ctx, &array, data, sizeof(data)) == 0);
+  CHECK(b2nd_copy(wanted, array, &copy) == 0);
+  uint8_t *cframe;
+  int64_t size;
+  bool needs_free;
+  CHECK(b2nd_to_cframe(copy, &cframe, &size, &needs_free) == 0);
+  CHECK(b2nd_from_cframe(cframe, size, true, &again) == 0 && strcmp(again->dtype, "<f4") == 0 && has(again, data));
+  free(cframe);
+  b2nd_free(again);
+  b2nd_free(copy);
+  b2nd_free(array);
+  b2nd_free_ctx(wanted);
+  b2nd_free_ctx(ctx);
+}
+
 int main(void) {
   blosc2_init();
   for (int n = 0; n < 1200; n++) {
@@ -220,6 +244,7 @@ int main(void) {
   views();
   metalayers();
   buffers();
+  copies();
   blosc2_destroy();
   return finish("arrays");
 }

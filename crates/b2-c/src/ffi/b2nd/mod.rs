@@ -12,8 +12,8 @@ use std::ops::Range;
 use b2_chunk::SpecialKind;
 
 use crate::abi::{
-    Field, MAX_BLOCKSIZE, MAX_BUFFERSIZE, MAX_DIM, b2nd_array_t, blosc2_cparams, blosc2_metalayer, blosc2_schunk,
-    blosc2_storage, code, values_of,
+    Field, MAX_BLOCKSIZE, MAX_BUFFERSIZE, MAX_DIM, b2nd_array_t, blosc2_cparams, blosc2_metalayer,
+    blosc2_schunk, blosc2_storage, code, values_of,
 };
 use crate::core::context::special;
 use crate::core::error::{Error, Result, ensure};

@@ -122,7 +122,7 @@ pub unsafe extern "C" fn blosc2_schunk_append_buffer(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        let len = length(nbytes)?;
+        let len = size(nbytes, code::MAX_BUFSIZE_EXCEEDED)?;
         let blank;
         let src = if src.is_null() && full.cctx()?.hooks.has_prefilter() {
             blank = b2_core::memory::zeroed(len)?;
@@ -156,8 +156,8 @@ pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
         full.refresh()?;
         let nchunk = full.nchunk(nchunk)?;
         // SAFETY: as above.
-        let dest = unsafe { bytes_mut(dest, length(nbytes)?) }?;
-        ensure(full.chunk_nbytes(nchunk)? <= dest.len(), code::INVALID_PARAM)?;
+        let dest = unsafe { bytes_mut(dest, size(nbytes, code::WRITE_BUFFER)?) }?;
+        ensure(full.chunk_nbytes(nchunk)? <= dest.len(), code::WRITE_BUFFER)?;
         Ok(full.decompress(nchunk, dest)? as c_int)
     })
 }
@@ -264,9 +264,9 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
 /// A range of items as bytes.
 fn range_of(full: &Full, start: i64, stop: i64) -> Result<(u64, usize)> {
     let size = i64::from(full.c.typesize.get());
-    ensure(start >= 0 && start <= stop && size > 0, code::INVALID_PARAM)?;
-    let end =
-        stop.checked_mul(size).filter(|end| *end <= full.c.nbytes.get()).ok_or(Error(code::INVALID_PARAM))?;
+    ensure(start <= stop && size > 0, code::INVALID_PARAM)?;
+    let end = stop.checked_mul(size).filter(|end| start >= 0 && *end <= full.c.nbytes.get());
+    let end = end.ok_or(Error(code::FAILURE))?;
     Ok(((start * size) as u64, length(end - start * size)?))
 }
 

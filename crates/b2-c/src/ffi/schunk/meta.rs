@@ -171,7 +171,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_update(
     })
 }
 
-/// Answers the content of a metalayer of any length, in memory that the caller frees.
+/// Answers the content of a metalayer of any length, in memory that the caller frees: null if it is empty.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string, the others are null or valid.
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
         let plain = Chunk::from_bytes(chunk)?.decompress_bytes()?;
         // SAFETY: as above.
         unsafe {
-            put(content, copied(&plain)?);
+            put(content, if plain.is_empty() { std::ptr::null_mut() } else { copied(&plain)? });
             put(content_len, plain.len() as i32);
         }
         Ok(n as c_int)

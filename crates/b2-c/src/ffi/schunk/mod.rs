@@ -33,7 +33,7 @@ use crate::ffi::callbacks::Call;
 use crate::ffi::contexts::{chunk_at, context, create_cctx, create_dctx, schunk_of};
 use crate::ffi::memory::{self, Malloced, copied, copied_text, copied_value, free};
 use crate::ffi::{
-    bytes, bytes_mut, callbacks, copy_at, guard, io, length, locked, paths, put, shared, text, values,
+    bytes, bytes_mut, callbacks, copy_at, guard, io, length, locked, paths, put, shared, size, text, values,
 };
 
 pub(crate) use items::{fill_special, gather};
