@@ -333,6 +333,9 @@ static void codes(void) {
   CHECK(blosc2_schunk_get_slice_buffer(schunk, 2000, 2001, out) == BLOSC2_ERROR_FAILURE);
   CHECK(blosc2_schunk_get_slice_buffer(schunk, -1, 2, out) == BLOSC2_ERROR_FAILURE);
   CHECK(blosc2_schunk_set_slice_buffer(schunk, 2000, 2001, data) == BLOSC2_ERROR_FAILURE);
+  blosc2_schunk *list = blosc2_schunk_copy(schunk, &(blosc2_storage){.contiguous = false, .cparams = &cparams});
+  CHECK(blosc2_schunk_decompress_chunk(list, 0, out, 7999) == BLOSC2_ERROR_INVALID_PARAM);
+  blosc2_schunk_free(list);
   uint8_t *content = data;
   int32_t len = 5;
   CHECK(blosc2_vlmeta_add(schunk, "empty", data, 0, NULL) >= 0);

@@ -155,9 +155,11 @@ pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
         let full = unsafe { full(schunk) }?;
         full.refresh()?;
         let nchunk = full.nchunk(nchunk)?;
+        // As in C-Blosc2, whose frames have checks of their own.
+        let small = if full.is_frame() { code::WRITE_BUFFER } else { code::INVALID_PARAM };
         // SAFETY: as above.
-        let dest = unsafe { bytes_mut(dest, size(nbytes, code::WRITE_BUFFER)?) }?;
-        ensure(full.chunk_nbytes(nchunk)? <= dest.len(), code::WRITE_BUFFER)?;
+        let dest = unsafe { bytes_mut(dest, size(nbytes, small)?) }?;
+        ensure(full.chunk_nbytes(nchunk)? <= dest.len(), small)?;
         Ok(full.decompress(nchunk, dest)? as c_int)
     })
 }
