@@ -106,6 +106,7 @@ impl Archive {
         Ok((Self { file, starts: places.into_iter().map(|(start, _)| start).collect() }, found))
     }
 
+    /// The file of the archive.
     pub fn file(&self) -> &Arc<dyn ReadAt> {
         &self.file
     }
