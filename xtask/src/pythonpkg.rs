@@ -49,8 +49,9 @@ const PAGES: &[(&str, &str)] = &[
     ("docs/xarray.md", "dask, xarray"),
     ("docs/dask.md", "dask"),
 ];
-/// Size limits of a wheel in bytes: of the published one, and of the tested one, which is not built to be small.
-const WHEEL: [u64; 2] = [5_200_000, 10_000_000];
+/// Size limits of a wheel in bytes: of the published one (the list of components is 19 kB of it), and of the tested one, which is not
+/// built to be small.
+const WHEEL: [u64; 2] = [5_220_000, 10_000_000];
 /// What makes published wheels smaller than maturin's default does: by 3 %, in a second.
 pub(crate) const COMPRESSION: [&str; 2] = ["--compression-level", "9"];
 /// The oldest and the newest minor version of Python 3 to look for.
