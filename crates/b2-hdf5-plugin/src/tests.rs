@@ -40,7 +40,7 @@ fn ramp(nbytes: usize) -> Vec<u8> {
 }
 
 /// Bytes that do not compress.
-fn noise(nbytes: usize) -> Vec<u8> {
+pub(crate) fn noise(nbytes: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut byte = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -8,6 +8,7 @@ use std::slice;
 
 use super::{Allocated, REVERSE, description, memory};
 use crate::filter::{Dataset, Filter, Memory};
+use crate::tests::noise;
 use crate::{Blosc, Blosc2};
 
 /// Memory of HDF5 with a chunk in it.
@@ -56,16 +57,6 @@ impl Drop for Buffer {
 fn parameters<F: Filter>(nitems: u64) -> Vec<c_uint> {
     let dataset = Dataset { itemsize: 4, base_itemsize: 4, chunk: &[nitems] };
     F::parameters(&[0, 0, 0, 0, 5, 1, 1], &dataset).unwrap()
-}
-
-/// Bytes that do not compress.
-fn noise(nbytes: usize) -> Vec<u8> {
-    let mut state = 1_u32;
-    let mut byte = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    (0..nbytes).map(|_| byte()).collect()
 }
 
 fn ones(memory: &mut [MaybeUninit<u8>]) -> &mut [u8] {
