@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         sh::run(doc)
     })?;
     let public = steps.run("public API", api::compare)?;
-    tidy.folders(&["api", "tools"])?;
+    tidy.folders(&["api", "tools"]);
     let packages = steps.run("what is published", release::check)?;
     steps.run("the command without a C compiler", || {
         // CC=/bin/false shows that no C compiler is needed.
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let counted = steps.run("instruction counts", || counts::check(false))?;
     let few: &[&str] = if args.test.no_peer { &["--ci", "--no-peer"] } else { &["--ci"] };
     steps.run("fuzzing", || fuzz::run(&sh::parsed(few)?))?;
-    tidy.folders(&["fuzz"])?;
+    tidy.folders(&["fuzz"]);
     let hostile = steps.run("hostile files", hostile::sample)?;
     let flips = steps.run("flipped bits", flips::sample)?;
     let faults = steps.run("failing system calls", faults::sample)?;
@@ -100,34 +100,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let words = [&["test", "--no-fail-fast"], PURE, LIBRARIES, ONCE].concat();
         sh::run_tests(sh::cargo_without_c(&words))
     })?;
-    tidy.folders(&["no-c"])?;
+    tidy.folders(&["no-c"]);
     let (python, skipped) = steps.run("the Python package", pythonpkg::check)?;
-    tidy.workspace("b2-python")?;
+    tidy.workspace("b2-python");
     let object_stores = steps.run("object stores", stores::check)?;
-    tidy.workspace("b2-object-store")?;
+    tidy.workspace("b2-object-store");
     let zarrs = steps.run("zarrs", zarrs::check)?;
-    tidy.workspace("zarrs-b2nd")?;
+    tidy.workspace("zarrs-b2nd");
     let hdf5 = steps.run("HDF5 files", hdf5::check)?;
     let filters = steps.run("filters of HDF5", hdf5plugin::check)?;
-    tidy.folders(&["hdf5plugin"])?;
-    tidy.workspace("b2-hdf5-plugin")?;
+    tidy.folders(&["hdf5plugin"]);
+    tidy.workspace("b2-hdf5-plugin");
     let libblosc2 = steps.run("libblosc2 for C", c::check)?;
-    tidy.folders(&["b2-c"])?;
+    tidy.folders(&["b2-c"]);
     let page = steps.run("the page in a browser", web::check)?;
     // The tests were the last that needed these.
-    tidy.folders(&["web", "debug/deps", "release"])?;
-    tidy.workspace("b2-wasm")?;
+    tidy.folders(&["web", "debug/deps", "release"]);
+    tidy.workspace("b2-wasm");
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
-    tidy.folders(&["minimum-rust"])?;
+    tidy.folders(&["minimum-rust"]);
     let miri = steps.run("Miri", toolchains::miri)?;
-    tidy.folders(&["miri"])?;
-    tidy.workspace("b2-c")?;
+    tidy.folders(&["miri"]);
+    tidy.workspace("b2-c");
     let platforms = steps.run("other platforms", platforms::sample)?;
-    tidy.folders(&["platforms"])?;
+    tidy.folders(&["platforms"]);
     let arm = steps.run("filters on 64-bit ARM", cross::sample)?;
-    tidy.folders(&["cross"])?;
+    tidy.folders(&["cross"]);
     let windows = steps.run("Windows", windows::sample)?;
-    tidy.folders(&["windows"])?;
     steps.finish()?;
     println!();
     outcome.print();

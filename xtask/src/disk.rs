@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Result;
-
 use crate::root;
 
 /// Returns the number of bytes that are free where a path is, if the system tells.
@@ -26,20 +24,25 @@ pub(crate) struct Tidy {
 
 impl Tidy {
     /// Removes folders of the target folder.
-    pub(crate) fn folders(&self, names: &[&str]) -> Result<()> {
+    pub(crate) fn folders(&self, names: &[&str]) {
         if self.on {
-            names.iter().try_for_each(|name| root::remove(&root::target().join(name)))?;
+            names.iter().for_each(|name| remove(&root::target().join(name)));
         }
-        Ok(())
     }
 
     /// Removes the target folder of a crate that is a workspace of its own.
-    pub(crate) fn workspace(&self, name: &str) -> Result<()> {
+    pub(crate) fn workspace(&self, name: &str) {
         let shared = std::env::var_os("CARGO_TARGET_DIR").is_some();
         if self.on && !shared {
-            root::remove(&root::workspace().join("crates").join(name).join("target"))?;
+            remove(&root::workspace().join("crates").join(name).join("target"));
         }
-        Ok(())
+    }
+}
+
+/// Removes a folder. What stays only takes room: it is no fault of what is checked, so it is told and that is all.
+fn remove(folder: &Path) {
+    if let Err(error) = root::remove(folder) {
+        println!("not removed, so there is less room for the next steps: {error:#}");
     }
 }
 
@@ -53,5 +56,18 @@ mod tests {
         assert!(free(folder.path()).unwrap() > 0);
         assert!(free(&folder.path().join("not there")).is_none());
         assert!(told().unwrap().ends_with(" GB of disk free"));
+    }
+
+    #[test]
+    fn what_cannot_be_removed_ends_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, full) = (folder.path().join("file"), folder.path().join("full"));
+        std::fs::create_dir_all(full.join("inner")).unwrap();
+        std::fs::write(&file, "no folder").unwrap();
+        remove(&full);
+        remove(&file);
+        remove(&folder.path().join("not there"));
+        assert!(!full.exists());
+        assert!(file.exists());
     }
 }

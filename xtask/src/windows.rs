@@ -157,7 +157,9 @@ impl Tools {
         for lane in 0..lanes {
             self.make_system(lane)?;
         }
-        programs::run(&programs, &[&[SKIP][..], names].concat(), self, lanes, PATIENCE)
+        let counts = programs::run(&programs, &[&[SKIP][..], names].concat(), self, lanes, PATIENCE);
+        (0..lanes).for_each(|lane| self.end(lane));
+        counts
     }
 
     /// Returns a cargo command that builds for Windows and runs programs under Wine.
@@ -228,11 +230,13 @@ impl Runner for Tools {
     }
 
     fn end(&self, lane: usize) {
-        // The server ends all programs of its system.
-        let mut server = Command::new(self.wine.with_file_name("wineserver"));
-        server.arg("-k").env("WINEPREFIX", self.prefix(lane));
-        // If it is not there, the program itself is still ended.
-        let _ = server.status();
+        // The server ends all programs of its system, and then writes to the system's folder once more.
+        for order in ["--kill", "--wait"] {
+            let mut server = Command::new(self.wine.with_file_name("wineserver"));
+            server.arg(order).env("WINEPREFIX", self.prefix(lane));
+            // If it is not there, the program itself is still ended.
+            let _ = server.status();
+        }
     }
 }
 

@@ -238,8 +238,10 @@ fn readers_beside_a_writer_that_overwrites_see_one_state() {
 }
 
 /// Does something when it is dropped.
+#[cfg(unix)]
 struct AtEnd<F: FnMut()>(F);
 
+#[cfg(unix)]
 impl<F: FnMut()> Drop for AtEnd<F> {
     fn drop(&mut self) {
         (self.0)();
