@@ -422,19 +422,9 @@ pub(crate) fn empty_special(cparams: &blosc2_cparams, kind: SpecialKind, value: 
     bytes.extend_from_slice(value);
     let cbytes = i32::try_from(bytes.len()).map_err(|_| Error(code::DATA))?;
     bytes[12..16].copy_from_slice(&cbytes.to_le_bytes());
-    bytes[EXTENDED_HEADER - 1] = kind_bits(kind);
+    // The kind is in the upper half of the last byte of the header.
+    bytes[EXTENDED_HEADER - 1] = kind.code() << 4;
     Ok(bytes)
-}
-
-/// Returns the bits that say which kind of special chunk a chunk is, in the last byte of its header.
-fn kind_bits(kind: SpecialKind) -> u8 {
-    let number = match kind {
-        SpecialKind::NaN => 2,
-        SpecialKind::Value => 3,
-        SpecialKind::Uninit => 4,
-        _ => 1,
-    };
-    number << 4
 }
 
 /// Returns the block size of chunks with these parameters, as the engine chooses it.

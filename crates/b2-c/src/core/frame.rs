@@ -479,17 +479,8 @@ pub(super) fn like(reader: &SuperChunk) -> FrameParams {
 /// The parameters in the header of a frame without chunks, whose first chunk still decides the chunk size.
 fn from_header(reader: &SuperChunk) -> FrameParams {
     let header = reader.header();
-    let compression = b2_chunk::Compression::new()
-        .itemsize(header.itemsize())
-        .codec(header.codec())
-        .codec_meta(header.codec_meta())
-        .level(header.level().min(9))
-        .filters(header.filters())
-        .splitmode(header.splitmode())
-        .use_dict(header.use_dict())
-        .plugins(reader.dparams().plugins.clone())
-        .build();
-    match compression {
+    let plugins = reader.dparams().plugins.clone();
+    match header.compression().blocksize(0).plugins(plugins).build() {
         Ok(params) => FrameParams::from_cparams(&params).blocksize(header.blocksize()),
         Err(_) => FrameParams::like(header),
     }

@@ -70,12 +70,15 @@ pub enum SpecialKind {
 }
 
 impl SpecialKind {
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Self::Zeros => 1,
-            Self::NaN => 2,
-            Self::Value => 3,
-            Self::Uninit => 4,
+    b2_core::internal! {
+        /// Returns the number of the kind in the format.
+        pub fn code(self) -> u8 {
+            match self {
+                Self::Zeros => 1,
+                Self::NaN => 2,
+                Self::Value => 3,
+                Self::Uninit => 4,
+            }
         }
     }
 

@@ -454,15 +454,7 @@ fn check_copy(promise: Option<Promise<'_>>, original: &Input, written: &Input) -
 }
 
 fn like_header(frame: &SuperChunk, itemsize: usize) -> Compression {
-    let header = frame.header();
-    plugins::cparams(itemsize)
-        .codec(header.codec())
-        .codec_meta(header.codec_meta())
-        .level(header.level().min(9))
-        .filters(header.filters())
-        .splitmode(header.splitmode())
-        .use_dict(header.use_dict())
-        .blocksize(header.blocksize())
+    frame.header().compression().itemsize(itemsize).plugins(plugins::plugins())
 }
 
 /// End of the batch that starts at chunk `first`: as many chunks as are worth compressing in parallel.

@@ -32,27 +32,36 @@ pub struct FrameParams {
 }
 
 impl FrameHeader {
-    b2_core::internal! {
-        /// Returns the compression parameters that the header gives for new chunks. `dparams` provides
-        /// the plugins and the shape of a block.
-        ///
-        /// # Errors
-        /// When the header names an unknown codec or filter, or contradicts itself.
-        pub fn to_cparams(&self, dparams: &DParams) -> Result<CParams, FrameError> {
-            let cparams = Compression::new()
-                .itemsize(self.itemsize())
-                .codec(self.codec())
-                .codec_meta(self.codec_meta())
-                // The header can hold larger numbers, which are not valid levels.
-                .level(self.level().min(9))
-                .filters(self.filters())
-                .splitmode(self.splitmode())
-                .use_dict(self.use_dict())
-                .blocksize(self.blocksize().min(MAX_BLOCKSIZE))
-                .blockshape(dparams.container.blockshape.clone())
-                .plugins(dparams.plugins.clone());
-            cparams.build().map_err(FrameError::chunk(Structure::Header))
-        }
+    /// Returns the compression parameters that the header names for new chunks (docs/format/frame-contiguous.md, section 1): codec,
+    /// level, filters, split mode, block size, dictionary, item size. Nothing is checked before they are built.
+    ///
+    /// ```
+    /// use b2_chunk::{Chunk, CodecId, Compression};
+    /// use b2_frame::{FrameParams, FrameWriter, SuperChunk};
+    /// let first = Compression::lz4().level(9).itemsize(8).build()?;
+    /// let frame = FrameWriter::memory(FrameParams::from_cparams(&first))?.finish()?.into_bytes();
+    /// let header = SuperChunk::from_bytes(frame)?.header().clone();
+    /// let same = header.compression().build()?;
+    /// assert_eq!((same.codec(), same.level(), same.itemsize()), (CodecId::LZ4, 9, 8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compression(&self) -> Compression {
+        Compression::new()
+            .itemsize(self.itemsize())
+            .codec(self.codec())
+            .codec_meta(self.codec_meta())
+            // The header can hold larger numbers, which are not valid levels.
+            .level(self.level().min(9))
+            .filters(self.filters())
+            .splitmode(self.splitmode())
+            .use_dict(self.use_dict())
+            .blocksize(self.blocksize().min(MAX_BLOCKSIZE))
+    }
+
+    /// Like [`compression`](Self::compression), with the plugins and the shape of a block of `dparams`.
+    pub(crate) fn to_cparams(&self, dparams: &DParams) -> Result<CParams, FrameError> {
+        let builder = self.compression().blockshape(dparams.container.blockshape.clone());
+        builder.plugins(dparams.plugins.clone()).build().map_err(FrameError::chunk(Structure::Header))
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use b2_chunk::{CParams, Compression, Container};
+use b2_chunk::{CParams, Container};
 use b2_core::{Control, ErrorKind};
 use b2_frame::{FrameError, ReadOptions, Structure, SuperChunk};
 use bytes::Bytes;
@@ -383,17 +383,12 @@ impl NdArray {
     ///
     /// # Errors
     /// [`NdError::Chunk`] when the header names an unknown codec or filter, or contradicts itself, as for
-    /// [`Compression::build`].
+    /// [`Compression::build`](b2_chunk::Compression::build).
     pub fn cparams(&self) -> Result<CParams, NdError> {
         let header = self.0.frame.header();
-        let builder = Compression::new()
+        let builder = header
+            .compression()
             .itemsize(self.itemsize())
-            .codec(header.codec())
-            .codec_meta(header.codec_meta())
-            .level(header.level().min(9))
-            .filters(header.filters())
-            .splitmode(header.splitmode())
-            .use_dict(header.use_dict())
             .blocksize(self.geometry().block_nbytes())
             .blockshape(self.blockshape())
             .plugins(self.0.frame.dparams().plugins.clone());
