@@ -19,6 +19,7 @@ const NEEDED: &[&str] = &[
     "maturin>=1.10,<2",
     "numpy>=1.26",
     "pytest",
+    "pytest-xdist",
     "hypothesis",
     "mypy",
     "tqdm",
@@ -139,7 +140,8 @@ fn test(args: &Args) -> Result<Tested> {
         command.arg(package.join("pyproject.toml")).args(args);
         command
     };
-    let mut tests = pytests(&["-rs"]);
+    // One process uses little more than one processor.
+    let mut tests = pytests(&["-rs", "--numprocesses", "auto"]);
     tests.arg(package.join("tests"));
     if args.full {
         tests.args(["-m", "full or not full"]).env("B2KIT_FULL", "1");
