@@ -116,16 +116,13 @@ fn folder() -> PathBuf {
 }
 
 fn of_it(words: &[&str]) -> Command {
-    let manifest = folder().join("Cargo.toml").display().to_string();
-    let mut command = sh::cargo(&[words, &["--manifest-path", &manifest]].concat());
-    command.env("CARGO_TARGET_DIR", root::target().join("b2-c"));
-    command
+    sh::cargo_beside("b2-c", words)
 }
 
 /// Builds the libraries and returns where they are.
 fn build(profile: &str) -> Result<PathBuf> {
     sh::run(of_it(&["build", "--locked", "--profile", profile]))?;
-    Ok(root::target().join("b2-c").join(profile))
+    Ok(sh::beside().join(profile))
 }
 
 /// Runs all tests that can run on this machine.
@@ -134,7 +131,8 @@ pub(crate) fn check() -> Result<Outcome> {
     let mut clippy = of_it(&["clippy", "--locked", "--all-targets"]);
     clippy.args(["--", "-D", "warnings"]);
     sh::run(clippy)?;
-    let mut tests = sh::run_tests(of_it(&["test", "--locked", "--no-fail-fast"]))?;
+    // In the profile of the libraries, so that what both need is compiled once.
+    let mut tests = sh::run_tests(of_it(&["test", "--locked", "--profile", "tests", "--no-fail-fast"]))?;
     let libraries = build("tests")?;
     symbols(&libraries)?;
     let known = fs::read_to_string(table_path()).unwrap_or_default();

@@ -104,24 +104,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (python, skipped) = steps.run("the Python package", pythonpkg::check)?;
     tidy.workspace("b2-python");
     let object_stores = steps.run("object stores", stores::check)?;
-    tidy.workspace("b2-object-store");
     let zarrs = steps.run("zarrs", zarrs::check)?;
-    tidy.workspace("zarrs-b2nd");
     let hdf5 = steps.run("HDF5 files", hdf5::check)?;
     let filters = steps.run("filters of HDF5", hdf5plugin::check)?;
-    tidy.folders(&["hdf5plugin"]);
-    tidy.workspace("b2-hdf5-plugin");
     let libblosc2 = steps.run("libblosc2 for C", c::check)?;
-    tidy.folders(&["b2-c"]);
     let page = steps.run("the page in a browser", web::check)?;
     // The tests were the last that needed these.
-    tidy.folders(&["web", "debug/deps", "release"]);
-    tidy.workspace("b2-wasm");
+    tidy.folders(&["web", "beside", "debug/deps", "release"]);
     let minimum_rust = steps.run("the oldest Rust", toolchains::minimum_rust)?;
     tidy.folders(&["minimum-rust"]);
     let miri = steps.run("Miri", toolchains::miri)?;
     tidy.folders(&["miri"]);
-    tidy.workspace("b2-c");
     let platforms = steps.run("other platforms", platforms::sample)?;
     tidy.folders(&["platforms"]);
     let arm = steps.run("filters on 64-bit ARM", cross::sample)?;

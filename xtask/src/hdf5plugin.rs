@@ -47,26 +47,24 @@ pub(crate) fn run(_: &Args) -> Result<()> {
 /// Runs all tests that can run on this machine.
 pub(crate) fn check() -> Result<Outcome> {
     let folder = root::workspace().join("crates").join("b2-hdf5-plugin");
-    let manifest = folder.join("Cargo.toml").display().to_string();
-    let of_it = |words: &[&str]| sh::cargo(&[words, &["--manifest-path", &manifest]].concat());
+    let of_it = |words: &[&str]| sh::cargo_beside("b2-hdf5-plugin", words);
     sh::run(of_it(&["fmt", "--all", "--check"]))?;
     let mut clippy = of_it(&["clippy", "--locked", "--workspace", "--all-targets"]);
     clippy.args(["--", "-D", "warnings"]);
     sh::run(clippy)?;
-    let tests = sh::run_tests(of_it(&["test", "--locked", "--workspace", "--no-fail-fast"]))?;
+    // In the profile of the libraries, so that what both need is compiled once.
+    let as_tested = ["--locked", "--workspace", "--profile", "tests"];
+    let tests = sh::run_tests(of_it(&[&["test", "--no-fail-fast"][..], &as_tested].concat()))?;
     let python = match python::environment(PEERS) {
         Ok(python) => python,
         Err(error) => {
             return Ok(Outcome { tests, exchanged: Ran::NotRun(format!("{error:#}")), skipped: Vec::new() });
         }
     };
-    let target = root::target().join("hdf5plugin");
-    let mut build = of_it(&["build", "--locked", "--workspace", "--profile", "tests"]);
-    build.env("CARGO_TARGET_DIR", &target);
-    sh::run(build)?;
+    sh::run(of_it(&[&["build"][..], &as_tested].concat()))?;
     let mut script = Command::new(python);
     script.arg("-B").arg(folder.join("tests").join("run.py"));
-    script.arg("--libraries").arg(target.join("tests"));
+    script.arg("--libraries").arg(sh::beside().join("tests"));
     let output = script.output().context("cannot run tests/run.py")?;
     let text = String::from_utf8_lossy(&output.stdout);
     print!("{text}{}", String::from_utf8_lossy(&output.stderr));

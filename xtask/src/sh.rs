@@ -1,7 +1,7 @@
 //! Runs cargo and other commands, and prints each command; and what tasks that use threads share.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -18,6 +18,20 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root::workspace()).args(args);
     command
+}
+
+/// Returns a cargo command for a crate in `crates/` that is a workspace of its own. They share a target folder, so what
+/// several of them need is compiled once.
+pub(crate) fn cargo_beside(name: &str, args: &[&str]) -> Command {
+    let mut command = cargo(args);
+    command.arg("--manifest-path").arg(root::workspace().join("crates").join(name).join("Cargo.toml"));
+    command.env("CARGO_TARGET_DIR", beside());
+    command
+}
+
+/// The target folder of the crates that are workspaces of their own.
+pub(crate) fn beside() -> PathBuf {
+    root::target().join("beside")
 }
 
 /// Returns a cargo command that cannot use a C compiler: a build script that asks for one fails. It has its own target

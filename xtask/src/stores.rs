@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use crate::sh::Counts;
-use crate::{python, root, sh};
+use crate::{python, sh};
 
 /// The S3 server for the tests.
 const MOTO: &[&str] = &["moto[server]==5.2.5"];
@@ -41,9 +41,7 @@ pub(crate) fn run(_: &Args) -> Result<()> {
 
 /// Runs all tests that can run on this machine.
 pub(crate) fn check() -> Result<Outcome> {
-    let manifest = root::workspace().join("crates").join("b2-object-store").join("Cargo.toml");
-    let manifest = manifest.display().to_string();
-    let of_it = |words: &[&str]| sh::cargo(&[words, &["--manifest-path", &manifest]].concat());
+    let of_it = |words: &[&str]| sh::cargo_beside("b2-object-store", words);
     sh::run(of_it(&["fmt", "--check"]))?;
     let mut clippy = of_it(&["clippy", "--all-features", "--all-targets"]);
     clippy.args(["--", "-D", "warnings"]);

@@ -53,8 +53,7 @@ pub(crate) fn check() -> Result<Outcome> {
         let why = format!("{} is older than Rust {wanted}", have.trim());
         return Ok(Outcome { tests: sh::Outcome::NotRun(why.clone()), no_python: Some(why) });
     }
-    let manifest = manifest.display().to_string();
-    let of_it = |words: &[&str]| sh::cargo(&[words, &["--manifest-path", &manifest]].concat());
+    let of_it = |words: &[&str]| sh::cargo_beside("zarrs-b2nd", words);
     sh::run(of_it(&["fmt", "--check"]))?;
     let mut clippy = of_it(&["clippy", "--locked", "--all-features", "--all-targets"]);
     clippy.args(["--", "-D", "warnings"]);

@@ -21,10 +21,6 @@ const SCRIPTS: &[&str] = &["engine.js", "draw.js", "main.js"];
 /// What is copied as it is.
 const PARTS: &[&str] = &["index.html", "style.css", "worker.js"];
 
-fn manifest() -> String {
-    root::workspace().join("crates").join("b2-wasm").join("Cargo.toml").display().to_string()
-}
-
 /// Builds the page and returns its folder.
 pub(super) fn page() -> Result<PathBuf> {
     ensure!(crate::platforms::has_std(TARGET), "rustup cannot add {TARGET}");
@@ -88,14 +84,13 @@ const SMALL: &str = "-Zlocation-detail=none -Zfmt-debug=shallow -Zunstable-optio
 /// are not stable, so another compiler may need others.
 fn engine(small: bool) -> Result<Vec<u8>> {
     let target = folder("wasm");
-    let manifest = manifest();
-    let mut words = vec!["build", "--release", "--locked", "--target", TARGET, "--manifest-path", &manifest];
+    let mut words = vec!["build", "--release", "--locked", "--target", TARGET];
     let mut flags = FLAGS.to_owned();
     if small {
         words.extend(["-Zbuild-std=std,panic_abort", "-Zbuild-std-features=optimize_for_size"]);
         flags = format!("{FLAGS} {SMALL}");
     }
-    let mut cargo = sh::cargo(&words);
+    let mut cargo = sh::cargo_beside("b2-wasm", &words);
     cargo.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", flags);
     if small {
         cargo.env("RUSTC_BOOTSTRAP", "1");
@@ -113,7 +108,7 @@ fn gzipped(bytes: &[u8]) -> Result<usize> {
 
 /// Lints and native tests of the engine.
 pub(super) fn check() -> Result<Counts> {
-    let of_it = |words: &[&str]| sh::cargo(&[words, &["--manifest-path", &manifest()]].concat());
+    let of_it = |words: &[&str]| sh::cargo_beside("b2-wasm", words);
     sh::run(of_it(&["fmt", "--check"]))?;
     let mut clippy = of_it(&["clippy", "--locked", "--all-targets"]);
     clippy.args(["--", "-D", "warnings"]);
@@ -145,17 +140,8 @@ pub(super) fn program() -> PathBuf {
 
 /// Seconds that native code takes to decode a file, on one thread, with the same crates.
 pub(super) fn native_speed(file: &Path) -> Result<f64> {
-    let mut cargo = sh::cargo(&[
-        "run",
-        "--quiet",
-        "--locked",
-        "--profile",
-        "native",
-        "--example",
-        "speed",
-        "--manifest-path",
-        &manifest(),
-    ]);
+    let words = ["run", "--quiet", "--locked", "--profile", "native", "--example", "speed"];
+    let mut cargo = sh::cargo_beside("b2-wasm", &words);
     cargo.arg("--").arg(file.canonicalize()?);
     sh::output(&mut cargo)?.trim().parse().context("no time")
 }
