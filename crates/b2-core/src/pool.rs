@@ -14,6 +14,9 @@ use std::sync::Arc;
 ///
 /// If no pool is set in [`Control`](crate::Control), a call uses the rayon pool in which it runs, or else a pool shared
 /// by the whole process. In a child process after a fork the pool starts new threads.
+///
+/// A program whose `main` is in Rust should not fork while it starts or ends threads of its own: Rust's standard library (1.95)
+/// then may let no thread start in the child, whoever starts it. Programs in C and Python are not concerned.
 #[derive(Clone)]
 pub struct Pool {
     nthreads: NonZeroUsize,
@@ -77,7 +80,13 @@ mod threads {
         pub(crate) fn threads(&self) -> Option<&ThreadPool> {
             let start = |_: Option<&Option<ThreadPool>>| {
                 let builder = ThreadPoolBuilder::new().num_threads(self.nthreads);
-                Ok::<_, Infallible>(builder.thread_name(|n| format!("b2kit-{n}")).build().ok())
+                let pool = builder.thread_name(|n| format!("b2kit-{n}")).build().ok();
+                // A thread that is starting holds a lock of the standard library for a moment. A child of a fork at that
+                // moment can start no threads, so wait until all of these run.
+                if let Some(pool) = &pool {
+                    pool.broadcast(|_| ());
+                }
+                Ok::<_, Infallible>(pool)
             };
             let Ok(threads) = self.threads.get_or_try_init(start);
             threads.as_ref()

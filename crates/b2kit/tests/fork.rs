@@ -9,8 +9,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,16 @@ const BOTH: [Storage; 2] = [Storage::Contiguous, Storage::Sparse];
 /// Far more than any child needs; one that hangs needs more than any time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// No two tests fork at once, so that no lock of the test harness is held by another thread.
-static FORKING: Mutex<()> = Mutex::new(());
+/// One test, because a thread that starts or ends holds a lock of Rust's standard library for a moment, and a child that was
+/// forked at that moment can start no threads. The threads of the test harness start and end with each test.
+#[test]
+fn forks() {
+    editors_of_the_parent_change_nothing_in_the_child();
+    writers_of_the_parent_write_and_remove_nothing_in_the_child();
+    frames_in_memory_are_the_childs_own();
+    array_editors_of_the_parent_change_nothing_in_the_child();
+    children_work_in_parallel_while_the_parent_does();
+}
 
 /// A child process that runs a function and exits by itself.
 struct Child(libc::pid_t);
@@ -93,10 +101,6 @@ impl Gate {
     }
 }
 
-fn forking() -> std::sync::MutexGuard<'static, ()> {
-    FORKING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn cparams() -> CParams {
     Compression::new().itemsize(4).codec(CodecId::BLOSCLZ).build().unwrap()
 }
@@ -135,9 +139,7 @@ fn is_foreign<T>(result: Result<T, FrameError>) {
     }
 }
 
-#[test]
 fn editors_of_the_parent_change_nothing_in_the_child() {
-    let _guard = forking();
     let dir = tempfile::tempdir().unwrap();
     for storage in BOTH {
         let path = dir.path().join(format!("{storage:?}.b2frame"));
@@ -192,9 +194,7 @@ fn editors_of_the_parent_change_nothing_in_the_child() {
     }
 }
 
-#[test]
 fn writers_of_the_parent_write_and_remove_nothing_in_the_child() {
-    let _guard = forking();
     let dir = tempfile::tempdir().unwrap();
     for storage in BOTH {
         let path = dir.path().join(format!("{storage:?}"));
@@ -226,9 +226,7 @@ fn writers_of_the_parent_write_and_remove_nothing_in_the_child() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
 }
 
-#[test]
 fn frames_in_memory_are_the_childs_own() {
-    let _guard = forking();
     let mut editor =
         Some(FrameEditor::memory(FrameParams::from_cparams(&cparams()).chunksize(4000)).unwrap());
     editor.as_mut().unwrap().append_bytes(&data(9000, 1)).unwrap();
@@ -242,9 +240,7 @@ fn frames_in_memory_are_the_childs_own() {
     .wait("memory");
 }
 
-#[test]
 fn array_editors_of_the_parent_change_nothing_in_the_child() {
-    let _guard = forking();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("array.b2nd");
     let rows = data(160_000, 1);
@@ -268,9 +264,7 @@ fn array_editors_of_the_parent_change_nothing_in_the_child() {
     assert_eq!(NdArray::open(&path).unwrap().shape(), [550, 100]);
 }
 
-#[test]
 fn children_work_in_parallel_while_the_parent_does() {
-    let _guard = forking();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("array.b2nd");
     let items = data(4 << 20, 7);
@@ -287,15 +281,17 @@ fn children_work_in_parallel_while_the_parent_does() {
     };
     // All that is made once in a process is there.
     work();
-    let stop = AtomicBool::new(false);
+    let (stop, running) = (AtomicBool::new(false), Barrier::new(4));
     thread::scope(|scope| {
-        for _ in 0..3 {
+        let threads = [(); 3].map(|()| {
             scope.spawn(|| {
+                running.wait();
                 while !stop.load(Ordering::Relaxed) {
                     work();
                 }
-            });
-        }
+            })
+        });
+        running.wait();
         let forks = catch_unwind(AssertUnwindSafe(|| {
             for n in 0..100 {
                 Child::run(|| {
@@ -311,6 +307,8 @@ fn children_work_in_parallel_while_the_parent_does() {
             }
         }));
         stop.store(true, Ordering::Relaxed);
+        // The end of the scope would not wait until the threads are gone.
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         forks.unwrap();
     });
 }
