@@ -26,14 +26,6 @@ impl ProcessId {
 ///
 /// After a fork the child makes a new one, and never drops that of its parent: dropping it could mean waiting for
 /// threads that do not exist, or ending connections that the parent still uses.
-///
-/// ```
-/// use b2_core::PerProcess;
-/// let numbers = PerProcess::new();
-/// let make = |_: Option<&u32>| Ok::<_, std::io::Error>(std::process::id());
-/// assert_eq!(*numbers.get_or_try_init(make)?, std::process::id());
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub struct PerProcess<T>(Generation<T>);
 
 /// The value of one process, followed by that of its child.
@@ -112,6 +104,24 @@ impl<T> Drop for Made<T> {
     fn drop(&mut self) {
         if !self.process.is_current() {
             std::mem::forget(self.value.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_makes_its_value_once() {
+        let numbers = PerProcess::new();
+        assert!(numbers.get_or_try_init(|_| Err("not today")).is_err());
+        for n in [7, 8] {
+            let earlier = |parent: Option<&u32>| match parent {
+                None => Ok::<_, &str>(n),
+                Some(_) => Err("there is no parent's value"),
+            };
+            assert_eq!(numbers.get_or_try_init(earlier), Ok(&7));
         }
     }
 }
