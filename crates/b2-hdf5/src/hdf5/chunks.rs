@@ -300,10 +300,8 @@ impl Chunks {
         add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
     ) -> Result<(), String> {
         let (below, address, is_filtered) = (&*self.below, self.chunked.address, self.is_filtered);
-        let index = match only {
-            Some(at) => Some(self.index_of(at).ok_or("a position outside")?),
-            None => None,
-        };
+        // Only arrays number chunks, of which all dimensions but one have an end.
+        let index = only.and_then(|at| self.index_of(at));
         match self.chunked.index {
             Index::BTree1 => self.in_tree1(only, add),
             Index::BTree2 => self.in_tree2(only, add),

@@ -129,6 +129,7 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
         }
         Type::Float { size, is_big } => format!("{}f{size}", order(*is_big, *size)),
         Type::Complex { size, is_big } => format!("{}c{size}", order(*is_big, *size)),
+        Type::Text { size: 0, .. } | Type::Opaque { size: 0, .. } => return Err(Unfit::Damaged),
         Type::Text { size, end } => {
             if *end != End::Zeros {
                 texts.push(TextPlace { at, size: *size, end: *end, times: Vec::new() });
