@@ -4,7 +4,7 @@ use b2nd::Dtype;
 use serde_json::Value;
 
 /// Text of a dtype, from its form in JSON.
-pub fn spelled(dtype: &Value) -> String {
+pub(crate) fn spelled(dtype: &Value) -> String {
     let text = |text: &str| format!("'{text}'");
     match dtype {
         Value::String(simple) => simple.clone(),
@@ -62,7 +62,7 @@ fn same(dtype: &Dtype, a: &[u8], b: &[u8]) -> bool {
     })
 }
 
-pub fn same_items(dtype: &Dtype, found: &[u8], expected: &[u8]) -> Result<(), String> {
+pub(crate) fn same_items(dtype: &Dtype, found: &[u8], expected: &[u8]) -> Result<(), String> {
     if found.len() != expected.len() {
         return Err(format!("{} bytes, expected {}", found.len(), expected.len()));
     }
@@ -78,7 +78,7 @@ pub fn same_items(dtype: &Dtype, found: &[u8], expected: &[u8]) -> Result<(), St
 }
 
 /// An attribute in JSON; extension types and bytes are not compared.
-pub fn as_json(value: &b2nd::Value) -> Value {
+pub(crate) fn as_json(value: &b2nd::Value) -> Value {
     match value {
         b2nd::Value::Boolean(truth) => (*truth).into(),
         b2nd::Value::Integer(number) => number.as_i64().map_or(number.as_u64().into(), Value::from),
