@@ -91,6 +91,15 @@ impl Filter {
         }
     }
 
+    /// Returns the most bytes that it makes of so many.
+    fn most_made(&self, len: usize) -> usize {
+        self.len_made(len).unwrap_or_else(|| match self.id {
+            // Blocks may be as short as a few bytes, each with a header.
+            LZ4 | BITSHUFFLE => len.saturating_mul(8).saturating_add(ROOM),
+            _ => len.saturating_add(len / 8).saturating_add(ROOM),
+        })
+    }
+
     /// Whether bitshuffle is followed by a compression.
     fn is_compressed(&self) -> bool {
         self.params.get(4).is_some_and(|&compression| compression != 0)
@@ -185,10 +194,7 @@ impl Pipeline {
             Some(len) => Some(len),
             None => self.decoded_len(filter, &src)?,
         };
-        let most = { before.iter() }.fold(nbytes, |len, filter| match filter.len_made(len) {
-            Some(len) => len,
-            None => len.saturating_add(len / 8).saturating_add(ROOM),
-        });
+        let most = before.iter().fold(nbytes, |len, filter| filter.most_made(len));
         if len.is_some_and(|len| len > most) {
             return Err(too_long());
         }
