@@ -424,5 +424,5 @@ fn step(number: Option<u64>, at: u64, count: u64) -> Option<u64> {
 }
 
 fn linear(at: impl Iterator<Item = u64>, grid: &[u64]) -> Option<u64> {
-    at.zip(grid).fold(Some(0), |number, (at, &count)| step(number, at, count))
+    at.zip(grid).try_fold(0, |number, (at, &count)| step(Some(number), at, count))
 }

@@ -159,7 +159,7 @@ impl Below {
         for (id, flags, order) in records {
             let bytes = match flags & header::SHARED {
                 0 => heap.get(self, &id)?,
-                _ => self.from_table(&id, header::ATTRIBUTE)?,
+                _ => self.table_message(&id, header::ATTRIBUTE)?,
             };
             found.push((order, messages::attribute(&bytes, self)?));
         }

@@ -507,7 +507,7 @@ impl Hdf5 {
     /// The name of a scale: that in the group, or in one around it, otherwise its own, if it has one.
     fn name_of(&self, group: &Group, address: u64) -> Result<Option<String>, String> {
         for &around in group.chain.iter().rev() {
-            let listing = self.below.listing(around, &*self.below.messages(around)?)?;
+            let listing = self.below.listing(around, &self.below.messages(around)?)?;
             if let Some(name) = listing.name_of(address) {
                 return Ok(Some(name.to_owned()));
             }

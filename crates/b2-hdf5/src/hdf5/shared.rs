@@ -22,7 +22,7 @@ impl Below {
         let (version, place) = (cursor.u8().ok_or_else(wrong)?, cursor.u8().ok_or_else(wrong)?);
         match (version, place) {
             (1, _) => cursor.skip(6).ok_or_else(wrong)?,
-            (3, 1) => return self.from_table(cursor.bytes(8).ok_or_else(wrong)?, kind),
+            (3, 1) => return self.table_message(cursor.bytes(8).ok_or_else(wrong)?, kind),
             (2, _) | (3, 2) => {}
             _ => return Err(wrong()),
         }
@@ -33,7 +33,7 @@ impl Below {
     }
 
     /// Returns the message of a table that has an identifier in its heap.
-    pub(super) fn from_table(&self, id: &[u8], kind: u16) -> Result<Vec<u8>, String> {
+    pub(super) fn table_message(&self, id: &[u8], kind: u16) -> Result<Vec<u8>, String> {
         let tables = self.tables.get_or_init(|| self.read_tables()).as_ref().map_err(Clone::clone)?;
         let bit = 1_u16.checked_shl(kind.into()).unwrap_or_default();
         let table = tables.iter().find(|table| table.kinds & bit != 0 && table.heap != NOWHERE);
