@@ -11,18 +11,9 @@ use super::btree2::Tree;
 use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
 use super::messages::{Chunked, Index};
+use super::slots::Stored;
 use super::{extensible_array, fixed_array};
 use crate::boxes::product;
-
-/// Where a stored chunk is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stored {
-    pub(crate) address: u64,
-    /// Stored bytes.
-    pub(crate) len: u64,
-    /// The filters that were not applied, one bit each.
-    pub(crate) mask: u32,
-}
 
 /// So many chunks are looked up one by one. After that the whole index is read.
 const FEW: usize = 8;
