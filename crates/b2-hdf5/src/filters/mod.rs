@@ -219,8 +219,8 @@ impl Pipeline {
             GZIP | ZSTD | BZIP2 | LZF => return Ok(None),
             SHUFFLE => Some(src.len()),
             FLETCHER32 => src.len().checked_sub(4),
-            NBIT => nbit::decoded_len(&filter.params),
-            SCALE_OFFSET => scale_offset::decoded_len(&filter.params),
+            NBIT => nbit::decoded_len(&filter.params, src.len()),
+            SCALE_OFFSET => scale_offset::decoded_len(&filter.params, src.len()),
             LZ4 => header(0, 8).and_then(big),
             BITSHUFFLE => match filter.is_compressed() {
                 true => header(0, 8).and_then(big),

@@ -20,11 +20,11 @@ const MAX_DEPTH: usize = 32;
 /// Decodes a chunk into `dst`. Returns `None` for data or parameters that do not fit.
 pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     let &[own, is_plain, _, ref rest @ ..] = params else { return None };
-    if usize::try_from(own).ok()? != params.len() || decoded_len(params)? != dst.len() {
+    if usize::try_from(own).ok()? != params.len() || decoded_len(params, src.len())? != dst.len() {
         return None;
     }
     if is_plain != 0 {
-        dst.copy_from_slice(src.get(..dst.len())?);
+        dst.copy_from_slice(src);
         return Some(());
     }
     let item = Item::parse(&mut rest.iter().copied(), 0)?;
@@ -33,9 +33,13 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     dst.chunks_exact_mut(item.size()).try_for_each(|place| item.decode(&mut bits, place))
 }
 
-/// Returns the bytes that a chunk has by its parameters.
-pub(super) fn decoded_len(params: &[u32]) -> Option<usize> {
+/// Returns the bytes that a chunk of `stored` bytes has by its parameters. If nothing was packed, they may end in front of the
+/// item.
+pub(super) fn decoded_len(params: &[u32], stored: usize) -> Option<usize> {
     let number = |n: usize| params.get(n).and_then(|&value| usize::try_from(value).ok());
+    if number(1)? != 0 {
+        return Some(stored);
+    }
     number(2)?.checked_mul(number(4)?)
 }
 
@@ -150,6 +154,14 @@ mod tests {
         let mut dst = [9; 6];
         decode(&params, &[0xF1, 0x22, 0x3F, 0xFF], &mut dst).unwrap();
         assert_eq!(dst, [0x0F, 0, 0x12, 0x23, 0x7E, 0x7E]);
+    }
+
+    #[test]
+    fn bytes_that_were_not_packed_are_copied() {
+        let mut dst = [0; 4];
+        assert_eq!(decode(&[3, 1, 2], &[1, 2, 3, 4], &mut dst), Some(()));
+        assert_eq!(dst, [1, 2, 3, 4]);
+        assert_eq!(decode(&[3, 1, 2], &[1, 2, 3], &mut dst), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! Integers in the stream are little-endian. A difference of all ones stands for the fill value, if there is one. Floats
 //! are rounded to decimal places: differences are integers, divided by a power of ten. Where all bits would be needed,
-//! the numbers are stored as they are.
+//! the numbers are stored as they are, and without the header if the scale of integers asks for that.
 
 use super::bits::Bits;
 
@@ -26,8 +26,12 @@ const HEADER: usize = 21;
 /// Decodes a chunk into `dst`. Returns `None` for data or parameters that do not fit.
 pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     let &[kind, scale, _, class, size, _, order, has_fill, low, high, ..] = params else { return None };
-    if params.len() != PARAMS || decoded_len(params)? != dst.len() || order > 1 {
+    if params.len() != PARAMS || decoded_len(params, src.len())? != dst.len() || order > 1 {
         return None;
+    }
+    if is_plain(params) {
+        dst.copy_from_slice(src);
+        return Some(());
     }
     let size = usize::try_from(size).ok()?;
     let sizes: &[usize] = if class == 0 { &[1, 2, 4, 8] } else { &[4, 8] };
@@ -47,8 +51,9 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     let whole = u32::try_from(size.checked_mul(8)?).ok()?;
     let numbers = dst.chunks_exact_mut(size);
     if width == whole {
-        for (place, stored) in numbers.zip(coded.get(..decoded_len(params)?)?.chunks_exact(size)) {
-            place.copy_from_slice(stored);
+        let mut stored = coded.chunks_exact(size);
+        for place in numbers {
+            place.copy_from_slice(stored.next()?);
             if order == 1 {
                 place.reverse();
             }
@@ -77,9 +82,17 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Returns the bytes that a chunk has by its parameters.
-pub(super) fn decoded_len(params: &[u32]) -> Option<usize> {
+/// Whether integers are to have all their bits, so that nothing is done to them.
+fn is_plain(params: &[u32]) -> bool {
+    matches!(params, &[INTEGER, bits, _, _, size, ..] if size.checked_mul(8) == Some(bits))
+}
+
+/// Returns the bytes that a chunk of `stored` bytes has by its parameters.
+pub(super) fn decoded_len(params: &[u32], stored: usize) -> Option<usize> {
     let number = |n: usize| params.get(n).and_then(|&value| usize::try_from(value).ok());
+    if is_plain(params) {
+        return Some(stored);
+    }
     number(2)?.checked_mul(number(4)?)
 }
 
@@ -122,6 +135,8 @@ mod tests {
         let src = stream(16, 0, &[1, 2, 3, 4, 5, 6, 7, 8]);
         decode(&params(&[INTEGER, 0, 4, 0, 2, 1, 1, 1, 0x1234]), &src, &mut dst).unwrap();
         assert_eq!(dst, [2, 1, 4, 3, 6, 5, 8, 7]);
+        decode(&params(&[INTEGER, 16, 4, 0, 2, 1, 1, 0]), &[1, 2, 3, 4, 5, 6, 7, 8], &mut dst).unwrap();
+        assert_eq!(dst, [1, 2, 3, 4, 5, 6, 7, 8]);
         // All equal: no bits.
         decode(&params(&[INTEGER, 0, 4, 0, 2, 1, 0, 0]), &stream(0, 7, &[]), &mut dst).unwrap();
         assert_eq!(dst, [7, 0, 7, 0, 7, 0, 7, 0]);
