@@ -3,6 +3,11 @@
 use super::cursor::Cursor;
 use super::header::Below;
 
+/// Whether children are needed, by their key and the next one.
+type Wants<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> bool + 'a;
+/// Takes the key and the address of a child.
+type Each<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
+
 /// What a tree is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Over {
@@ -29,8 +34,8 @@ pub(super) fn walk(
     below: &Below,
     root: u64,
     over: Over,
-    wants: &mut dyn FnMut(&[u8], Option<&[u8]>) -> bool,
-    each: &mut dyn FnMut(&[u8], u64) -> Result<(), String>,
+    wants: &mut Wants<'_>,
+    each: &mut Each<'_>,
 ) -> Result<(), String> {
     let cut = || "a node of a B-tree is cut off".to_owned();
     let size = below.offset_size;

@@ -11,18 +11,9 @@ use super::btree2::Tree;
 use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
 use super::messages::{Chunked, Index};
+use super::slots::Stored;
 use super::{extensible_array, fixed_array};
 use crate::boxes::product;
-
-/// Where a stored chunk is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stored {
-    pub(crate) address: u64,
-    /// Stored bytes.
-    pub(crate) len: u64,
-    /// The filters that were not applied, one bit each.
-    pub(crate) mask: u32,
-}
 
 /// So many chunks are looked up one by one. After that the whole index is read.
 const FEW: usize = 8;
@@ -424,5 +415,5 @@ fn step(number: Option<u64>, at: u64, count: u64) -> Option<u64> {
 }
 
 fn linear(at: impl Iterator<Item = u64>, grid: &[u64]) -> Option<u64> {
-    at.zip(grid).fold(Some(0), |number, (at, &count)| step(number, at, count))
+    at.zip(grid).try_fold(0, |number, (at, &count)| step(Some(number), at, count))
 }

@@ -6,9 +6,10 @@ use b2_core::{Limits, memory};
 use bytes::Bytes;
 
 use super::buffers::Buffers;
-use super::chunks::{Chunks, Stored};
+use super::chunks::Chunks;
 use super::header::Below;
 use super::items::Items;
+use super::slots::Stored;
 use crate::Hdf5Error;
 use crate::boxes::{Held, Place, Row, RowsOfPieces, SharedRows, copy_shared, product, strides};
 use crate::filters::{Pipeline, blosc};

@@ -1,15 +1,8 @@
-//! Texts and sequences of variable length, which are kept in collections.
-
-use std::sync::Arc;
+//! Collections of a global heap: texts and sequences of variable length.
 
 use bytes::Bytes;
 
 use super::cursor::Cursor;
-use super::header::Below;
-
-/// Bytes of a collection that reading one object of it may take without being counted: those that HDF5 makes for small
-/// objects have as many, and each may be read again for each of its objects.
-const USUAL: u64 = 4096;
 
 /// Objects that are stored together.
 pub(super) struct Collection {
@@ -18,46 +11,11 @@ pub(super) struct Collection {
     objects: Vec<(u16, usize, usize)>,
 }
 
-impl Below {
-    /// Returns what a reference of an item leads to: the number of elements, and their bytes. A reference to nothing has no
-    /// elements.
-    pub(crate) fn sequence(&self, reference: &[u8]) -> Result<(u32, Bytes), String> {
-        let wrong = || "a reference to a heap is malformed".to_owned();
-        let mut cursor = Cursor::new(reference);
-        let mut parse = || Some((cursor.u32()?, cursor.address(self.offset_size)?, cursor.u32()?));
-        let (count, address, index) = parse().ok_or_else(wrong)?;
-        if count == 0 || address == 0 {
-            return Ok((0, Bytes::new()));
-        }
-        let collection = self.collection(address)?;
-        let index = u16::try_from(index).map_err(|_| wrong())?;
-        let found = collection.objects.binary_search_by_key(&index, |(number, ..)| *number);
-        let &(_, at, len) = found.ok().and_then(|n| collection.objects.get(n)).ok_or_else(wrong)?;
-        // Objects may share bytes in a damaged file, and may be referred to any number of times.
-        self.pages.spend(len as u64).map_err(|error| error.to_string())?;
-        let end = at.checked_add(len).filter(|&end| end <= collection.bytes.len()).ok_or_else(wrong)?;
-        Ok((count, collection.bytes.slice(at..end)))
-    }
-
-    fn collection(&self, address: u64) -> Result<Arc<Collection>, String> {
-        if let Some(collection) = self.collections.get(address) {
-            return Ok(collection);
-        }
-        let wrong = || "a heap of texts is malformed".to_owned();
-        let width = self.length_size;
-        // The heads of the collection and of its objects are filled up to multiples of 8 bytes.
-        let head = u64::from(width).saturating_add(8).next_multiple_of(8);
-        let start = self.metadata(address, head)?;
-        let mut cursor = Cursor::new(&start);
-        if cursor.bytes(4) != Some(&b"GCOL"[..]) || cursor.u8() != Some(1) {
-            return Err(wrong());
-        }
-        cursor.skip(3).ok_or_else(wrong)?;
-        let len = cursor.uint(width).ok_or_else(wrong)?;
-        self.pages.spend(len.saturating_sub(USUAL)).map_err(|error| error.to_string())?;
-        let bytes = self.pages.unspent(address, len).map_err(|error| error.to_string())?;
+impl Collection {
+    /// Finds the objects behind a head. Lengths have `width` bytes.
+    pub(super) fn parse(bytes: Vec<u8>, head: usize, width: u8) -> Option<Self> {
         let mut cursor = Cursor::new(&bytes);
-        cursor.skip(start.len()).ok_or_else(wrong)?;
+        cursor.skip(head)?;
         let mut objects = Vec::new();
         let mut next = || {
             let index = cursor.u16()?;
@@ -77,7 +35,21 @@ impl Below {
             objects.push(object);
         }
         objects.sort_unstable_by_key(|(index, ..)| *index);
-        let size = bytes.len().saturating_add(objects.len().saturating_mul(size_of::<(u16, usize, usize)>()));
-        Ok(self.collections.keep(address, Collection { bytes: bytes.into(), objects }, size))
+        Some(Self { bytes: bytes.into(), objects })
+    }
+
+    /// Bytes that this takes.
+    pub(super) fn size(&self) -> usize {
+        let objects = self.objects.len().saturating_mul(size_of::<(u16, usize, usize)>());
+        self.bytes.len().saturating_add(objects)
+    }
+
+    /// Returns the object of a number.
+    pub(super) fn get(&self, index: u32) -> Option<Bytes> {
+        let index = u16::try_from(index).ok()?;
+        let found = self.objects.binary_search_by_key(&index, |(number, ..)| *number).ok()?;
+        let &(_, at, len) = self.objects.get(found)?;
+        let end = at.checked_add(len).filter(|&end| end <= self.bytes.len())?;
+        Some(self.bytes.slice(at..end))
     }
 }

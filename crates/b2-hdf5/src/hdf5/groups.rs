@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::btree1::{self, Over};
 use super::btree2::Tree;
+use super::cache::Cache;
 use super::cursor::{Cursor, text_of};
 use super::fractal_heap::Heap;
 use super::header::{self, Below, Message};
@@ -59,14 +60,19 @@ impl Listing {
 }
 
 impl Below {
-    /// Returns the names in the group at an address, which has these messages.
-    pub(crate) fn listing(&self, address: u64, found: &[Message]) -> Result<Arc<Listing>, String> {
-        if let Some(listing) = self.groups.get(address) {
+    /// Returns the names in the group at an address, which has these messages, also those that are known.
+    pub(crate) fn listing(
+        &self,
+        known: &Cache<Listing>,
+        address: u64,
+        found: &[Message],
+    ) -> Result<Arc<Listing>, String> {
+        if let Some(listing) = known.get(address) {
             return Ok(listing);
         }
         let links = self.links(found)?;
         let count = links.len();
-        Ok(self.groups.keep(address, Listing::new(links), count))
+        Ok(known.keep(address, Listing::new(links), count))
     }
 
     fn links(&self, found: &[Message]) -> Result<Vec<(String, Target)>, String> {
@@ -159,7 +165,7 @@ impl Below {
         for (id, flags, order) in records {
             let bytes = match flags & header::SHARED {
                 0 => heap.get(self, &id)?,
-                _ => self.from_table(&id, header::ATTRIBUTE)?,
+                _ => self.table_message(&id, header::ATTRIBUTE)?,
             };
             found.push((order, messages::attribute(&bytes, self)?));
         }

@@ -6,9 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::cache::Cache;
 use super::cursor::{Cursor, NOWHERE};
 use super::global_heap::Collection;
-use super::groups::Listing;
 use super::pages::Pages;
-use super::shared::Table;
 use crate::checksum::lookup3;
 
 /// Most messages of an object.
@@ -34,9 +32,8 @@ pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 /// Bits of a message's flags.
 pub(super) const SHARED: u8 = 2;
 
-/// Parsed parts of a file that are kept: bytes of object headers, names of groups, bytes of collections.
+/// Parsed parts of a file that are kept: bytes of object headers and of collections.
 const HEADERS: usize = 16 << 20;
-const NAMES: usize = 1 << 18;
 const COLLECTIONS: usize = 32 << 20;
 
 /// A file, the sizes of its numbers, and what was parsed of it.
@@ -49,9 +46,15 @@ pub(crate) struct Below {
     /// The object header with more about the file, or [`NOWHERE`].
     pub(super) extension: u64,
     headers: Cache<Vec<Message>>,
-    pub(super) groups: Cache<Listing>,
     pub(super) collections: Cache<Collection>,
     pub(super) tables: OnceLock<Result<Vec<Table>, String>>,
+}
+
+/// A heap of messages that objects share, and the kinds of messages that it has, one bit each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table {
+    pub(super) kinds: u16,
+    pub(super) heap: u64,
 }
 
 /// A message of an object header.
@@ -88,7 +91,6 @@ impl Below {
             root,
             extension,
             headers: Cache::new(HEADERS),
-            groups: Cache::new(NAMES),
             collections: Cache::new(COLLECTIONS),
             tables: OnceLock::new(),
         })

@@ -17,6 +17,7 @@ mod header;
 mod items;
 mod messages;
 mod pages;
+mod sequences;
 mod shared;
 mod slots;
 mod text;
@@ -46,6 +47,8 @@ use crate::{Hdf5Error, attrs};
 
 /// Most soft links that lead from one to the next.
 const MAX_LINKS: usize = 16;
+/// Names of groups that are kept.
+const NAMES: usize = 1 << 18;
 /// Scales whose own names are kept.
 const SCALE_NAMES: usize = 1 << 12;
 /// Indexes of chunks that are known before those that nobody uses any more are looked for.
@@ -93,6 +96,8 @@ pub(crate) struct Hdf5 {
     is_netcdf4: OnceLock<bool>,
     /// The indexes of chunks that are in use, by the addresses of their data sets, which may have several names.
     indexes: Mutex<HashMap<u64, Weak<Chunks>>>,
+    /// The names in groups, by the addresses of the groups.
+    listings: Cache<Listing>,
     /// The names that scales have by themselves.
     scale_names: Cache<Option<String>>,
 }
@@ -156,6 +161,7 @@ impl Hdf5 {
             limits: limits.clone(),
             is_netcdf4: OnceLock::new(),
             indexes: Mutex::default(),
+            listings: Cache::new(NAMES),
             scale_names: Cache::new(SCALE_NAMES),
         })
     }
@@ -210,7 +216,7 @@ impl Hdf5 {
 
     /// Returns the names in a group, and where they lead.
     pub(crate) fn names(&self, group: &Group, path: &str) -> Result<Arc<Listing>, Hdf5Error> {
-        self.below.listing(group.address(), &group.messages).map_err(Self::damaged(path))
+        self.below.listing(&self.listings, group.address(), &group.messages).map_err(Self::damaged(path))
     }
 
     /// Returns what a name of a group stands for. Soft links are not followed.
@@ -507,7 +513,7 @@ impl Hdf5 {
     /// The name of a scale: that in the group, or in one around it, otherwise its own, if it has one.
     fn name_of(&self, group: &Group, address: u64) -> Result<Option<String>, String> {
         for &around in group.chain.iter().rev() {
-            let listing = self.below.listing(around, &*self.below.messages(around)?)?;
+            let listing = self.below.listing(&self.listings, around, &self.below.messages(around)?)?;
             if let Some(name) = listing.name_of(address) {
                 return Ok(Some(name.to_owned()));
             }

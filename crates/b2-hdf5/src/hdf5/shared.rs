@@ -1,18 +1,8 @@
 //! Messages that objects share: those of a named type, and those in the tables of a file.
 
-use std::sync::{Mutex, PoisonError};
-
 use super::cursor::{Cursor, NOWHERE};
 use super::fractal_heap::Heap;
-use super::header::{self, Below};
-
-/// A heap of messages, and the kinds of messages that it has, one bit each.
-pub(super) struct Table {
-    kinds: u16,
-    heap: u64,
-    /// The heap, once it was opened.
-    open: Mutex<Option<Heap>>,
-}
+use super::header::{self, Below, Table};
 
 impl Below {
     /// Follows a reference to a message of another object, such as a named type, or of a table.
@@ -22,7 +12,7 @@ impl Below {
         let (version, place) = (cursor.u8().ok_or_else(wrong)?, cursor.u8().ok_or_else(wrong)?);
         match (version, place) {
             (1, _) => cursor.skip(6).ok_or_else(wrong)?,
-            (3, 1) => return self.from_table(cursor.bytes(8).ok_or_else(wrong)?, kind),
+            (3, 1) => return self.table_message(cursor.bytes(8).ok_or_else(wrong)?, kind),
             (2, _) | (3, 2) => {}
             _ => return Err(wrong()),
         }
@@ -33,16 +23,12 @@ impl Below {
     }
 
     /// Returns the message of a table that has an identifier in its heap.
-    pub(super) fn from_table(&self, id: &[u8], kind: u16) -> Result<Vec<u8>, String> {
+    pub(super) fn table_message(&self, id: &[u8], kind: u16) -> Result<Vec<u8>, String> {
         let tables = self.tables.get_or_init(|| self.read_tables()).as_ref().map_err(Clone::clone)?;
         let bit = 1_u16.checked_shl(kind.into()).unwrap_or_default();
         let table = tables.iter().find(|table| table.kinds & bit != 0 && table.heap != NOWHERE);
         let table = table.ok_or("a message that no table of the file has")?;
-        let mut heap = table.open.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *heap {
-            Some(heap) => heap.get(self, id),
-            none => none.insert(Heap::open(self, table.heap)?).get(self, id),
-        }
+        Heap::open(self, table.heap)?.get(self, id)
     }
 
     fn read_tables(&self) -> Result<Vec<Table>, String> {
@@ -68,7 +54,7 @@ impl Below {
             let kinds = cursor.u16()?;
             cursor.skip(10)?;
             cursor.skip(self.offset_size.into())?;
-            Some(Table { kinds, heap: cursor.address(self.offset_size)?, open: Mutex::default() })
+            Some(Table { kinds, heap: cursor.address(self.offset_size)? })
         };
         (0..count).map(|_| next().ok_or_else(wrong)).collect()
     }

@@ -1,8 +1,17 @@
 //! The elements of fixed and extensible arrays: where the chunks of a data set are.
 
-use super::chunks::Stored;
 use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
+
+/// Where a stored chunk is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stored {
+    pub(crate) address: u64,
+    /// Stored bytes.
+    pub(crate) len: u64,
+    /// The filters that were not applied, one bit each.
+    pub(crate) mask: u32,
+}
 
 /// Takes the number of an element, and where its chunk is.
 pub(super) type Each<'a> = dyn FnMut(u64, Stored) -> Result<(), String> + 'a;
