@@ -15,7 +15,9 @@ use b2_hdf5::File;
 use bytes::Bytes;
 
 /// Bits between flips unless another number is asked for.
-const STEP: usize = 97;
+const STEP: usize = 47;
+/// Flips that gave values where h5py has an error: a chunk that is not on the grid, the length of a text.
+const FOUND: [(&str, usize); 2] = [("single_earliest.h5", 2464 * 8), ("texts.h5", 2092 * 8 + 1)];
 
 struct Memory(Bytes);
 
@@ -63,7 +65,8 @@ fn flips_that_h5py_notices_are_errors() {
         let original = fs::read(path).unwrap();
         let wanted = read(original.clone());
         assert!(wanted.is_some(), "{}", path.display());
-        for bit in (0..original.len() * 8).step_by(step) {
+        let found = FOUND.iter().filter(|(name, _)| path.ends_with(name)).map(|&(_, bit)| bit);
+        for bit in (0..original.len() * 8).step_by(step).chain(found) {
             let mut flipped = original.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             count += 1;

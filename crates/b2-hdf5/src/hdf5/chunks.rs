@@ -319,14 +319,14 @@ impl Chunks {
         add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
     ) -> Result<(), String> {
         let cut = || "a key is cut off".to_owned();
-        // Compares the first item of a chunk with the one that is looked for.
+        // Compares the first item of a chunk with the one that is looked for. A key that is not on the grid is damaged: what is
+        // behind it is looked at, and found out.
         let compare = |key: &[u8], at: &[u64]| {
             let mut cursor = Cursor::new(key);
             cursor.skip(8)?;
-            let mut places = at.iter().zip(&self.lengths).map(|(&at, &length)| at.saturating_mul(length));
-            places.try_fold(Ordering::Equal, |known, place| {
-                let own = cursor.uint(8)?;
-                Some(known.then(own.cmp(&place)))
+            at.iter().zip(&self.lengths).try_fold(Ordering::Equal, |known, (&at, &length)| {
+                let own = cursor.uint(8).filter(|own| own.is_multiple_of(length))?;
+                Some(known.then(own.cmp(&at.saturating_mul(length))))
             })
         };
         let mut wants = |key: &[u8], next: Option<&[u8]>| {

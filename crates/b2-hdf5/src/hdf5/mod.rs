@@ -471,7 +471,7 @@ impl Hdf5 {
         let Some(list) = stored.iter().find(|attr| attr.name == "DIMENSION_LIST") else { return Ok(None) };
         let size = datatype::reference_size(self.below.offset_size);
         let scales = list.data.chunks_exact(size.max(1)).map(|reference| {
-            let (count, scales) = self.below.sequence(reference)?;
+            let (count, scales) = self.below.sequence(reference, self.below.offset_size.into())?;
             if count == 0 {
                 return Ok(None);
             }
@@ -561,7 +561,7 @@ impl Hdf5 {
         if items.is_long_text {
             let texts = data
                 .chunks_exact(items.stored.max(1))
-                .map(|reference| self.below.sequence(reference).map(|(_, bytes)| attrs::text(&bytes)));
+                .map(|reference| self.below.sequence(reference, 1).map(|(_, bytes)| attrs::text(&bytes)));
             let mut texts = texts.collect::<Result<Vec<_>, _>>()?;
             return match (&shape[..], texts.pop()) {
                 ([], Some(text)) => Ok(text),

@@ -13,9 +13,9 @@ use super::header::Below;
 const USUAL: u64 = 4096;
 
 impl Below {
-    /// Returns what a reference of an item leads to: the number of elements, and their bytes. A reference to nothing has no
-    /// elements.
-    pub(crate) fn sequence(&self, reference: &[u8]) -> Result<(u32, Bytes), String> {
+    /// Returns what a reference of an item leads to: the number of elements, which have `size` bytes each, and their
+    /// bytes. A reference to nothing has no elements.
+    pub(crate) fn sequence(&self, reference: &[u8], size: usize) -> Result<(u32, Bytes), String> {
         let wrong = || "a reference to a heap is malformed".to_owned();
         let mut cursor = Cursor::new(reference);
         let mut parse = || Some((cursor.u32()?, cursor.address(self.offset_size)?, cursor.u32()?));
@@ -25,6 +25,9 @@ impl Below {
         }
         let collection = self.collection(address)?;
         let object = collection.get(index).ok_or_else(wrong)?;
+        if usize::try_from(count).ok().and_then(|count| count.checked_mul(size)) != Some(object.len()) {
+            return Err(format!("{count} elements of {size} bytes in a heap are {} bytes", object.len()));
+        }
         // Objects may share bytes in a damaged file, and may be referred to any number of times.
         self.pages.spend(object.len() as u64).map_err(|error| error.to_string())?;
         Ok((count, object))

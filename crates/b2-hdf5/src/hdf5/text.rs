@@ -97,7 +97,7 @@ impl LongText<'_> {
     /// Calls `each` with the texts to which references lead.
     fn resolve(self, references: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
         for reference in references.chunks_exact(self.data.items.stored.max(1)) {
-            let found = self.data.below.sequence(reference).map_err(|what| self.data.damaged(what))?;
+            let found = self.data.below.sequence(reference, 1).map_err(|what| self.data.damaged(what))?;
             each(trimmed(&found.1));
         }
         Ok(())
