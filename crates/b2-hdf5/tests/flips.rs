@@ -16,8 +16,10 @@ use bytes::Bytes;
 
 /// Bits between flips unless another number is asked for.
 const STEP: usize = 47;
-/// Flips that gave values where h5py has an error: a chunk that is not on the grid, the length of a text.
-const FOUND: [(&str, usize); 2] = [("single_earliest.h5", 2464 * 8), ("texts.h5", 2092 * 8 + 1)];
+/// Flips that gave values where h5py has an error: a chunk that is not on the grid, the length of a text, the
+/// kind of a message.
+const FOUND: [(&str, usize); 3] =
+    [("single_earliest.h5", 2464 * 8), ("texts.h5", 2092 * 8 + 1), ("contiguous_earliest.h5", 1968 * 8 + 1)];
 
 struct Memory(Bytes);
 

@@ -27,6 +27,7 @@ pub(crate) const ATTRIBUTE: u16 = 0x0C;
 pub(super) const TABLES: u16 = 0x0F;
 const CONTINUATION: u16 = 0x10;
 pub(crate) const SYMBOL_TABLE: u16 = 0x11;
+const CHANGED: u16 = 0x12;
 pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 
 /// Bits of a message's flags.
@@ -149,6 +150,10 @@ impl Below {
         let mut from = 0;
         loop {
             for message in found.get(from..).unwrap_or_default() {
+                // Of no use here, but the other number that one flipped bit makes of a continuation, whose messages would be missed.
+                if message.kind == CHANGED && message.data.first() != Some(&1) {
+                    return Err(cut());
+                }
                 if message.kind == CONTINUATION {
                     let mut cursor = Cursor::new(&message.data);
                     let place = cursor.address(self.offset_size).zip(cursor.uint(self.length_size));
