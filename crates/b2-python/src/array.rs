@@ -611,8 +611,10 @@ impl ArrayBase {
         self.frame().map(|frame| PyBytes::new(py, &frame))
     }
 
+    /// Returns the names of the attributes, and of the layer that is none.
     fn _attr_names(&self) -> PyResult<Vec<String>> {
-        Ok(self.now()?.attrs().names().map(std::borrow::Cow::into_owned).collect())
+        let array = self.now()?;
+        Ok(array.super_chunk().vlmetalayers().names().map(std::borrow::Cow::into_owned).collect())
     }
 
     /// Returns an attribute in a tuple, since its value may be `None`; `None` if there is no such attribute.

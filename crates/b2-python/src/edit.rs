@@ -196,8 +196,8 @@ pub(crate) fn constant(item: &Bound<'_, PyUntypedArray>) -> PyResult<source::Fil
 #[pymethods]
 impl EditorBase {
     #[new]
-    #[pyo3(signature = (array, sync = true))]
-    fn new(py: Python<'_>, array: Py<ArrayBase>, sync: bool) -> PyResult<Self> {
+    #[pyo3(signature = (array, sync = true, allow_table_edit = false))]
+    fn new(py: Python<'_>, array: Py<ArrayBase>, sync: bool, allow_table_edit: bool) -> PyResult<Self> {
         let base = array.get();
         if !base.writable {
             return Err(exception(py, "ReadOnlyError", "the array is open for reading: use mode=\"a\""));
@@ -211,8 +211,11 @@ impl EditorBase {
         let (origin, store, frame, threads) = (base.origin.clone(), base.store(), base.frame(), base.threads);
         let editor = How::short(threads).run(py, move |_| match (origin, frame) {
             (Origin::Path(path), _) => {
-                let edit = EditOptions::from(crate::folder::reading(store.as_ref()));
-                ArrayEditor::new(edit.durability(durability(sync)).edit(path)?)
+                let read = crate::folder::reading(store.as_ref());
+                let edit = EditOptions::from(read.clone()).durability(durability(sync));
+                let mut frame = edit.edit(&path)?;
+                b2_store::protect_table(&mut frame, &path, &read, &edit, allow_table_edit);
+                ArrayEditor::new(frame)
             }
             (_, Some(frame)) => ArrayEditor::new(EditOptions::from(read_options()).edit_bytes(frame)?),
             _ => Err(closed()),
@@ -355,7 +358,7 @@ impl EditorBase {
 
     fn _attr_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let array = self.snapshot(py)?;
-        Ok(array.attrs().names().map(std::borrow::Cow::into_owned).collect())
+        Ok(array.super_chunk().vlmetalayers().names().map(std::borrow::Cow::into_owned).collect())
     }
 
     fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {

@@ -107,9 +107,10 @@ impl Store {
 impl Store {
     /// Opens a store; `None` if there is something else.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Option<Self>> {
+    #[pyo3(signature = (path, allow_table_edit = false))]
+    fn open(py: Python<'_>, path: PathBuf, allow_table_edit: bool) -> PyResult<Option<Self>> {
         let found = How::short(None).run(py, |_| b2_store::Store::open(path, &read_options()))?;
-        Ok(found.map(Self))
+        Ok(found.map(|store| Self(if allow_table_edit { store.allow_table_edits() } else { store })))
     }
 
     /// Creates an empty store in a directory.
@@ -166,6 +167,16 @@ impl Store {
 
     fn remove(&self, py: Python<'_>, key: &str) -> PyResult<()> {
         self.run(py, |store| store.remove(key))
+    }
+
+    /// Tells other handles that members were added or replaced.
+    fn announce(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, b2_store::Store::announce)
+    }
+
+    /// Whether a member is an index of an array or a table.
+    fn is_index(&self, key: &str) -> bool {
+        self.0.is_index(key)
     }
 
     fn attrs(&self, py: Python<'_>, group: &str) -> PyResult<Option<FrameBase>> {

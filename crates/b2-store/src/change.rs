@@ -5,13 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use b2_frame::{
-    EditOptions, FileKind, FileSystem, FrameParams, FrameWriter, Inside, Links, ReadFiles, ReadOptions,
+    EditOptions, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Inside, Links, ReadFiles,
+    ReadOptions,
 };
 
 use crate::StoreError;
 use crate::members::Place;
 use crate::names::{self, EMBEDDED, Kind, absolute, last_part};
 use crate::store::{Files, Root, Store};
+use crate::table::{self, META, Table};
+
+/// The vlmetalayer of [`EMBEDDED`] that counts changes of members which are files.
+const TICK: &str = "dstore_tick";
 
 impl Store {
     /// Returns the directory of the store, which does not follow links: the file system for what is written to
@@ -30,15 +35,101 @@ impl Store {
         }
     }
 
+    /// Allows changes of members of tables of python-blosc2 (`CTable`) after which it cannot read the table any more, or
+    /// reads other rows: columns that get another length, are replaced or removed, and changes of `_valid_rows`.
+    #[must_use]
+    pub fn allow_table_edits(mut self) -> Self {
+        self.table_edits = true;
+        self
+    }
+
+    /// Opens a member for changing. In a table of python-blosc2, each commit of changed items marks the indexes of the table
+    /// as outdated first, and fails if the column gets another length (see [`allow_table_edits`](Self::allow_table_edits)).
+    ///
+    /// ```no_run
+    /// # use b2_frame::ReadOptions;
+    /// # use b2_store::Store;
+    /// # use b2nd::{ArrayEditor, s, source};
+    /// let options = ReadOptions::default();
+    /// let store = Store::open("table.b2d", &options)?.expect("a store");
+    /// let mut column = ArrayEditor::new(store.edit("_cols/price", &options)?)?;
+    /// column.set(s![10..20], source::item(1.5_f64.to_le_bytes()))?;
+    /// column.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchKey`] when there is no such member, [`StoreError::Unsupported`] when it is embedded or the store
+    /// cannot be changed, [`StoreError::Frame`] as for [`EditOptions::edit`].
+    pub fn edit(&self, key: &str, options: &ReadOptions) -> Result<FrameEditor, StoreError> {
+        self.changed()?;
+        let Place::Path(path) = &self.member(key)?.place else {
+            return Err(StoreError::Unsupported(format!(
+                "{key}: small members in {EMBEDDED} cannot be changed"
+            )));
+        };
+        let read = self.options(options);
+        let edit = EditOptions::from(read.clone());
+        let mut editor = edit.edit(path)?;
+        table::protect_table(&mut editor, path, &read, &edit, self.table_edits);
+        Ok(editor)
+    }
+
+    /// Tells other handles that share the store that members were added, replaced or removed: those of python-blosc2 that
+    /// were opened with `locking=True` list the members again. Call it after writing a member to
+    /// [`place_for`](Self::place_for). Does nothing if no program shares the store in this way.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Frame`] when the frame that is to tell
+    /// cannot be changed.
+    pub fn announce(&self) -> Result<(), StoreError> {
+        let inside = self.changed()?;
+        let path = inside.path().join(EMBEDDED);
+        let lock = inside.path().join(format!("{EMBEDDED}.b2lock"));
+        let ticks = self
+            .embedded
+            .as_ref()
+            .is_some_and(|frame| frame.vlmetalayers().iter().any(|(name, _)| name == TICK.as_bytes()));
+        let is_there = |path: &PathBuf| table::is_file(&**inside, path).is_some();
+        if !is_there(&path) || !(ticks || is_there(&lock)) {
+            return Ok(());
+        }
+        let mut editor = EditOptions::from(self.options(&ReadOptions::default())).edit(path)?;
+        table::count(&mut editor, TICK)?;
+        editor.commit()?;
+        Ok(())
+    }
+
+    /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`, and
+    /// `_valid_rows` says which rows there are. The root is `""`.
+    pub fn is_table(&self, group: &str, options: &ReadOptions) -> bool {
+        let key = format!("{}/{META}", absolute(group).trim_end_matches('/'));
+        self.frame(&key, options).is_ok_and(|frame| table::is_table(&frame))
+    }
+
+    /// Fails if a member belongs to a table, unless all is allowed, and prepares the table for the change.
+    fn check_table(&self, key: &str) -> Result<(), StoreError> {
+        let read = self.options(&ReadOptions::default());
+        let Some(table) = Table::of(&self.path_of(key)?, &read) else { return Ok(()) };
+        if !self.table_edits {
+            return Err(StoreError::Unsupported(table.refusal()));
+        }
+        Ok(table.outdate(true, &EditOptions::from(read))?)
+    }
+
     /// Returns the path at which to write the frame of a new member, or of one that is replaced if `overwrite` is given.
     /// Creates the directories above it.
     ///
     /// # Errors
     /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken,
-    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Io`] when a directory cannot be
-    /// created.
+    /// [`StoreError::Unsupported`] when the store cannot be changed, or when a column of a table would be replaced (see
+    /// [`allow_table_edits`](Self::allow_table_edits)); [`StoreError::Io`] when a directory cannot be created.
     pub fn place_for(&self, key: &str, kind: Kind, overwrite: bool) -> Result<PathBuf, StoreError> {
-        let path = self.with_folder(self.free(key, overwrite)?, kind)?;
+        let free = self.free(key, overwrite)?;
+        if self.members.0.contains_key(&absolute(key)) {
+            self.check_table(key)?;
+        }
+        let path = self.with_folder(free, kind)?;
         match self.members.0.get(&absolute(key)).map(|member| &member.place) {
             // Readers would go on to find the other file, or might.
             Some(Place::Path(there)) if *there != path => {
@@ -60,8 +151,9 @@ impl Store {
     /// Removes a member, or a group and all its contents.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when one of the members is embedded
-    /// or the store cannot be changed, [`StoreError::Io`] when a file cannot be removed.
+    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when one of the members is embedded,
+    /// the store cannot be changed, or it belongs to a table (see [`allow_table_edits`](Self::allow_table_edits));
+    /// [`StoreError::Io`] when a file cannot be removed.
     pub fn remove(&self, key: &str) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, absolute(key));
         let group = format!("{key}/");
@@ -71,6 +163,7 @@ impl Store {
         if gone.is_empty() {
             return Err(StoreError::NoSuchKey(key));
         }
+        self.check_table(&key)?;
         let mut paths = Vec::new();
         for (member, found) in gone {
             let Place::Path(path) = &found.place else {
@@ -87,7 +180,8 @@ impl Store {
         if matches!(inside.kind(&folder, Links::Refuse), Ok(FileKind::Directory)) {
             paths.push(folder);
         }
-        paths.iter().try_for_each(|path| inside.remove_all(path).map_err(StoreError::io(path)))
+        paths.iter().try_for_each(|path| inside.remove_all(path).map_err(StoreError::io(path)))?;
+        self.announce()
     }
 
     /// Changes attributes of a group in one commit. The values are msgpack; the root is `""`.
@@ -129,7 +223,7 @@ impl Store {
         let path = self.with_folder(self.path_of(&key)?, Kind::SuperChunk)?;
         let writer = FrameWriter::options().file_system(inside.clone()).create(path, bare())?;
         write_attributes(writer, &all)?;
-        Ok(())
+        self.announce()
     }
 
     fn changed(&self) -> Result<&Arc<Inside>, StoreError> {

@@ -15,6 +15,7 @@ use crate::StoreError;
 use crate::archive::Archive;
 use crate::members::{Member, Members, Place};
 use crate::names::{self, ATTRIBUTES, EMBEDDED, MAX_DEPTH, MAX_MEMBERS, key_of, last_part};
+use crate::table::{self, META};
 use crate::window::{Decoded, Window};
 
 /// An open store: the keys, and where their members are. It does not follow later changes of the store.
@@ -23,7 +24,9 @@ pub struct Store {
     pub(crate) root: Root,
     pub(crate) members: Members,
     /// The frame with small members.
-    embedded: Option<SuperChunk>,
+    pub(crate) embedded: Option<SuperChunk>,
+    /// Whether members of tables may be changed in any way.
+    pub(crate) table_edits: bool,
 }
 
 pub(crate) enum Root {
@@ -130,7 +133,7 @@ impl Store {
     }
 
     fn new(name: String, root: Root) -> Self {
-        Self { name, root, members: Members::default(), embedded: None }
+        Self { name, root, members: Members::default(), embedded: None, table_edits: false }
     }
 
     fn open_directory(path: &Path, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
@@ -181,9 +184,23 @@ impl Store {
         &self.members.0
     }
 
-    /// Returns the keys in order, except for those with attributes of groups, as python-blosc2 lists them.
+    /// Returns the keys in order, except for those with attributes of groups and those of indexes of python-blosc2.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.members.0.keys().map(String::as_str).filter(|key| last_part(key) != ATTRIBUTES)
+        let keys = self.members.0.keys().map(String::as_str);
+        keys.filter(|key| last_part(key) != ATTRIBUTES && !self.is_index(key))
+    }
+
+    b2_core::internal! {
+        /// Returns whether a member is an index that python-blosc2 keeps of an array or of a column of a table.
+        pub fn is_index(&self, key: &str) -> bool {
+            let of_table = || {
+                key.match_indices(table::INDEXES).any(|(at, _)| {
+                    let group = key.get(..at).filter(|group| group.ends_with('/'));
+                    group.is_some_and(|group| self.members.0.contains_key(&format!("{group}{META}")))
+                })
+            };
+            table::is_index(last_part(key)) || of_table()
+        }
     }
 
     /// Returns the member with this key. The slash at its start may be omitted.

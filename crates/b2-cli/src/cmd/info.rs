@@ -93,6 +93,11 @@ fn one_line_of(file: &Path, source: &Source, global: Global) -> Result<String> {
         if source.key.is_none()
             && let Some(store) = Store::open(&source.file, source.offset, global)?
         {
+            if let [table] = &store.tables()?[..]
+                && table.key == "/"
+            {
+                return Ok(table.describe());
+            }
             return Ok(format!("store, {}", count(store.keys().count() as u64, "member")));
         }
         match Input::open_source(source, global) {
@@ -166,8 +171,17 @@ fn tell_hdf5(args: &Args, source: &Source, file: &Hdf5, output: &mut Output) -> 
 fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
     let name = printable(&source.file.display().to_string());
     let keys: Vec<&str> = store.keys().collect();
+    let tables = store.tables().with_context(|| source.file.display().to_string())?;
+    let root = tables.iter().find(|table| table.key == "/");
     if args.json {
-        let object = json!({"kind": "store", "keys": keys});
+        let mut object = json!({"kind": "store", "keys": keys});
+        if let Some(table) = root {
+            object["table"] = table.to_json();
+        }
+        if !tables.is_empty() {
+            let all = tables.iter().map(|table| (table.key.clone(), table.to_json()));
+            object["tables"] = Value::Object(all.collect());
+        }
         return Ok(format!("{}\n", serde_json::to_string_pretty(&object)?));
     }
     let mut text = format!("{name}\n");
@@ -178,7 +192,18 @@ fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
         }));
     } else {
         let mut table = Table::default();
-        table.row("kind", "store");
+        match root {
+            Some(root) => {
+                table.row("kind", "table (ctable)");
+                table.row("rows", root.rows.to_string());
+                let columns = root.columns.iter().map(|(name, kind)| format!("{name} ({kind})"));
+                table.row("columns", printable(&columns.collect::<Vec<_>>().join(", ")));
+            }
+            None => table.row("kind", "store"),
+        }
+        for inner in tables.iter().filter(|table| table.key != "/") {
+            table.row("table", format!("{} ({})", printable(&inner.key), inner.describe()));
+        }
         table.row("members", keys.len().to_string());
         text.push_str(&table.render(2));
         keys.iter().for_each(|key| text.push_str(&format!("    {}\n", printable(key))));

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use b2kit::frame::{INDEX_NAME, MAGIC};
+use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
 use crate::args::{Global, Listed, Placement};
 use crate::files::{Output, Removal, Take, refuse_same, stdio, urls, walk};
@@ -169,7 +169,7 @@ fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
     }
     let Some(frame) = input.frame() else { return Ok(None) };
     let layers = frame.metalayers().iter().any(|(name, _)| !is_array_layer(name));
-    let layers = layers || frame.vlmetalayers().iter().next().is_some();
+    let layers = layers || frame.vlmetalayers().iter().any(|(name, _)| name != INDEXES.as_bytes());
     Ok(layers.then_some("its metalayers are not unpacked"))
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod checksums;
 pub(crate) mod digest;
 pub(crate) mod header;
 pub(crate) mod index;
+pub(crate) mod indexes;
 pub(crate) mod metalayers;
 pub(crate) mod records;
 pub(crate) mod runs;

@@ -16,6 +16,7 @@ use b2_core::{Report, memory};
 use crate::error::within;
 use crate::format::digest;
 use crate::format::index::{Entry, Index};
+use crate::format::indexes::INDEXES;
 use crate::format::trailer::Trailer;
 use crate::read::compare::Compare;
 use crate::{
@@ -585,7 +586,9 @@ impl<'a> Wreck<'a> {
             report.lose(nchunk, fill.is_some(), None, why);
         }
         if let Some(trailer) = &self.trailer {
-            for (name, _) in trailer.vlmetalayers.iter() {
+            // The indexes of python-blosc2 do not fit what may be lost.
+            let layers = trailer.vlmetalayers.iter().filter(|(name, _)| *name != INDEXES.as_bytes());
+            for (name, _) in layers {
                 match (trailer.vlmetalayers.get(name), trailer.vlmetalayers.chunk(name)) {
                     (Ok(Some(_)), Ok(Some(chunk))) => writer.set_vlmetalayer_chunk(name, chunk)?,
                     _ => report.lost_vlmetalayers.push(crate::format::metalayers::show(name)),

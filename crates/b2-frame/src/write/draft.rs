@@ -189,9 +189,11 @@ impl Draft {
                 ));
             }
         }
+        let items_changed = self.state.items_changed;
         for (nchunk, raw, nbytes) in stored {
             self.state.replace(nchunk, raw, nbytes);
         }
+        self.state.items_changed = items_changed;
         self.state.make_individual();
         Ok(())
     }

@@ -189,6 +189,7 @@ impl FrameWriter {
             nbytes: 0,
             vl_blocks: false,
             all_stored: individual,
+            items_changed: false,
         };
         let container = Container::default().itemsize(Some(typesize)).frame_blocksize(blocksize);
         let dparams = DParams::default().plugins(params.plugins).control(options.control.clone());

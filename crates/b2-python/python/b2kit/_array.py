@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -90,12 +91,15 @@ class Array(_b2kit.ArrayBase, Items):
     # Changes.
 
     @contextmanager
-    def edit(self, sync: bool = True) -> Iterator[Edit]:
+    def edit(self, sync: bool = True, *, allow_table_edit: bool = False) -> Iterator[Edit]:
         """Combines several changes into one commit when the block ends; if it raises, nothing is changed.
 
         Until the commit, others see the array unchanged. With ``sync=True`` a commit waits for the disk, which takes
         some milliseconds. With ``sync=False`` the array is in the old or the new state after the process is killed, but
         a power loss may damage it. A file is locked against other writers during the block.
+
+        A commit marks indexes that python-blosc2 keeps of the array, or of the table that has it as a column, as
+        outdated. A column cannot get another length than the others unless ``allow_table_edit=True``.
 
             >>> import b2kit, numpy as np
             >>> a = b2kit.zeros((2, 3), dtype="i4")
@@ -106,7 +110,7 @@ class Array(_b2kit.ArrayBase, Items):
             >>> a[:, 1], a.attrs["units"]
             (array([2, 0, 8], dtype=int32), 'K')
         """
-        change = Edit(self, sync)
+        change = Edit(self, sync, allow_table_edit)
         try:
             yield change
             change._commit()
@@ -271,7 +275,14 @@ class Array(_b2kit.ArrayBase, Items):
 class Edit(_b2kit.EditorBase):
     """Changes to an array that become one commit; see :meth:`Array.edit`. Reading returns the changed items."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_path")
+
+    def __init__(self, array: Array, sync: bool = True, allow_table_edit: bool = False) -> None:
+        self._path = array.path
+
+    def _commit(self) -> None:
+        super()._commit()
+        _forget_indexes(self._path)
 
     @property
     def ndim(self) -> int:
@@ -440,6 +451,13 @@ def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
         return []
     breaks = (np.diff(positions) != 1).nonzero()[0] + 1
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(positions, breaks)]
+
+
+def _forget_indexes(path: str | None) -> None:
+    """Lets python-blosc2 read again what it keeps in this process of the indexes of a file, which has changed."""
+    drop = getattr(sys.modules.get("blosc2.indexing"), "_drop_persistent_path_caches", None)
+    if path is not None and drop is not None:
+        drop(path, os.path.realpath(path))
 
 
 def _reopen(source: str | bytes, mode: str, threads: int | None, store: str | None = None) -> Array:

@@ -16,7 +16,7 @@ from b2kit._options import CopyOptions, Filter, Options, Path, Shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
 from b2kit._remote import is_web, shown, source_of
-from b2kit.attrs import as_layers
+from b2kit.attrs import INDEXES, as_layers
 from b2kit.errors import (
     ArgumentError,
     Error,
@@ -574,7 +574,8 @@ def _foreign_attrs(x: Any) -> dict[str, Any]:
     found: Any = getattr(schunk, "vlmeta", None) if schunk is not None else getattr(x, "attrs", None)
     if not hasattr(found, "keys"):
         return {}
-    names = [name for name in found.keys() if schunk is not None or name not in _SCALES]
+    left_out = _SCALES if schunk is None else {INDEXES}
+    names = [name for name in found.keys() if name not in left_out]
     attrs = {name: _foreign_value(found[name]) for name in names}
     more = attrs.get("attrs")
     if schunk is not None and isinstance(more, dict):

@@ -191,7 +191,8 @@ class Group(Mapping[str, Member]):
         return GroupAttrs(self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({key.split("/", 1)[0] for key in self._store().below(self._key)} - {_ATTRS}))
+        store = self._store()
+        return iter(sorted({key.split("/", 1)[0] for key in self._listed_keys(store)} - {_ATTRS}))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -225,7 +226,7 @@ class Group(Mapping[str, Member]):
 
     def _ipython_key_completions_(self) -> list[str]:
         """Completes the keys of all members and groups below."""
-        keys = self._keys(self._store())
+        keys = self._shown_keys(self._store())
         groups = {key[:at] for key in keys for at, letter in enumerate(key) if letter == "/"}
         return sorted({*keys, *groups})
 
@@ -242,15 +243,16 @@ class Group(Mapping[str, Member]):
         if (x is None) == (shape is None):
             raise ArgumentError("either items or a shape")
         path = self._path_for(key, options.get("overwrite", False))
-        if x is None:
-            return _create.zeros(shape, dtype, path, **options)
-        return _create.asarray(x, path, **options)
+        made = _create.asarray(x, path, **options) if x is not None else _create.zeros(shape, dtype, path, **options)
+        self._store().announce()
+        return made
 
     def __setitem__(self, key: str, x: Any) -> None:
         """Adds or replaces an array. Arrays in files are copied with attributes and chunks, as by :func:`b2kit.copy`."""
         from b2kit import _create
 
         _create.copy(x, self._path_for(key, True), overwrite=True)
+        self._store().announce()
 
     def create_group(self, key: str) -> Group:
         """Adds a group. Others see it only once it has members or attributes, since nothing else is stored."""
@@ -259,8 +261,19 @@ class Group(Mapping[str, Member]):
         return self._below(full)
 
     def __delitem__(self, key: str) -> None:
-        """Removes an array, or a group and all its contents."""
+        """Removes an array, or a group and all its contents. A column of a table is an error, see :meth:`remove`."""
         self._changed().remove(self._full(key))
+
+    def remove(self, key: str, *, allow_table_edit: bool = False) -> None:
+        """Removes an array, or a group and all its contents, as ``del`` does.
+
+        With ``allow_table_edit=True`` it may be a column or another part of a table of python-blosc2, which cannot read
+        the table then.
+        """
+        self._changed()
+        store = _b2kit.Store.open(self._path, allow_table_edit)
+        if store is not None:
+            store.remove(self._full(key))
 
     @checked
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -282,29 +295,37 @@ class Group(Mapping[str, Member]):
     def walk(self) -> Iterator[tuple[str, Array]]:
         """Iterates over all arrays in this group and below; yields keys relative to this group, and arrays.
 
-        Members that are no arrays are left out. The columns of tables are arrays.
+        Members that are no arrays and indexes of python-blosc2 are left out. The columns of tables are arrays.
         """
-        for key, member in self._members():
+        store = self._store()
+        for key, member in self._members(self._shown_keys(store)):
             if isinstance(member, Array):
                 yield key, member
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
         """Verifies all members; see :meth:`Array.verify`. Returns the worst of their results."""
         order, worst = ("ok", "none", "changed"), "ok"
-        for _, member in self._members():
+        for _, member in self._members(self._keys(self._store())):
             worst = max(worst, member.verify(threads=threads, progress=progress), key=order.index)
             member.close()
         return worst
 
-    def _members(self) -> Iterator[tuple[str, Array | SuperChunk]]:
+    def _members(self, keys: list[str]) -> Iterator[tuple[str, Array | SuperChunk]]:
         store = self._store()
-        for key in self._keys(store):
+        for key in keys:
             # References to arrays of servers, and members that an archive holds compressed, cannot be opened.
             if store.kind(f"{self._key}/{key}") != "elsewhere":
                 yield key, self._open(store, f"{self._key}/{key}")
 
     def _keys(self, store: _b2kit.Store) -> list[str]:
         return [key for key in store.below(self._key) if key.rsplit("/", 1)[-1] != _ATTRS]
+
+    def _listed_keys(self, store: _b2kit.Store) -> list[str]:
+        """Returns the keys below, except for the indexes of python-blosc2."""
+        return [key for key in store.below(self._key) if not store.is_index(f"{self._key}/{key}")]
+
+    def _shown_keys(self, store: _b2kit.Store) -> list[str]:
+        return [key for key in self._listed_keys(store) if key.rsplit("/", 1)[-1] != _ATTRS]
 
     def close(self) -> None:
         """Closes the arrays that were opened through this group or groups in it. The group cannot be used any more."""
@@ -349,7 +370,7 @@ class Group(Mapping[str, Member]):
     def _listed(self, store: _b2kit.Store) -> list[tuple[str, str]]:
         """Returns the keys of all members, and what they are if they are no arrays. Tables are listed as one."""
         found: list[tuple[str, str]] = []
-        keys = self._keys(store)
+        keys = self._shown_keys(store)
         tables = [key.removesuffix(_TABLE) for key in keys if key.rsplit("/", 1)[-1] == _TABLE]
         tables = [table for table in tables if table and _kind_of(store, f"{self._key}/{table[:-1]}") == "CTable"]
         for key in keys:

@@ -731,6 +731,8 @@ def _apply(target: str, key: str, changes: list[_Change], attrs: dict[str, Any],
         for one in edits:
             one[3]._commit()
             done.append(one)
+        if added:
+            group._store().announce()
         store = DataStore(group)
         store.attrs = attrs
         store.writes = [_Write(name, Variable((), 0), {}, {}) for name in new]

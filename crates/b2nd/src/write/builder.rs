@@ -5,7 +5,7 @@ use std::path::Path;
 
 use b2_chunk::{CParams, Compatibility, Compression};
 use b2_core::Control;
-use b2_frame::{FrameParams, FrameWriter, Storage, WriteOptions};
+use b2_frame::{FrameParams, FrameWriter, INDEXES, Storage, WriteOptions};
 use bytes::Bytes;
 
 use crate::model::default_shapes::default_blockshape;
@@ -102,7 +102,7 @@ impl ArrayBuilder {
     }
 
     /// Adds the metalayers and vlmetalayers of another array, except for the array metalayer
-    /// itself.
+    /// itself and the description of the indexes of python-blosc2, which are files of that array.
     ///
     /// # Errors
     /// [`NdError::Frame`] when a vlmetalayer cannot be decompressed, as for
@@ -113,7 +113,7 @@ impl ArrayBuilder {
         for (name, value) in frame.metalayers().iter().filter(|(name, _)| !own(name)) {
             self = self.metalayer(name, value);
         }
-        for (name, _) in frame.vlmetalayers().iter() {
+        for (name, _) in frame.vlmetalayers().iter().filter(|(name, _)| *name != INDEXES.as_bytes()) {
             if let Some(value) = frame.vlmetalayers().get(name)? {
                 self = self.vlmetalayer(name, value);
             }

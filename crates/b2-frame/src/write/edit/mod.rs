@@ -96,7 +96,13 @@ pub struct FrameEditor {
     accounted: u64,
     /// Replaced by each commit and rollback, so that older savepoints become invalid.
     epoch: Arc<()>,
+    /// Runs before each commit that changes items or the shape.
+    before_commit: Option<BeforeCommit>,
 }
+
+/// What runs before a commit that changes chunks or metalayers, and may refuse it. It is told whether the frame gets another
+/// size or other metalayers, as when an array gets another shape.
+pub(crate) type BeforeCommit = Box<dyn Fn(bool) -> Result<(), FrameError> + Send + Sync>;
 
 struct Tail {
     plain: Vec<u8>,
@@ -197,6 +203,14 @@ impl FrameEditor {
     }
 
     b2_core::internal! {
+        /// Sets what runs before each commit that changes chunks or metalayers. It is told whether the frame gets another
+        /// size or other metalayers; with an error, nothing is committed.
+        pub fn set_before_commit(&mut self, run: BeforeCommit) {
+            self.before_commit = Some(run);
+        }
+    }
+
+    b2_core::internal! {
         /// Sets what is known about the chunks beyond the frame header, such as the shape of a block.
         pub fn set_container(&mut self, container: Container) {
             self.draft.rules.dparams.container = container;
@@ -247,6 +261,9 @@ impl FrameEditor {
     /// Makes all changes visible at once. On disk they then survive a power loss, unless durability
     /// is switched off.
     ///
+    /// If chunks or metalayers have changed, this marks the indexes of python-blosc2 (the vlmetalayer `blosc2_indexes`)
+    /// as outdated, unless that vlmetalayer was set after the last change.
+    ///
     /// # Errors
     /// [`FrameError::Io`] or [`FrameError::Lock`] when something cannot be written, [`FrameError::Chunk`] when a
     /// buffered last chunk cannot be compressed, [`FrameError::Argument`] when all chunks are empty,
@@ -262,6 +279,7 @@ impl FrameEditor {
         self.draft.store.check()?;
         self.epoch = Arc::default();
         self.settle()?;
+        self.prepare_items()?;
         let same_tail = self.has_committed_tail();
         if !(same_tail && self.committed.head.bytes == self.draft.state.head.bytes) {
             self.draft.state.check()?;
@@ -300,6 +318,23 @@ impl FrameEditor {
         let written = self.draft.store.written();
         let bytes_written = written - std::mem::replace(&mut self.accounted, written);
         Ok(Committed { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
+    }
+
+    /// Prepares the commit of changed items or another shape.
+    fn prepare_items(&mut self) -> Result<(), FrameError> {
+        if !self.draft.state.items_changed {
+            return Ok(());
+        }
+        if let Some(run) = &self.before_commit {
+            let (old, new) = (&self.committed, &self.draft.state);
+            let resized = old.nbytes != new.nbytes
+                || old.nchunks() != new.nchunks()
+                || old.head.metalayers != new.head.metalayers;
+            run(resized)?;
+        }
+        self.outdate_indexes()?;
+        self.draft.state.items_changed = false;
+        Ok(())
     }
 
     /// Returns whether the next commit of a contiguous frame has to write all of it.
@@ -464,6 +499,8 @@ impl FrameEditor {
             return Ok(committed);
         }
         self.draft.state.check()?;
+        self.settle()?;
+        self.prepare_items()?;
         self.during(self.nbytes(), |editor, control| {
             let source = editor.snapshot()?;
             editor.rewrite(source, control)

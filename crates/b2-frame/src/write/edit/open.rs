@@ -191,6 +191,7 @@ impl EditOptions {
             source: path.map(|path| Arc::new(FrameOrigin::new(&self.read, path))),
             accounted: 0,
             epoch: Arc::default(),
+            before_commit: None,
         })
     }
 }

@@ -232,6 +232,9 @@ impl ArrayEditor {
 
     /// Sets a vlmetalayer. The change becomes visible with the next commit.
     ///
+    /// A commit that changes items or the shape marks the indexes of python-blosc2 as outdated, which `blosc2_indexes`
+    /// describes: set that one in a commit that follows.
+    ///
     /// # Errors
     /// [`NdError::Frame`] as for [`EditVlMeta::set`](b2_frame::EditVlMeta::set).
     pub fn set_vlmetalayer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), NdError> {
