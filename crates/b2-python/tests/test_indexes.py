@@ -14,6 +14,14 @@ from b2kit import errors
 
 blosc2 = pytest.importorskip("blosc2")
 
+
+def layers(path):
+    """The layers of a frame as python-blosc2 reads them."""
+    opened = blosc2.open(str(path), mode="r")
+    found = getattr(opened, "schunk", opened).vlmeta
+    return {name: found[name] for name in found}
+
+
 KINDS = ["SUMMARY", "BUCKET", "PARTIAL", "FULL", "OPSI"]
 INDEXES = "blosc2_indexes"
 
@@ -87,7 +95,7 @@ def test_answers_after_a_change(tmp_path, kind, change, contiguous):
     check(path, x, contiguous)
     x = change(b2kit.open_array(path, mode="a"), x.copy())
     check(path, x, contiguous)
-    described = blosc2.open(str(path), mode="r").schunk.vlmeta[INDEXES]["indexes"]
+    described = layers(path)[INDEXES]["indexes"]
     assert all(one["stale"] for one in described.values())
 
 
@@ -114,7 +122,7 @@ def test_only_changes_of_items_count(tmp_path):
     a = b2kit.open_array(path, mode="a")
     a.attrs["units"] = "K"
     a.compact()
-    described = blosc2.open(str(path), mode="r").schunk.vlmeta[INDEXES]["indexes"]
+    described = layers(path)[INDEXES]["indexes"]
     assert not any(one["stale"] for one in described.values())
 
 
@@ -131,7 +139,7 @@ def test_it_is_no_attribute_and_copies_do_not_get_it(tmp_path):
     with pytest.raises(KeyError):
         del a.attrs[INDEXES]
     a.attrs.clear()
-    assert INDEXES in blosc2.open(str(path), mode="r").schunk.vlmeta
+    assert INDEXES in layers(path)
     made = [
         b2kit.copy(a, tmp_path / "b.b2nd"),
         b2kit.copy(a, tmp_path / "c.b2nd", dtype="f8"),
@@ -143,10 +151,10 @@ def test_it_is_no_attribute_and_copies_do_not_get_it(tmp_path):
     g["h"] = a
     made.append(g.array("h"))
     for copy in made:
-        assert INDEXES not in blosc2.open(copy.path, mode="r").schunk.vlmeta, copy.path
+        assert INDEXES not in layers(copy.path), copy.path
     # More attributes than C-Blosc2 has place for: the index keeps its place.
     a.attrs.update({f"n{n}": n for n in range(20)})
-    assert len(a.attrs) == 20 and INDEXES in blosc2.open(str(path), mode="r").schunk.vlmeta
+    assert len(a.attrs) == 20 and INDEXES in layers(path)
 
 
 def test_indexes_in_stores(tmp_path):
@@ -171,7 +179,7 @@ def test_indexes_in_stores(tmp_path):
         assert [key for key, _ in copy.walk()] == ["b", "g/a"]
         np.testing.assert_array_equal(copy.array("g/a")[:], x)
     assert not any("__index__" in str(file) for file in (tmp_path / "copy.b2d").rglob("*"))
-    assert INDEXES not in blosc2.open(str(tmp_path / "copy.b2d/b.b2nd"), mode="r").schunk.vlmeta
+    assert INDEXES not in layers(tmp_path / "copy.b2d/b.b2nd")
 
 
 def test_xarray(tmp_path):
@@ -211,10 +219,10 @@ def test_columns_of_tables(tmp_path):
     assert ids_above(path, 10_000) == []
     g = b2kit.open_group(path, mode="a")
     assert g.kind == "CTable" and "_indexes" not in list(g)
-    before = blosc2.open(str(path / "_meta.b2f"), mode="r").vlmeta["value_epoch"]
+    before = layers(path / "_meta.b2f")["value_epoch"]
     g.array("_cols/id")[10:20] = np.arange(20_000, 20_010)
     assert ids_above(path, 10_000) == list(range(20_000, 20_010))
-    meta = blosc2.open(str(path / "_meta.b2f"), mode="r").vlmeta
+    meta = layers(path / "_meta.b2f")
     assert meta["value_epoch"] == before + 1
     assert all(one["stale"] for one in meta["index_catalog"].values())
     # By path as well.
