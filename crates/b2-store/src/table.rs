@@ -61,7 +61,7 @@ impl Table {
     pub(crate) fn refusal(&self) -> String {
         format!(
             "{} belongs to a table of python-blosc2, which could not be read without it: change the table with \
-             python-blosc2, or allow table edits",
+             python-blosc2, or allow it (--allow-table-edit, allow_table_edit=True)",
             self.member.display()
         )
     }
@@ -83,7 +83,7 @@ impl Table {
                 "change",
                 format!(
                     "{name} belongs to a table of python-blosc2, and {why}: add and remove rows with python-blosc2, or \
-                     allow table edits"
+                     allow it (--allow-table-edit, allow_table_edit=True)"
                 ),
             ));
         }

@@ -422,7 +422,9 @@ impl Memory {
 
     /// Marks the indexes that python-blosc2 keeps of the items as outdated, since the items change.
     fn outdate_indexes(&mut self) -> Result<()> {
-        let Some(n) = self.vlmetas.iter().position(|meta| meta.0 == INDEXES.as_bytes()) else { return Ok(()) };
+        let Some(n) = self.vlmetas.iter().position(|meta| meta.0 == INDEXES.as_bytes()) else {
+            return Ok(());
+        };
         let value = Chunk::from_bytes(self.vlmetas[n].1.clone()).and_then(|chunk| chunk.decompress_bytes());
         match value.map_or(Outdated::Unreadable, |value| outdate_indexes(&value)) {
             Outdated::Same => {}
