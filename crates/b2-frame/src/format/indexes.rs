@@ -146,7 +146,7 @@ impl<'a> Marking<'a> {
             0xDE => return self.number(2).map(Head::Map),
             0xDF => return self.number(4).map(Head::Map),
             0xA0..=0xBF => return self.take(marker & 0x1F).map(Head::Text),
-            0xD9 | 0xDA | 0xDB => {
+            0xD9..=0xDB => {
                 let len = self.number(1 << (marker & 0x03).checked_sub(1)?)?;
                 return self.take(len).map(Head::Text);
             }
