@@ -224,6 +224,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     let mut all = Verified { checksums: Checksums::Ok, nbytes: 0, hash: String::new(), notes: Vec::new() };
     let limit = global.max_output.unwrap_or(u64::MAX);
     let mut unstored = 0;
+    store.verify_directory()?;
     for key in store.every_key() {
         let named = || format!("key {key}");
         let input = store.member(key)?;

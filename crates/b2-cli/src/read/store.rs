@@ -60,6 +60,14 @@ impl Store {
         self.store.members().keys().map(String::as_str)
     }
 
+    /// Compares the directory of an archive with the headers of its members.
+    ///
+    /// # Errors
+    /// Fails if they contradict each other.
+    pub(crate) fn verify_directory(&self) -> Result<()> {
+        self.store.verify_directory().map_err(|error| plain(error, &self.path))
+    }
+
     /// Opens a member. The leading slash may be omitted.
     ///
     /// # Errors
