@@ -73,6 +73,7 @@ pub use write::writer::{FrameWriter, Written};
 // For our other crates.
 #[cfg(not(feature = "__internal"))]
 pub(crate) use {
+    names::redact::redact,
     read::disjoint::Destination,
     read::local::read_places,
     read::open_plan::{Layout, OpenPlan, Opened},
@@ -88,6 +89,7 @@ pub(crate) use {
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use {
+    names::redact::redact,
     read::disjoint::Destination,
     read::local::read_places,
     read::open_plan::{Layout, OpenPlan, Opened},
