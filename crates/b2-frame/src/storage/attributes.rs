@@ -155,8 +155,6 @@ mod tests {
     use rustix::fs::{XattrFlags, getxattr, setxattr};
 
     use super::*;
-    use crate::storage::disk::Disk;
-    use crate::storage::traits::FileSystem;
 
     #[test]
     fn mode_list_and_attributes_are_kept() {
@@ -181,7 +179,7 @@ mod tests {
         .concat();
         let lists = setxattr(&old, "system.posix_acl_access", &list, XattrFlags::empty()).is_ok();
         fs::write(&new, "new").unwrap();
-        Disk.copy_attributes(&old, &new).unwrap();
+        copy(&old, &File::open(&new).unwrap()).unwrap();
         let value = |path: &Path, name: &str| {
             let mut value = [0; 100];
             getxattr(path, name, &mut value[..]).map(|len| value[..len].to_vec())
@@ -198,7 +196,7 @@ mod tests {
             fs::write(&old, "plain").unwrap();
             rustix::fs::removexattr(&old, "system.posix_acl_access").unwrap();
             fs::set_permissions(&old, fs::Permissions::from_mode(0o604)).unwrap();
-            Disk.copy_attributes(&old, &new).unwrap();
+            copy_open(&File::open(&old).unwrap(), &File::open(&new).unwrap()).unwrap();
             assert!(value(&new, "system.posix_acl_access").is_err());
             assert_eq!(mode(&new), 0o604);
         }
