@@ -11,6 +11,7 @@ use super::input::{Input, cut_off_or};
 use crate::args::Global;
 use crate::files::foreign::open_regular;
 use crate::files::{foreign, is_stdin, urls};
+use crate::print::printable;
 
 /// An open store.
 pub(crate) struct Store {
@@ -159,7 +160,7 @@ pub(crate) fn tree<'a>(
     }
     while let Some((indent, name, node, last)) = stack.pop() {
         let told = node.key.map(&mut describe).unwrap_or_default();
-        let line = format!("{indent}{} {name}  {told}", if last { "└──" } else { "├──" });
+        let line = format!("{indent}{} {}  {told}", if last { "└──" } else { "├──" }, printable(name));
         out.push_str(line.trim_end());
         out.push('\n');
         let indent = format!("{indent}{}", if last { "    " } else { "│   " });
