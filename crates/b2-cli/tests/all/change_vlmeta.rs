@@ -12,7 +12,7 @@ fn what_is_printed_is_only_seen() {
     let odd = "a\u{9b}\u{7f}\u{202e}\u{200b}\u{feff}b";
     let value = serde_json::Value::from(odd).to_string();
     folder.pack("f", &counting(30), &["--format", "cframe", "--vlmeta", "unit=\"K\""]);
-    folder.ok(&["vlmeta", "set", "f", odd, &value]);
+    folder.ok(&["vlmeta", "set", "-q", "f", odd, &value]);
     let commands: [&[&str]; 5] = [
         &["vlmeta", "list", "f"],
         &["vlmeta", "list", "f", "--json"],

@@ -62,7 +62,7 @@ fn what_replaces_a_file_keeps_its_attributes() {
         let noted =
             rustix::fs::setxattr(&path, "user.note", b"kept", rustix::fs::XattrFlags::empty()).is_ok();
         set_permissions(&path, Permissions::from_mode(0o604)).unwrap();
-        folder.ok(args);
+        folder.ok(&[args, &["-q"]].concat());
         assert_eq!(metadata(&path).unwrap().permissions().mode() & 0o7777, 0o604, "{args:?}");
         assert_ne!(folder.read(name), b"old", "{args:?}");
         if noted {
