@@ -74,6 +74,7 @@ pub use write::writer::{FrameWriter, Written};
 #[cfg(not(feature = "__internal"))]
 pub(crate) use {
     format::indexes::{INDEXES, Outdated, outdate_catalog, outdate_indexes},
+    names::redact::redact,
     read::disjoint::Destination,
     read::local::read_places,
     read::open_plan::{Layout, OpenPlan, Opened},
@@ -90,6 +91,7 @@ pub(crate) use {
 #[doc(hidden)]
 pub use {
     format::indexes::{INDEXES, Outdated, outdate_catalog, outdate_indexes},
+    names::redact::redact,
     read::disjoint::Destination,
     read::local::read_places,
     read::open_plan::{Layout, OpenPlan, Opened},

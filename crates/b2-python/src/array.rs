@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
+use b2_core::memory;
 use b2_http::{Http, HttpFile};
 use b2_store::Place;
 use b2kit::chunk::{FilterSlot, SpecialKind};
@@ -296,7 +297,7 @@ impl ArrayBase {
             let name = match name {
                 Some(name) => name,
                 None => match source.getattr_opt(intern!(py, "name"))? {
-                    Some(name) => name.str()?.to_string(),
+                    Some(name) => b2kit::frame::redact(&name.str()?.to_string()),
                     None => source.get_type().name()?.to_string(),
                 },
             };
@@ -561,9 +562,13 @@ impl ArrayBase {
         })
     }
 
-    /// Returns where the chunks of a contiguous frame are: the kind of each, and the range of bytes of the file or
-    /// buffer that the frame starts in, which may have more bytes than the chunk.
-    fn _chunk_places(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64, u64)>> {
+    /// Returns where the chunks of a contiguous frame are: the kind of each, a byte, and the starts and ends of their
+    /// ranges in the file or buffer that the frame starts in, as integers of 64 bits. A range may have more bytes than the
+    /// chunk. Kinds are stored (0), and the special ones zeros, nan, uninit and value.
+    fn _chunk_places<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let array = self.now()?;
         if array.super_chunk().storage() != Storage::Contiguous {
             return Err(argument(py, "the chunks of this array are files of their own"));
@@ -571,24 +576,48 @@ impl ArrayBase {
         let places = move |_| {
             let frame = array.super_chunk();
             let data = frame.layout().data.clone();
-            let mut places = Vec::new();
+            // Their number is the file's.
+            let count = usize::try_from(frame.nchunks()).unwrap_or(usize::MAX);
+            let mut kinds = memory::list(count)?;
+            let (mut starts, mut ends, mut sorted) =
+                (memory::list(count)?, memory::list(count)?, memory::list(count)?);
             for nchunk in 0..frame.nchunks() {
-                places.push(match frame.chunk(nchunk).entry()? {
-                    Entry::Stored(offset) => ("stored", data.start.saturating_add(offset), data.end),
-                    Entry::Special(kind) => (special(kind), 0, 0),
-                });
+                let (kind, start) = match frame.chunk(nchunk).entry()? {
+                    Entry::Stored(offset) => (0, data.start.saturating_add(offset)),
+                    Entry::Special(SpecialKind::Zeros) => (1, 0),
+                    Entry::Special(SpecialKind::NaN) => (2, 0),
+                    Entry::Special(SpecialKind::Uninit) => (3, 0),
+                    Entry::Special(_) => (4, 0),
+                };
+                kinds.push(kind);
+                starts.push(start);
+                if kind == 0 {
+                    sorted.push(start);
+                }
             }
             // A chunk ends where the next one starts, or before.
-            let mut starts: Vec<u64> =
-                places.iter().filter(|(kind, ..)| *kind == "stored").map(|(_, start, _)| *start).collect();
-            starts.sort_unstable();
-            for (_, start, end) in places.iter_mut().filter(|(kind, ..)| *kind == "stored") {
-                let next = starts.partition_point(|at| at <= start);
-                *end = starts.get(next).copied().unwrap_or(*end).min(*end);
+            sorted.sort_unstable();
+            for (&kind, start) in kinds.iter().zip(&starts) {
+                let next = sorted.partition_point(|at| at <= start);
+                let end = sorted.get(next).copied().unwrap_or(data.end).min(data.end);
+                ends.push(if kind == 0 { end } else { 0 });
             }
-            Ok::<_, FrameError>(places)
+            Ok::<_, FrameError>((kinds, starts, ends))
         };
-        self.short_how().run_near_or_apart(py, places)
+        let (kinds, starts, ends) = self.short_how().run_near_or_apart(py, places)?;
+        let numbers = |list: &[u64]| {
+            PyBytes::new_with(py, list.len().saturating_mul(8), |into| {
+                for (into, number) in into.chunks_exact_mut(8).zip(list) {
+                    into.copy_from_slice(&number.to_ne_bytes());
+                }
+                Ok(())
+            })
+        };
+        let kinds = PyBytes::new_with(py, kinds.len(), |into| {
+            into.copy_from_slice(&kinds);
+            Ok(())
+        })?;
+        Ok((kinds, numbers(&starts)?, numbers(&ends)?))
     }
 
     /// Releases the file, or the memory. A read that runs in another thread ends first.

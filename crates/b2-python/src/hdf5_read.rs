@@ -39,6 +39,8 @@ impl Hdf5File {
     /// Opens the file at a path or an http URL.
     #[new]
     fn new(py: Python<'_>, path: String) -> PyResult<Self> {
+        // The name without secrets, under which the file system opens the URL.
+        let path = if b2_http::is_url(&path) { connections().hide(&path) } else { path };
         let named = path.clone();
         let reader: Arc<dyn ReadAt> = How::short(None).run(py, move |_| {
             let path = Path::new(&named);

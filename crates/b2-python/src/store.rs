@@ -131,6 +131,11 @@ impl Store {
         Ok(self.run(py, |store| store.window(key))?.map(|range| (range.start, range.end)))
     }
 
+    /// Compares the directory of an archive with the headers of its members.
+    fn verify_directory(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, b2_store::Store::verify_directory)
+    }
+
     /// Returns "member", "group", or "elsewhere" for members that cannot be opened; `None` if there is nothing.
     fn kind(&self, key: &str) -> Option<&'static str> {
         if key.rsplit('/').next() != Some(ATTRIBUTES)

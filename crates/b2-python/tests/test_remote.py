@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import time
+import traceback
 import warnings
 import zlib
 
@@ -319,3 +320,56 @@ def test_redirects_to_other_hosts_can_be_refused(tmp_path):
         b2kit.set_other_hosts(before)
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize("kind", ["array", "hdf5"])
+def test_secrets_are_in_nothing_that_is_shown(server, items, kind, tmp_path):
+    xr = pytest.importorskip("xarray")
+    name = "a.b2nd"
+    if kind == "hdf5":
+        h5py = pytest.importorskip("h5py")
+        name = "x.h5"
+        with h5py.File(os.path.join(server.folder, name), "w") as file:
+            file["t"] = np.arange(12.0)
+    url = server.url.replace("://", "://me:secret@") + "/" + name
+    # A password with a slash or another mark in it, a URL with a blank, and one that does not exist.
+    for bad in ("me:se/secret@", "me:se@secret@", "me:secret@", "me:1/secret@"):
+        wrong = server.url.replace("://", "://" + bad) + f"/no {name}?token=secret"
+        with pytest.raises(b2kit.errors.Error) as caught:
+            b2kit.open(wrong) if kind == "array" else b2kit.hdf5.open(wrong)
+        shown = "".join(traceback.format_exception(caught.value)[-1:])
+        assert "secret" not in shown
+    if kind == "hdf5":
+        import b2kit.hdf5
+
+        file = b2kit.hdf5.open(url)
+        told = [repr(file), file.path, repr(file["t"]), file["t"].path]
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(file["t"]))[...], np.arange(12.0))
+        with pytest.raises(b2kit.errors.Error) as caught:
+            file["none"]
+        told.append(str(caught.value))
+    else:
+        array = b2kit.open(url)
+        told = [repr(array), array.path, str(array.info), array._repr_html_()]
+    with xr.open_dataset(url, engine="b2kit") as dataset:
+        told += [str(dataset), str(dataset.encoding), *map(str, dataset.variables)]
+        told += [str(variable.encoding) for variable in dataset.variables.values()]
+    assert not [text for text in told if "secret" in text]
+
+
+def test_references_have_no_secrets(server, items):
+    virtual = pytest.importorskip("b2kit.virtual")
+    url = server.url.replace("://", "://me:secret@") + "/a.b2nd"
+    refs = virtual.kerchunk(url)
+    assert "secret" not in str(refs) and server.url + "/a.b2nd" in str(refs)
+    with pytest.raises(b2kit.errors.ArgumentError, match="password"):
+        virtual.kerchunk(url, url="https://host/a.b2nd?token=secret")
+
+
+def test_errors_of_other_packages_do_not_tell_secrets(monkeypatch):
+    from b2kit import _remote
+
+    with pytest.raises(b2kit.errors.Error) as caught, _remote._told("https://host/a"):
+        raise RuntimeError("403, url='https://me:secret@host/a?token=secret'")
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+    assert "403" in str(caught.value)

@@ -233,6 +233,19 @@ impl Store {
         }
     }
 
+    /// Compares the directory of an archive with the headers of all its members. Other stores have no directory, and are
+    /// fine. The members are not read; [`SuperChunk::verify`] does that for each.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] when they contradict each other or cannot be read, with
+    /// [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail).
+    pub fn verify_directory(&self) -> Result<(), StoreError> {
+        match &self.root {
+            Root::Archive(archive) => archive.verify().map_err(|error| error.of(&self.name)),
+            Root::Directory { .. } | Root::Frame => Ok(()),
+        }
+    }
+
     /// Returns the bytes of the archive that a member has; `None` for other stores and members.
     ///
     /// # Errors
@@ -298,8 +311,8 @@ impl Store {
                 entries => entries.map_err(StoreError::io(&dir))?,
             };
             for (name, kind) in entries {
-                let Ok(name) = name.into_string() else { continue };
                 let path = dir.join(&name);
+                let name = names::text_of(name.as_encoded_bytes());
                 match (key_of(&name), kind) {
                     (Some((stem, of)), FileKind::File) => found.push((format!("{prefix}/{stem}"), of, path)),
                     (Some((stem, of)), FileKind::Directory) if files.exists(&path.join(INDEX_NAME))? => {
@@ -334,7 +347,8 @@ fn start_of(file: &dyn ReadAt, offset: u64) -> io::Result<Vec<u8>> {
 /// Returns whether a directory, or one of its subdirectories, has an entry with the name of a member. Looks no deeper,
 /// since the directory may be any.
 fn has_member(files: &Files, dir: &Path) -> Result<bool, StoreError> {
-    let is_member = |(name, _): &(OsString, FileKind)| name.to_str().and_then(key_of).is_some();
+    let is_member =
+        |(name, _): &(OsString, FileKind)| key_of(&names::text_of(name.as_encoded_bytes())).is_some();
     let entries = files.entries(dir).map_err(StoreError::io(dir))?;
     Ok(entries.iter().any(is_member)
         || entries.iter().any(|(name, kind)| {

@@ -22,7 +22,7 @@ use self::job::{Job, compare};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{Output, check_folder, claim, members, stdio, write_through};
-use crate::print::{count, short_size};
+use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, signals};
 use crate::read::hdf5::{as_json, described, listed, only};
 use crate::read::{Hdf5, slice};
@@ -82,7 +82,7 @@ fn list(file: &File, path: &str, args: &Args) -> Result<()> {
     let entries = file.tree_below(path)?;
     let mut output = Output::stdout();
     let text = match args.json {
-        true => entries.iter().map(|entry| format!("{}\n", as_json(entry))).collect(),
+        true => entries.iter().map(|entry| printable_json(&format!("{}\n", as_json(entry)))).collect(),
         false => listed(&entries, 0),
     };
     output.send(text.as_bytes())?;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use self::chunks::{SPECIAL_KINDS, json_ratio};
 use crate::args::{Global, Source, Sources, values};
 use crate::files::Output;
-use crate::print::{Table, count, dims, json, printable, ratio, short_size, size, thousands};
+use crate::print::{Table, count, dims, json, printable, printable_json, ratio, short_size, size, thousands};
 use crate::process::{error, several};
 use crate::read::{Hdf5, Input, Store, store};
 use crate::write::{checksums_text, codec_text, filter_text, lossy, one_line};
@@ -133,7 +133,7 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
     if args.json {
         check_vlmetalayers(&input).with_context(named)?;
         let object = facts.to_json(&input);
-        let text = serde_json::to_string_pretty(&object)?;
+        let text = printable_json(&serde_json::to_string_pretty(&object)?);
         // Chunks and metalayers may be long, so they are written directly to the output.
         output.send(text.strip_suffix("\n}").unwrap_or(&text).as_bytes())?;
         send_layers(output, input.frame(), &named)?;
@@ -159,7 +159,8 @@ fn tell_hdf5(args: &Args, source: &Source, file: &Hdf5, output: &mut Output) -> 
     let key = source.key.as_deref();
     if args.json {
         let object = Value::Object(file.facts_json(key)?);
-        return output.send(format!("{}\n", serde_json::to_string_pretty(&object)?).as_bytes());
+        let text = printable_json(&serde_json::to_string_pretty(&object)?);
+        return output.send(format!("{text}\n").as_bytes());
     }
     let name = printable(&source.file.display().to_string());
     let inside = key.map(|key| format!("::{}", printable(key))).unwrap_or_default();
@@ -182,7 +183,7 @@ fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
             let all = tables.iter().map(|table| (table.key.clone(), table.to_json()));
             object["tables"] = Value::Object(all.collect());
         }
-        return Ok(format!("{}\n", serde_json::to_string_pretty(&object)?));
+        return Ok(format!("{}\n", printable_json(&serde_json::to_string_pretty(&object)?)));
     }
     let mut text = format!("{name}\n");
     if args.tree {
@@ -530,7 +531,7 @@ fn send_layers(output: &mut Output, frame: Option<&SuperChunk>, named: &dyn Fn()
             Some((name, content)) => {
                 let comma = if close == "}" { "" } else { "," };
                 close = "\n  }";
-                send(&format!("{comma}\n    {}: ", Value::from(name)))
+                send(&format!("{comma}\n    {}: ", printable_json(&Value::from(name).to_string())))
                     .and_then(|()| json::show(content, &mut |text| send(text)))
             }
         };

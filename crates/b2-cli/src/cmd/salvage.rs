@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::files::{check_folder, claim, print, stdio};
-use crate::print::{Table, printable, size};
+use crate::print::{Table, printable, printable_json, size};
 use crate::process::{Told, Usage, signals};
 use crate::read::{Input, damage};
 
@@ -72,7 +72,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     // Same size as in `info`: without the padding of an array's chunks.
     let nbytes = array.map_or(report.nbytes, NdArray::nbytes);
     if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&to_json(&report, nbytes, &args.fill))?))?;
+        let json = serde_json::to_string_pretty(&to_json(&report, nbytes, &args.fill))?;
+        print(&format!("{}\n", printable_json(&json)))?;
     } else if !global.quiet {
         let table = to_table(&report, array, nbytes, &args.fill);
         print(&format!("{}\n{}", printable(&named()), table.render(2)))?;

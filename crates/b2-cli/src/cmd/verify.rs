@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::args::{Global, Listed, Source};
 use crate::files::{Output, again};
-use crate::print::{count, printable};
+use crate::print::{count, printable, printable_json};
 use crate::process::{Progress, Told, one_line_beside, say, signals};
 use crate::read::{Hdf5, Input, Selection, Store, View, damage};
 use crate::write::checksums_text;
@@ -118,7 +118,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
         }
     }
     let mut line = match &verified {
-        _ if json => to_json(file, &verified, global).to_string().into_bytes(),
+        _ if json => printable_json(&to_json(file, &verified, global).to_string()).into_bytes(),
         Ok(Verified { checksums, nbytes, hash, .. }) => {
             format!("{}\t{nbytes}\t{hash}\t", verdict(*checksums)).into_bytes()
         }
@@ -137,12 +137,12 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     Ok(verified.is_ok())
 }
 
-/// Escapes control characters in a name, which could fake columns or lines or change colours.
+/// Escapes characters of a name that could fake columns, lines or other names, or change colours.
 fn escaped(name: &[u8]) -> Vec<u8> {
-    if !name.iter().any(u8::is_ascii_control) && !String::from_utf8_lossy(name).contains(char::is_control) {
-        return name.to_vec();
-    }
-    printable(&String::from_utf8_lossy(name)).into_bytes()
+    let text = String::from_utf8_lossy(name);
+    let safe = printable(&text);
+    // Bytes that are not UTF-8 stay as they are.
+    if safe == text { name.to_vec() } else { safe.into_bytes() }
 }
 
 fn verdict(checksums: Checksums) -> &'static str {
@@ -224,6 +224,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     let mut all = Verified { checksums: Checksums::Ok, nbytes: 0, hash: String::new(), notes: Vec::new() };
     let limit = global.max_output.unwrap_or(u64::MAX);
     let mut unstored = 0;
+    store.verify_directory()?;
     for key in store.every_key() {
         let named = || format!("key {key}");
         let input = store.member(key)?;

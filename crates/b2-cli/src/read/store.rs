@@ -13,7 +13,7 @@ use super::input::{Input, cut_off_or};
 use crate::args::Global;
 use crate::files::foreign::open_regular;
 use crate::files::{foreign, is_stdin, urls};
-use crate::print::count;
+use crate::print::{count, printable};
 
 /// Rows to look at at once.
 const PIECE: u64 = 16 << 20;
@@ -64,6 +64,14 @@ impl Store {
     /// All keys in order, including those that python-blosc2 uses for attributes and indexes.
     pub(crate) fn every_key(&self) -> impl Iterator<Item = &str> {
         self.store.members().keys().map(String::as_str)
+    }
+
+    /// Compares the directory of an archive with the headers of its members.
+    ///
+    /// # Errors
+    /// Fails if they contradict each other.
+    pub(crate) fn verify_directory(&self) -> Result<()> {
+        self.store.verify_directory().map_err(|error| plain(error, &self.path))
     }
 
     /// Opens a member. The leading slash may be omitted.
@@ -218,7 +226,7 @@ pub(crate) fn tree<'a>(
     }
     while let Some((indent, name, node, last)) = stack.pop() {
         let told = node.key.map(&mut describe).unwrap_or_default();
-        let line = format!("{indent}{} {name}  {told}", if last { "└──" } else { "├──" });
+        let line = format!("{indent}{} {}  {told}", if last { "└──" } else { "├──" }, printable(name));
         out.push_str(line.trim_end());
         out.push('\n');
         let indent = format!("{indent}{}", if last { "    " } else { "│   " });

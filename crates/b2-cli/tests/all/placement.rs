@@ -34,6 +34,45 @@ fn new_files_are_called_as_their_inputs() {
     assert!(folder.fails(1, &["pack", "https://127.0.0.1:1/a.npy"]).contains("download it first"));
 }
 
+/// What replaces a file keeps its mode, and where the file system has them its extended attributes.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_replaces_a_file_keeps_its_attributes() {
+    use std::fs::{Permissions, metadata, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let items = npy("<i4", false, "(20, 50)", &counting(1000));
+    folder.write("data.npy", &items);
+    folder.change(&["pack", "data.npy", "-o", "a.b2nd"]);
+    folder.change(&["pack", "data.npy", "-o", "b.b2nd"]);
+    let commands: [(&str, &[&str]); 7] = [
+        ("out.npy", &["unpack", "a.b2nd", "-o", "out.npy", "--force"]),
+        ("out.bin", &["cat", "a.b2nd", "-o", "out.bin", "--force"]),
+        ("out.svg", &["view", "a.b2nd", "-o", "out.svg", "--force"]),
+        ("out.b2nd", &["pack", "data.npy", "-o", "out.b2nd", "--force"]),
+        ("copy.b2nd", &["copy", "a.b2nd", "-o", "copy.b2nd", "--force"]),
+        ("b.b2nd", &["compact", "b.b2nd"]),
+        ("saved.b2nd", &["salvage", "a.b2nd", "saved.b2nd", "--force"]),
+    ];
+    for (name, args) in commands {
+        if name != "b.b2nd" {
+            folder.write(name, b"old");
+        }
+        let path = folder.path(name);
+        let noted =
+            rustix::fs::setxattr(&path, "user.note", b"kept", rustix::fs::XattrFlags::empty()).is_ok();
+        set_permissions(&path, Permissions::from_mode(0o604)).unwrap();
+        folder.ok(&[args, &["-q"]].concat());
+        assert_eq!(metadata(&path).unwrap().permissions().mode() & 0o7777, 0o604, "{args:?}");
+        assert_ne!(folder.read(name), b"old", "{args:?}");
+        if noted {
+            let mut value = [0; 9];
+            let found = rustix::fs::getxattr(&path, "user.note", &mut value[..]);
+            assert_eq!(found.map(|len| &value[..len]), Ok(&b"kept"[..]), "{args:?}");
+        }
+    }
+}
+
 #[test]
 fn output_options() {
     let folder = Folder::new();

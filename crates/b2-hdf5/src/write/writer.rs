@@ -47,6 +47,8 @@ pub struct Writer<W> {
     pub(super) left_out: Vec<String>,
     /// Scales without items, which this has added.
     pub(super) made: BTreeSet<usize>,
+    /// Whether netCDF must be able to open the file.
+    pub(super) netcdf: bool,
     control: Control,
 }
 
@@ -108,6 +110,7 @@ impl<W: Write + Seek + Send> Writer<W> {
             nodes: vec![root],
             left_out: Vec::new(),
             made: BTreeSet::new(),
+            netcdf: false,
             control,
         })
     }
@@ -115,6 +118,14 @@ impl<W: Write + Seek + Send> Writer<W> {
     /// Sets what hears of progress and may stop the work: it is told the uncompressed bytes of each chunk.
     pub fn set_control(&mut self, control: Control) {
         self.control = control;
+    }
+
+    /// Sets whether the file is to be one of netCDF, whose library refuses whole files because of one name. Off by default.
+    ///
+    /// Names of more than 255 bytes and those that netCDF reserves are then refused, as are dimensions whose names other
+    /// data sets have, such as that of their own data set if that has several. Attributes of such names are left out.
+    pub fn set_netcdf(&mut self, netcdf: bool) {
+        self.netcdf = netcdf;
     }
 
     /// Makes a group, and those that it is in, and adds attributes to it. `/` is there already.
@@ -161,6 +172,11 @@ impl<W: Write + Seek + Send> Writer<W> {
         if name == "." || name.contains('\0') || name.len() > 1 << 15 {
             return Err(Self::unsupported(&path, "HDF5 cannot have this name"));
         }
+        if self.netcdf
+            && let Some(why) = refused_by_netcdf(name)
+        {
+            return Err(Self::unsupported(&path, format!("netCDF cannot have this name: {why}")));
+        }
         let number = self.nodes.len();
         let name = name.to_owned();
         self.nodes.push(Node { name, path, parent, kind, attributes: Vec::new() });
@@ -176,7 +192,11 @@ impl<W: Write + Seek + Send> Writer<W> {
             if name == DIMENSIONS || RESERVED.contains(&&**name) {
                 continue;
             }
-            let made = Attribute::of(name, value, dtype).and_then(|made| match length(&made) {
+            let allowed = match refused_by_netcdf(name).filter(|_| self.netcdf) {
+                Some(why) => Err(format!("netCDF cannot have this name: {why}")),
+                None => Attribute::of(name, value, dtype),
+            };
+            let made = allowed.and_then(|made| match length(&made) {
                 len if len <= header::LONGEST => Ok(made),
                 len => Err(format!("{len} bytes, and at most {} fit", header::LONGEST)),
             });
@@ -490,6 +510,30 @@ fn attributes(array: &NdArray) -> Result<Vec<(String, Value)>, b2nd::NdError> {
         }
     }
     Ok(out)
+}
+
+/// Why netCDF cannot open a file with this name.
+fn refused_by_netcdf(name: &str) -> Option<String> {
+    /// One byte less than `NC_MAX_NAME`: the library copies that many, and then no zero.
+    const LONGEST: usize = 255;
+    /// What netCDF puts in front of the name of a variable that has that of a dimension of others.
+    const NO_COORDINATE: &str = "_nc4_non_coord_";
+    /// Attributes in which netCDF keeps what HDF5 has no place for.
+    const OWN: [&str; 6] = [
+        "_Netcdf4Dimid",
+        "_Netcdf4Coordinates",
+        "_nc3_strict",
+        "_NCProperties",
+        "_IsNetcdf4",
+        "_SuperblockVersion",
+    ];
+    if name.len() > LONGEST {
+        Some(format!("{} bytes, and at most {LONGEST} fit", name.len()))
+    } else if name.starts_with(NO_COORDINATE) || OWN.contains(&name) {
+        Some("it is reserved".to_owned())
+    } else {
+        None
+    }
 }
 
 /// The names of the dimensions; empty if they have none.

@@ -20,6 +20,7 @@ from b2kit.attrs import INDEXES, as_layers
 from b2kit.errors import (
     ArgumentError,
     Error,
+    LimitError,
     NotBloscError,
     ReadOnlyError,
     SelectionError,
@@ -394,20 +395,30 @@ def compress(
 
 
 @overload
-def decompress(buf: Any, *, out: None = None, threads: int | None = None) -> bytes: ...
+def decompress(
+    buf: Any, *, out: None = None, threads: int | None = None, max_nbytes: int | None = None
+) -> bytes: ...
 @overload
-def decompress(buf: Any, *, out: _Buffer, threads: int | None = None) -> _Buffer: ...
+def decompress(
+    buf: Any, *, out: _Buffer, threads: int | None = None, max_nbytes: int | None = None
+) -> _Buffer: ...
 @checked
-def decompress(buf: Any, *, out: Any = None, threads: int | None = None) -> Any:
+def decompress(
+    buf: Any, *, out: Any = None, threads: int | None = None, max_nbytes: int | None = None
+) -> Any:
     """Decompresses a Blosc2 or Blosc 1 chunk and returns its bytes, or fills the start of ``out`` and returns that.
 
-    ``out`` is a writable buffer, such as a ``bytearray`` or a contiguous array, with at least as many bytes.
+    ``out`` is a writable buffer, such as a ``bytearray`` or a contiguous array, with at least as many bytes. A chunk of 32
+    bytes may claim to hold 2 GiB of zeros: with ``max_nbytes``, more bytes than that are refused before memory is
+    allocated for them.
 
         >>> import b2kit, numpy as np
         >>> chunk = b2kit.compress(np.arange(1000))
         >>> int(b2kit.decompress(chunk, out=np.empty(1000, int))[999])
         999
     """
+    if max_nbytes is not None and (claimed := _b2kit.chunk_sizes(buf)[0]) > max_nbytes:
+        raise LimitError(f"the chunk claims to have {claimed} bytes, the limit is {max_nbytes} (max_nbytes)")
     if out is None:
         return _b2kit.decompress(buf, threads)
     # In the order of memory, which is that of the chunk.

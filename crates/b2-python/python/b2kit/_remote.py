@@ -9,10 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeGuard
 
+from b2kit import _b2kit
 from b2kit.errors import Error, IoError, NotFoundError, UnsupportedError, of_system
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::|://)")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
+# A URL in a message, up to a quotation mark.
+_ANY_URL = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*://[^'"<>\n]*""")
 
 
 class Source(Protocol):
@@ -140,9 +143,11 @@ def _by_url(url: str, scheme: str) -> Source:
     except ValueError as error:
         if isinstance(error, Error):
             raise
-        raise UnsupportedError(f"{shown(url)}: {error}") from error
+        text, cause = _plain(error)
+        raise UnsupportedError(f"{shown(url)}: {text}") from cause
     except ImportError as error:
-        raise UnsupportedError(f"{shown(url)}: {scheme} needs another package: {error}") from error
+        text, cause = _plain(error)
+        raise UnsupportedError(f"{shown(url)}: {scheme} needs another package: {text}") from cause
     return Fsspec(fs, path, shown(url))
 
 
@@ -157,11 +162,12 @@ def _told(name: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, (Error, *but)):
             raise
+        text, cause = _plain(error)
         if isinstance(error, FileNotFoundError):
-            raise NotFoundError(f"{name}: not found") from error
-        if isinstance(error, OSError):
-            raise of_system(error, name) from error
-        raise IoError(f"{name}: {type(error).__name__}: {error}") from error
+            raise NotFoundError(f"{name}: not found") from cause
+        if isinstance(error, OSError) and cause is not None:
+            raise of_system(error, name) from cause
+        raise IoError(f"{name}: {type(error).__name__}: {text}") from cause
 
 
 def _check_listing(url: str) -> None:
@@ -170,5 +176,15 @@ def _check_listing(url: str) -> None:
 
 
 def shown(url: str) -> str:
-    """Returns the URL without user names, passwords and signatures."""
-    return re.sub(r"[?#].*", "", re.sub(r"(://)[^/@]*@", r"\1", url))
+    """Returns the URL without user names, passwords and signatures, for all that is shown or stored."""
+    return _b2kit.redact(url).removesuffix("?...")
+
+
+def _plain(error: Exception) -> tuple[str, Exception | None]:
+    """Returns the message of an error of another package without what is secret in URLs, and the error as a cause.
+
+    An error whose message has secrets is no cause, since tracebacks show it.
+    """
+    text = str(error)
+    safe = _ANY_URL.sub(lambda match: shown(match[0]), text)
+    return safe, (error if safe == text else None)

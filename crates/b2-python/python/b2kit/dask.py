@@ -283,6 +283,8 @@ def _publish(made: str, run: _Run) -> None:
     if run.overwrite or run.options["sparse"]:
         if not run.overwrite and os.path.lexists(run.target):
             raise ExistsError(f"{run.target}: already exists")
+        if os.path.isfile(run.target) and os.path.isfile(made):
+            _b2kit.copy_attributes(run.target, made)
         os.rename(made, run.target)
         return
     try:

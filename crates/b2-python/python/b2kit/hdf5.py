@@ -27,7 +27,7 @@ import numpy as np
 from b2kit import _b2kit
 from b2kit._array import absolute
 from b2kit._items import Items
-from b2kit._remote import is_web
+from b2kit._remote import is_web, shown
 from b2kit.errors import ArgumentError, ReadOnlyError, WrongTypeError
 
 __all__ = ["Data", "File", "compression", "is_hdf5", "open", "register"]
@@ -93,9 +93,9 @@ class Data(Items):
     """
 
     def __init__(self, data: Any, path: str, threads: int | None) -> None:
-        self._data, self.threads = data, threads
-        self.path: str = path
-        """The file."""
+        self._data, self.threads, self._given = data, threads, path
+        self.path: str = shown(path) if is_web(path) else path
+        """The file; a URL without user, password and query."""
         self.name: str = data.name
         """The path in the file."""
         self.chunks: tuple[int, ...] | None = data.chunks
@@ -164,7 +164,7 @@ class Data(Items):
         self.edit()
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
-        return _reopen, (self.path, self.name, self.threads)
+        return _reopen, (self._given, self.name, self.threads)
 
     def __repr__(self) -> str:
         return f"<b2kit.hdf5.Data {self.name!r} {self.shape} {self.dtype}, filters {self.filters}>"
@@ -174,7 +174,8 @@ class File(Mapping[str, Data]):
     """An open HDF5 or NetCDF file: a mapping of the paths of its data sets to :class:`Data`. :func:`open` returns it."""
 
     def __init__(self, path: str, threads: int | None = None) -> None:
-        self.path, self._threads = path, threads
+        self._given, self._threads = path, threads
+        self.path = shown(path) if is_web(path) else path
         self._file = _b2kit.Hdf5File(path)
         self._tree: list[tuple[str, str, str]] | None = None
 
@@ -190,7 +191,7 @@ class File(Mapping[str, Data]):
         return dict(self._file.attrs(group))
 
     def __getitem__(self, name: str) -> Data:
-        return Data(self._file.data_set(name), self.path, self._threads)
+        return Data(self._file.data_set(name), self._given, self._threads)
 
     def __iter__(self) -> Iterator[str]:
         return (path for path, kind, _ in self.tree() if kind == "dataset")

@@ -303,11 +303,28 @@ class Group(Mapping[str, Member]):
                 yield key, member
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
-        """Verifies all members; see :meth:`Array.verify`. Returns the worst of their results."""
+        """Verifies all members; see :meth:`Array.verify`. Returns the worst of their results.
+
+        The directory of an archive is compared with the headers of its members. A member that cannot be read, such as
+        one that an archive holds compressed, raises an exception, as it does for the command.
+        """
         order, worst = ("ok", "none", "changed"), "ok"
-        for _, member in self._members(self._keys(self._store())):
+        store = self._store()
+        store.verify_directory()
+        for key in store.below(self._key):
+            if key.rsplit("/", 1)[-1] == _ATTRS:
+                member: Array | SuperChunk = SuperChunk(store.frame(f"{self._key}/{key}"), key)
+            else:
+                member = self._open(store, f"{self._key}/{key}")
             worst = max(worst, member.verify(threads=threads, progress=progress), key=order.index)
             member.close()
+        if not self._key and store.folder() is None:
+            # The bytes between the members of a frame.
+            try:
+                frame = SuperChunk(_b2kit.FrameBase(self._path), self._path)
+            except NotBloscError:
+                return worst  # an archive
+            worst = max(worst, frame.verify(threads=threads, progress=progress), key=order.index)
         return worst
 
     def _members(self, keys: list[str]) -> Iterator[tuple[str, Array | SuperChunk]]:

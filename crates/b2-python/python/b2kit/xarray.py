@@ -35,6 +35,8 @@ from xarray.core.variable import Variable
 import b2kit
 from b2kit import _b2kit, _xarray_hdf5
 from b2kit._array import Array, Edit, sync_folder
+from b2kit._remote import shown
+from b2kit._staging import Stage
 from b2kit._xarray_hdf5 import Hdf5Store
 from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, WrongTypeError
 from b2kit.store import Group, SuperChunk
@@ -481,7 +483,7 @@ def _checked_target(path: str | os.PathLike[str]) -> str:
 
 def _beside(target: str) -> str:
     """Returns a new name next to a store, so that a rename can move what has it into the store."""
-    return f"{target.removesuffix('.b2d')}.{os.getpid()}-{uuid.uuid4().hex[:8]}.new.b2d"
+    return os.path.join(os.path.dirname(target), f".b2kit-{os.getpid()}-{uuid.uuid4().hex}.tmp")
 
 
 def _group_in(path: str, group: str | None) -> Group:
@@ -498,7 +500,8 @@ def _save(target: str, parts: list[_Part], mode: str, compute: bool) -> Any:
         raise ArgumentError(f'mode {mode!r}, expected "w", "w-" or "a"')
     if mode == "w-" and os.path.lexists(target):
         raise ExistsError(f"{target}: already exists")
-    new = _beside(target)
+    stage = Stage(target)
+    new = stage.new
     try:
         if mode == "a" and os.path.lexists(target):
             _link_all(target, new)
@@ -514,7 +517,7 @@ def _save(target: str, parts: list[_Part], mode: str, compute: bool) -> Any:
         _b2kit.publish(new, target, mode != "w-")
         sync_folder(os.path.dirname(target))
     finally:
-        _discard(new)
+        stage.remove()
     return None if compute else _joined(later)
 
 
@@ -655,7 +658,8 @@ def _extend(
         _check_dims(dataset, there, append_dim, slices)
     store = DataStore(into, deferred=True)
     dataset.dump_to_store(store, encoding=None if encoding is None else dict(encoding))
-    stage = _beside(target)
+    held = Stage(target) if compute else None
+    stage = _beside(target) if held is None else held.new
     new: list[str] = []
     changes: list[_Change] = []
     stages: list[str] = []
@@ -696,8 +700,8 @@ def _extend(
         _discard(stage)
         raise
     finally:
-        if compute:
-            _discard(stage)
+        if held is not None:
+            held.remove()
     return None
 
 
@@ -846,7 +850,7 @@ def _name_of(array: Array) -> str:
     given = array.attrs.get("name")
     if isinstance(given, str) and given:
         return given
-    stem = os.path.splitext(os.path.basename((array.path or "").rstrip("/")))[0]
+    stem = os.path.splitext(os.path.basename(shown(array.path or "").rstrip("/")))[0]
     return stem or "array"
 
 
