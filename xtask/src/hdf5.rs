@@ -14,6 +14,9 @@ const PEERS: &[&str] = &["h5netcdf", "h5py", "hdf5plugin", "netCDF4", "numpy", "
 /// Damaged files to read.
 const MUTANTS: &str = "20000";
 
+/// Random data sets beside h5py and netCDF4.
+const GENERATED: &str = "1000";
+
 /// What nobody notices if they do not.
 pub(crate) const UNNOTICED: &str = "a wrong value of an HDF5 file would not have been noticed";
 
@@ -61,11 +64,12 @@ pub(crate) fn check() -> Result<Outcome> {
     };
     let files = root::scratch("hdf5-matrix");
     root::empty(&files)?;
-    let make = |script: &str, files: &Path| {
+    let make_with = |script: &str, files: &Path, args: &[&str]| {
         let script = root::workspace().join("crates/b2-hdf5/tests").join(script);
-        let made = sh::output(Command::new(&python).arg("-B").arg(script).arg(files));
+        let made = sh::output(Command::new(&python).arg("-B").arg(script).arg(files).args(args));
         made.with_context(|| format!("the files in {} could not be made", files.display()))
     };
+    let make = |script: &str, files: &Path| make_with(script, files, &[]);
     make("matrix.py", &files)?;
     let scaled = root::scratch("hdf5-scaled");
     root::empty(&scaled)?;
@@ -73,12 +77,16 @@ pub(crate) fn check() -> Result<Outcome> {
     let far = root::scratch("hdf5-far");
     root::empty(&far)?;
     make("far.py", &far)?;
+    let generated = root::scratch("hdf5-generated");
+    root::empty(&generated)?;
+    make_with("generated.py", &generated, &[GENERATED])?;
     let mut matrix = sh::cargo(&["test", "-p", "b2-hdf5", "--", "--include-ignored", "--nocapture"]);
     matrix
         .env("B2KIT_HDF5_MATRIX", files)
         .env("B2KIT_HDF5_MUTANTS", MUTANTS)
         .env("B2KIT_HDF5_SCALED", scaled)
-        .env("B2KIT_HDF5_FAR", far);
+        .env("B2KIT_HDF5_FAR", far)
+        .env("B2KIT_HDF5_GENERATED", generated);
     matrix.env("B2KIT_HDF5_PYTHON", &python);
     Ok(Outcome { tests, matrix: Ran::Ran(sh::run_tests(matrix)?) })
 }

@@ -127,7 +127,10 @@ impl DataSet {
     pub fn stored_nbytes(&self) -> u64 {
         match (&self.stored, &self.items) {
             (Some(stored), _) => *stored,
-            (None, Items::Hdf5(data)) => data.chunks_nbytes(),
+            (None, Items::Hdf5(data)) => {
+                data.begin();
+                data.chunks_nbytes()
+            }
             (None, Items::NetCdf3 { .. }) => 0,
         }
     }
@@ -176,6 +179,7 @@ impl DataSet {
         if let (Items::Hdf5(data), None) = (&self.items, self.known_dtype())
             && let Some(text) = data.long_text()
         {
+            data.begin();
             let dtype = text.dtype()?;
             return Ok(self.measured.get_or_init(|| dtype));
         }
@@ -215,10 +219,13 @@ impl DataSet {
             return Err(Hdf5Error::Argument { path: self.path.clone(), what });
         }
         match &self.items {
-            Items::Hdf5(data) => match data.long_text() {
-                Some(text) => text.read_box(start, shape, dtype, dst),
-                None => data.read_box(start, shape, dst, threads),
-            },
+            Items::Hdf5(data) => {
+                data.begin();
+                match data.long_text() {
+                    Some(text) => text.read_box(start, shape, dtype, dst),
+                    None => data.read_box(start, shape, dst, threads),
+                }
+            }
             Items::NetCdf3 { file, variable } => {
                 variable.read_box(&**file, start, shape, dst).map_err(Hdf5Error::io(&self.path))
             }

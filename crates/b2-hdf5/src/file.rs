@@ -1,5 +1,6 @@
 //! Open files, and what is in them.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -155,9 +156,9 @@ impl File {
                     entries.push(add(found.ok_or_else(|| Hdf5Error::NoSuchPath { path: path.clone() })?));
                 }
             }
-            Format::Hdf5(hdf5) => match hdf5.resolve(&path)? {
+            Format::Hdf5(hdf5) => match begun(hdf5).resolve(&path)? {
                 Object::Group(group) => {
-                    let mut walk = Walk { hdf5, entries: &mut entries, seen: Vec::new() };
+                    let mut walk = Walk { hdf5, entries: &mut entries, seen: HashMap::new() };
                     walk.group(&group, path, 0)?;
                 }
                 object => entries.push(Entry { content: content(&path, Ok(object)), path }),
@@ -178,7 +179,7 @@ impl File {
                 Some(Content::DataSet(data)) => Ok(*data),
                 _ => Err(Hdf5Error::NoSuchPath { path }),
             },
-            Format::Hdf5(hdf5) => match hdf5.resolve(&path)? {
+            Format::Hdf5(hdf5) => match begun(hdf5).resolve(&path)? {
                 Object::DataSet(found) => Ok(DataSet::of_hdf5(path, *found)),
                 Object::Group(_) => Err(Hdf5Error::Group { path }),
                 Object::Type => Err(Hdf5Error::unsupported(&path, "a named type, not a data set")),
@@ -199,7 +200,7 @@ impl File {
                 Ok(GroupAttrs { values: header.attrs.clone(), left_out: Vec::new() })
             }
             Format::NetCdf3 { .. } => Err(missing()),
-            Format::Hdf5(hdf5) => match hdf5.resolve(&path)? {
+            Format::Hdf5(hdf5) => match begun(hdf5).resolve(&path)? {
                 Object::Group(group) => {
                     let Attrs { mut values, left_out } = hdf5.group_attrs(&group, &path)?;
                     // What netCDF notes for itself.
@@ -210,6 +211,12 @@ impl File {
             },
         }
     }
+}
+
+/// Returns the file, for a new call.
+fn begun(hdf5: &Hdf5) -> &Hdf5 {
+    hdf5.begin();
+    hdf5
 }
 
 /// A path from the root, without repeated slashes.
@@ -239,12 +246,12 @@ struct Walk<'a> {
     hdf5: &'a Hdf5,
     entries: &'a mut Vec<Entry>,
     /// The groups that are listed, so that none is listed twice.
-    seen: Vec<(u64, String)>,
+    seen: HashMap<u64, String>,
 }
 
 impl Walk<'_> {
     fn group(&mut self, group: &Group, path: String, depth: usize) -> Result<(), Hdf5Error> {
-        self.seen.push((Hdf5::identity(group), path.clone()));
+        self.seen.insert(Hdf5::identity(group), path.clone());
         self.entries.push(Entry { path: path.clone(), content: Content::Group });
         let names = match self.hdf5.names(group, &path) {
             Ok(names) => names,
@@ -257,15 +264,14 @@ impl Walk<'_> {
                 return Ok(());
             }
         };
-        for (name, target) in names {
+        for (name, target) in &names.links {
             if self.entries.len() > MAX_NAMES {
                 return Err(Hdf5Error::damaged(&path, format!("more than {MAX_NAMES} names")));
             }
             let inner = format!("{}/{name}", path.trim_end_matches('/'));
-            match self.hdf5.object(group, &name, &target, &inner) {
+            match self.hdf5.object(group, name, target, &inner) {
                 Ok(Object::Group(found)) => {
-                    let known = self.seen.iter().find(|(number, _)| *number == Hdf5::identity(&found));
-                    if let Some((_, first)) = known {
+                    if let Some(first) = self.seen.get(&Hdf5::identity(&found)) {
                         let to = format!("another name of {first}");
                         self.entries.push(Entry { path: inner, content: Content::Link(to) });
                     } else if depth >= MAX_DEPTH {

@@ -16,6 +16,7 @@
 
 mod attrs;
 mod boxes;
+mod checksum;
 mod data_set;
 mod error;
 mod file;

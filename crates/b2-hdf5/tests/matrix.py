@@ -585,6 +585,102 @@ for label, form in [("classic", "NETCDF3_CLASSIC"), ("offset64", "NETCDF3_64BIT_
             attrs = {"units": "K", "scale_factor": 0.5, "_ARRAY_DIMENSIONS": ["time", "lat"]} if name == "record" else None
             add(f"nc3_{label}_{name}", f"NetCDF 3 ({form}): {name}", file, f"/{name}", values, attrs=attrs)
 
+
+# Indices of chunks over shapes that grow and shrink: the numbers of chunks are those of the largest shape.
+shapes = np.random.default_rng(40)
+
+
+def resized(number, ndim):
+    shape = [int(n) for n in shapes.integers(1, 14, ndim)]
+    most = [n + int(more) for n, more in zip(shape, shapes.integers(0, 9, ndim))]
+    for axis in {0: [], 1: [number // 4 % ndim], 2: range(ndim), 3: []}[number % 4]:
+        most[axis] = None
+    chunks = tuple(min(int(n), m or int(n)) for n, m in zip(shapes.integers(1, 5, ndim), most))
+    options = {"compression": "gzip"} if shapes.integers(0, 2) else {}
+
+    def make(group):
+        if number % 5 == 0 and not options and all(most):
+            properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            properties.set_chunk(chunks)
+            properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            space = h5py.h5s.create_simple(tuple(shape), tuple(most))
+            made = h5py.Dataset(h5py.h5d.create(group.id, b"data", h5py.h5t.STD_I32LE, space, properties))
+        else:
+            kwargs = {"chunks": chunks, "maxshape": tuple(most), "fillvalue": 7}
+            made = group.create_dataset("data", shape, "<i4", **kwargs, **options)
+        made[...] = np.arange(int(np.prod(shape))).reshape(shape) + 1
+        for _ in range(number % 3):
+            new = [int(shapes.integers(1, (m or n + 8) + 1)) for n, m in zip(made.shape, most)]
+            made.resize(new)
+            made[tuple(slice(0, (n + 1) // 2) for n in new)] = int(shapes.integers(0, 99))
+
+    return make
+
+
+for version, count in [("latest", 40), ("earliest", 12), ("v110", 12)]:
+    for number in range(count):
+        h5(f"resized_{version}_{number}", "chunks of a shape that grew or shrank", resized(number, 1 + number % 3), libver=version)
+
+
+def parts_of(shape, most, parts, **options):
+    def make(group):
+        made = group.create_dataset("data", shape, "u1", chunks=(1,), maxshape=most, **options)
+        for start, stop in parts:
+            made[start:stop] = np.arange(stop - start) % 250 + 1
+
+    return make
+
+
+for label, options in [("plain", {}), ("gzip", {"compression": "gzip"})]:
+    h5(f"fixed_array_holes_{label}", "pages that were never written", parts_of((5000,), (9000,), [(0, 3), (2100, 2105), (4990, 5000)], **options), **latest)
+    far = [(0, 30), (131000, 131200), (140000, 140100)]
+    h5(f"extensible_array_pages_{label}", "pages of an extensible array", parts_of((150000,), (None,), far, **options), **latest)
+
+
+def inside(name, kind, make, path="/group/data", libver="latest", attrs=None, sizes=(8, 8)):
+    """Like `h5`, for a data set at any path of a file with any sizes of addresses and lengths."""
+    file = f"{name}.h5"
+    properties = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    properties.set_sizes(*sizes)
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5py.h5f.LIBVER_LATEST if libver == "latest" else h5py.h5f.LIBVER_EARLIEST, h5py.h5f.LIBVER_LATEST)
+    with h5py.File(h5py.h5f.create(str(folder / file).encode(), h5py.h5f.ACC_TRUNC, properties, access)) as f:
+        make(f.create_group("group"))
+    with h5py.File(folder / file) as f:
+        add(name, kind, file, path, f[path][()], attrs=attrs)
+
+
+def many(links, attributes, large=0):
+    def make(group):
+        made = group.create_dataset("data", data=np.arange(5))
+        for n in range(attributes):
+            made.attrs[f"a{n}"] = n
+        if large:
+            made.attrs["large"] = "x" * large
+        for n in range(links):
+            group[f"link{n}"] = h5py.SoftLink("/group/data")
+
+    return make
+
+
+inside("links_nested", "a heap of names with nested tables", many(60000, 0), path="/group/link59999")
+inside("links_old", "many names in the old format", many(3000, 0), path="/group/link2999", libver="earliest")
+inside("attributes_nested", "a heap of attributes with nested tables", many(0, 20000), attrs={"a19999": 19999, "a7": 7})
+inside("attribute_large", "a large attribute in a heap", many(0, 30, 100000), attrs={"a29": 29, "large": "x" * 100000})
+for sizes in [(4, 4), (8, 4), (4, 8)]:
+    for version in ["earliest", "latest"]:
+        made = data(ints, chunks=(6, 7), compression="gzip")
+        inside(f"sizes_{sizes[0]}_{sizes[1]}_{version}", "addresses and lengths of other sizes", made, libver=version, sizes=sizes)
+for version in ["earliest", "latest"]:
+    name = f"latin1_{version}"
+    with h5py.File(folder / f"{name}.h5", "w", libver=version) as f:
+        group = h5py.h5g.create(f.id, b"gr\xfc\xdfe")
+        kind, space = h5py.h5t.STD_I32LE, h5py.h5s.create_simple((4,))
+        h5py.h5d.create(group, b"caf\xe9", kind, space).write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(4, dtype="<i4"))
+        f["group/data"] = np.arange(3)
+    add(name, "a name that is not UTF-8", f"{name}.h5", "/gr\\xfc\\xdfe/caf\\xe9", np.arange(4, dtype="<i4"))
+    add(f"{name}_beside", "a name beside one that is not UTF-8", f"{name}.h5", "/group/data", np.arange(3))
+
 (folder / "matrix.json").write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
 there = [entry for entry in entries if entry["expect"] != "absent"]
 errors = sum(entry["expect"] == "error" for entry in there)

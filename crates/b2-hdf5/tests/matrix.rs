@@ -1,5 +1,7 @@
 //! Every data set that `matrix.py` writes, value by value against the library that wrote it, and as an array.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,8 @@ use std::process::Command;
 use b2_hdf5::{DataSet, File, Hdf5Error};
 use b2nd::{Dtype, NdArray};
 use serde_json::Value;
+
+use common::{as_json, same_items, spelled};
 
 /// Data sets that there must be, and how many of a hundred must be equal.
 const LEAST: usize = 76;
@@ -31,52 +35,6 @@ fn matrix() -> (PathBuf, Option<tempfile::TempDir>) {
     (folder, temporary)
 }
 
-/// Text of a dtype, from its form in JSON.
-fn spelled(dtype: &Value) -> String {
-    let text = |text: &str| format!("'{text}'");
-    match dtype {
-        Value::String(simple) => simple.clone(),
-        Value::Array(fields) => {
-            let fields = fields.iter().map(|field| {
-                let parts = field.as_array().unwrap();
-                let mut all = vec![text(parts[0].as_str().unwrap()), quoted(&parts[1])];
-                if let Some(shape) = parts.get(2) {
-                    all.push(tuple(shape));
-                }
-                format!("({})", all.join(", "))
-            });
-            format!("[{}]", fields.collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(parts) => {
-            let list = |key: &str, item: &dyn Fn(&Value) -> String| {
-                let items: Vec<String> = parts[key].as_array().unwrap().iter().map(item).collect();
-                format!("'{key}': [{}]", items.join(", "))
-            };
-            let names = list("names", &|name| text(name.as_str().unwrap()));
-            let formats = list("formats", &|format| match format {
-                // A sub-array: its type and its shape.
-                Value::Array(pair) if pair.len() == 2 && !pair[0].is_array() => {
-                    format!("({}, {})", quoted(&pair[0]), tuple(&pair[1]))
-                }
-                other => quoted(other),
-            });
-            let offsets = list("offsets", &|offset| offset.to_string());
-            format!("{{{names}, {formats}, {offsets}, 'itemsize': {}}}", parts["itemsize"])
-        }
-        _ => panic!("{dtype}"),
-    }
-}
-
-fn quoted(dtype: &Value) -> String {
-    if dtype.is_string() { format!("'{}'", spelled(dtype)) } else { spelled(dtype) }
-}
-
-fn tuple(shape: &Value) -> String {
-    let lengths = shape.as_array().unwrap();
-    let all: Vec<String> = lengths.iter().map(Value::to_string).collect();
-    if all.len() == 1 { format!("({},)", all[0]) } else { format!("({})", all.join(", ")) }
-}
-
 /// The items of an `.npy` file, and its shape.
 fn npy(path: &Path) -> (Vec<u64>, Vec<u8>) {
     let bytes = fs::read(path).unwrap();
@@ -90,50 +48,6 @@ fn npy(path: &Path) -> (Vec<u64>, Vec<u8>) {
     let shape = header.split("'shape': (").nth(1).unwrap().split(')').next().unwrap();
     let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
     (lengths.map(|length| length.parse().unwrap()).collect(), bytes[start + len..].to_vec())
-}
-
-/// Whether items are the same in all fields. What is between fields does not count.
-fn same(dtype: &Dtype, a: &[u8], b: &[u8]) -> bool {
-    let Some(fields) = dtype.fields() else { return a == b };
-    fields.iter().all(|field| {
-        let size = field.dtype.itemsize();
-        let count: usize = field.shape.iter().product();
-        (0..count).all(|n| {
-            let at = field.offset + n * size;
-            same(&field.dtype, &a[at..at + size], &b[at..at + size])
-        })
-    })
-}
-
-fn same_items(dtype: &Dtype, found: &[u8], expected: &[u8]) -> Result<(), String> {
-    if found.len() != expected.len() {
-        return Err(format!("{} bytes, expected {}", found.len(), expected.len()));
-    }
-    let size = dtype.itemsize().max(1);
-    let differs = found.chunks(size).zip(expected.chunks(size)).position(|(a, b)| !same(dtype, a, b));
-    match differs {
-        None => Ok(()),
-        Some(n) => {
-            let item = |bytes: &[u8]| format!("{:?}", &bytes[n * size..(n + 1) * size]);
-            Err(format!("item {n}: {}, expected {}", item(found), item(expected)))
-        }
-    }
-}
-
-/// An attribute in JSON; extension types and bytes are not compared.
-fn as_json(value: &b2nd::Value) -> Value {
-    match value {
-        b2nd::Value::Boolean(truth) => (*truth).into(),
-        b2nd::Value::Integer(number) => number.as_i64().map_or(number.as_u64().into(), Value::from),
-        b2nd::Value::F32(number) => f64::from(*number).into(),
-        b2nd::Value::F64(number) => (*number).into(),
-        b2nd::Value::String(text) => text.as_str().unwrap().into(),
-        b2nd::Value::Array(items) => items.iter().map(as_json).collect(),
-        b2nd::Value::Map(pairs) => {
-            Value::Object(pairs.iter().map(|(k, v)| (k.as_str().unwrap().to_owned(), as_json(v))).collect())
-        }
-        other => panic!("{other}"),
-    }
 }
 
 /// Compares a data set with what is expected of it.

@@ -185,6 +185,23 @@ fn write(folder: &Path) -> Vec<serde_json::Value> {
 }
 
 #[test]
+fn many_data_sets_are_opened_one_after_the_other() {
+    let mut writer = Writer::new(std::io::Cursor::new(Vec::new()), "many").unwrap();
+    let one = array("<i4", &[3], &[3], &[]);
+    for n in 0..3000 {
+        writer.array(&format!("/a{n}"), &one, Codec::None).unwrap();
+    }
+    let bytes = writer.finish().unwrap().into_inner();
+    let file = File::from_reader(std::sync::Arc::new(bytes::Bytes::from(bytes)), "many", &Default::default());
+    let file = file.unwrap();
+    for n in (0..3000).rev() {
+        let mut items = [0; 12];
+        file.data_set(&format!("/a{n}")).unwrap().read_box(&[0], &[3], &mut items).unwrap();
+        assert_eq!(items, [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0]);
+    }
+}
+
+#[test]
 fn what_is_written_is_read() {
     let folder = tempfile::tempdir().unwrap();
     for entry in write(folder.path()) {

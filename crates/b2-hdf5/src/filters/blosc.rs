@@ -16,6 +16,11 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8], limits: &Limits, threads: usize
     chunk.decompress_bytes_into(dst, &dparams).map_err(|error| error.to_string())
 }
 
+/// Returns the bytes that a chunk of Blosc 1 decodes to.
+pub(super) fn decoded_len(src: &[u8]) -> Result<usize, String> {
+    ChunkRef::from_slice(src).map(|chunk| chunk.nbytes()).map_err(|error| error.to_string())
+}
+
 /// A chunk of Blosc 1 that is decoded block by block.
 pub(crate) struct Blocks<'a> {
     chunk: ChunkRef<'a>,
@@ -109,6 +114,11 @@ pub(super) fn decode_frame(
     let array = array(frame, shape, itemsize)?;
     check_len(array.nbytes(), dst.len())?;
     array.all().read_bytes_into(dst).map_err(|error| error.to_string())
+}
+
+/// Returns the bytes that a frame decodes to.
+pub(super) fn frame_len(src: Bytes, limits: &Limits) -> Result<usize, String> {
+    usize::try_from(open(src, limits, 1)?.nbytes()).map_err(|error| error.to_string())
 }
 
 fn open(src: Bytes, limits: &Limits, threads: usize) -> Result<SuperChunk, String> {

@@ -1,10 +1,10 @@
 //! LZF (filter 32000), which h5py brings along.
 
-/// Decodes a stream, whose result fills `dst`. Returns `None` if it does not.
+/// Decodes a stream. Returns the length of the result, or `None` if it does not fit into `dst`.
 ///
 /// A control byte below 32 is followed by one byte more than it says. Any other holds the upper bits of a distance and, in
 /// its upper three bits, a length, which the next byte extends if it is 7.
-pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Option<()> {
+pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     let (mut src, mut at) = (src, 0_usize);
     while let Some((&control, rest)) = src.split_first() {
         if control < 32 {
@@ -39,7 +39,7 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Option<()> {
         }
         (src, at) = (behind, end);
     }
-    (at == dst.len()).then_some(())
+    Some(at)
 }
 
 #[cfg(test)]
@@ -51,14 +51,14 @@ mod tests {
         // Literal `ab`, then 5 bytes from a distance of 2, then 20 from a distance of 1.
         let stream = [1, b'a', b'b', 3 << 5, 1, 7 << 5, 11, 0];
         let mut dst = [0; 27];
-        assert_eq!(decode(&stream, &mut dst), Some(()));
+        assert_eq!(decode(&stream, &mut dst), Some(27));
         assert_eq!(&dst[..7], b"abababa");
         assert_eq!(&dst[7..], [b'a'; 20]);
         assert_eq!(decode(&stream, &mut [0; 26]), None);
-        assert_eq!(decode(&stream, &mut [0; 28]), None);
+        assert_eq!(decode(&stream, &mut [0; 28]), Some(27));
         assert_eq!(decode(&[3 << 5, 0], &mut [0; 5]), None);
         for len in 1..stream.len() {
-            assert_eq!(decode(&stream[..len], &mut [0; 27]), None);
+            assert_ne!(decode(&stream[..len], &mut [0; 27]), Some(27));
         }
     }
 }

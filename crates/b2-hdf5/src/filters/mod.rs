@@ -1,22 +1,21 @@
 //! The filters of HDF5, from which a chunk is decoded.
 //!
-//! Zlib, zstd, LZ4, shuffle and bitshuffle are ours, since they are faster than what the crate below has; n-bit and
-//! scale-offset are of that crate.
+//! Codecs are those of Blosc2 where it has them, and bzip2; all else is here. A decoder fills its destination exactly, reads its
+//! stream to the end and compares the checksum that it has, or fails.
 
+mod bits;
 mod bitshuffle;
 pub(crate) mod blosc;
 pub(crate) mod codecs;
 mod lzf;
+mod nbit;
+mod scale_offset;
 mod szip;
 
-use std::sync::LazyLock;
-
-use b2_codecs::{CodecContext, CodecId};
+use b2_codecs::{CodecContext, CodecError, CodecId};
 use b2_core::{Limits, memory};
 use b2_filters::{Filter as _, FilterContext, Shuffle};
 use bytes::Bytes;
-use hdf5_reader::FilterRegistry;
-use hdf5_reader::messages::filter_pipeline::FilterDescription;
 
 use self::codecs::codec;
 
@@ -34,9 +33,14 @@ const BITSHUFFLE: u16 = 32008;
 const ZSTD: u16 = 32015;
 pub(crate) const BLOSC2: u16 = 32026;
 
-/// How much larger than its input a filter's output may be that is neither the chunk nor of known size: scale-offset and
-/// n-bit write a header.
+/// Filters of a data set: HDF5 has no more.
+const MAX_FILTERS: usize = 32;
+
+/// How much larger than what it got a compression may have made it, besides an eighth of it: headers.
 const ROOM: usize = 1024;
+
+/// Bytes between the filters of a chunk, in all: so many chunks, and this many bytes besides.
+const BETWEEN: (usize, usize) = (8, 16 << 20);
 
 /// A filter of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +62,7 @@ impl Filter {
     /// Returns a name for people.
     pub fn name(&self) -> String {
         match (known(self.id), &self.name) {
+            (Some(name), _) if self.has_binary_scale() => format!("{name} (E-scale)"),
             (Some(name), _) => name.into(),
             (None, Some(name)) if !name.is_empty() => format!("{name} ({})", self.id),
             (None, _) => format!("filter {}", self.id),
@@ -70,12 +75,43 @@ impl Filter {
         match self.id {
             GZIP => codec(Id::ZLIB).is_some(),
             ZSTD => codec(Id::ZSTD).is_some(),
-            SHUFFLE | FLETCHER32 | SZIP | NBIT | SCALE_OFFSET | LZF | BLOSC | LZ4 | BITSHUFFLE | BLOSC2 => {
-                true
-            }
-            BZIP2 => true,
+            SCALE_OFFSET => !self.has_binary_scale(),
+            SHUFFLE | FLETCHER32 | SZIP | NBIT | BZIP2 | LZF | BLOSC | LZ4 | BITSHUFFLE | BLOSC2 => true,
             _ => false,
         }
+    }
+
+    /// Returns the bytes that it makes of so many, if they do not depend on them.
+    fn len_made(&self, len: usize) -> Option<usize> {
+        match self.id {
+            SHUFFLE => Some(len),
+            BITSHUFFLE if !self.is_compressed() => Some(len),
+            FLETCHER32 => len.checked_add(4),
+            _ => None,
+        }
+    }
+
+    /// Returns the most bytes that it makes of so many.
+    fn most_made(&self, len: usize) -> usize {
+        self.len_made(len).unwrap_or_else(|| match self.id {
+            // Blocks may be as short as a few bytes, each with a header.
+            LZ4 | BITSHUFFLE => len.saturating_mul(8).saturating_add(ROOM),
+            _ => len.saturating_add(len / 8).saturating_add(ROOM),
+        })
+    }
+
+    /// Whether bitshuffle is followed by a compression.
+    fn is_compressed(&self) -> bool {
+        self.params.get(4).is_some_and(|&compression| compression != 0)
+    }
+
+    fn wrong(&self) -> String {
+        format!("{}: the data of a chunk does not fit", self.name())
+    }
+
+    /// Whether floats are scaled by powers of two, which HDF5 has a number for, but no code.
+    fn has_binary_scale(&self) -> bool {
+        self.id == SCALE_OFFSET && self.params.first() == Some(&scale_offset::BINARY)
     }
 }
 
@@ -112,12 +148,6 @@ pub(crate) struct Pipeline {
     pub(crate) limits: Limits,
 }
 
-/// What a filter is decoded to.
-enum Target<'d> {
-    Exactly(&'d mut [u8]),
-    AtMost(usize),
-}
-
 impl Pipeline {
     /// Decodes a chunk, which fills `dst`, with at most so many threads. The filters in `mask` were not applied to it.
     ///
@@ -130,34 +160,84 @@ impl Pipeline {
         dst: &mut [u8],
         threads: usize,
     ) -> Result<(), String> {
+        if self.filters.len() > MAX_FILTERS {
+            return Err(format!("{} filters, more than the {MAX_FILTERS} that HDF5 has", self.filters.len()));
+        }
         let applied = self.applied(mask);
         let Some((first, later)) = applied.split_first() else {
             return copy_whole(&stored, dst);
         };
+        let mut left = dst.len().saturating_mul(BETWEEN.0).saturating_add(BETWEEN.1);
         let mut bytes = stored;
         for (n, filter) in later.iter().enumerate().rev() {
-            // What the filters before this one made of the chunk.
             let before = applied.get(..=n).unwrap_or_default();
-            let known = before.iter().try_fold(dst.len(), |len, filter| match filter.id {
-                SHUFFLE => Some(len),
-                BITSHUFFLE if filter.params.get(4).is_none_or(|&compression| compression == 0) => Some(len),
-                FLETCHER32 => len.checked_add(4),
-                _ => None,
-            });
-            let made = match known {
-                Some(len) => {
-                    let mut made = memory::zeroed(len).map_err(|error| error.to_string())?;
-                    self.undo(filter, bytes, Target::Exactly(&mut made), threads)?;
-                    made
-                }
-                None => {
-                    let most = dst.len().saturating_add(dst.len() / 8).saturating_add(ROOM);
-                    self.undo(filter, bytes, Target::AtMost(most), threads)?
-                }
-            };
+            let made = self.undo_later(filter, before, dst.len(), &mut left, bytes, threads)?;
             bytes = made.into();
         }
-        self.undo(first, bytes, Target::Exactly(dst), threads).map(drop)
+        self.undo(first, bytes, dst, threads)
+    }
+
+    /// Undoes a filter that was applied to what the filters `before` it made of a chunk of `nbytes`. Takes what it makes from
+    /// what is `left` between the filters.
+    fn undo_later(
+        &self,
+        filter: &Filter,
+        before: &[&Filter],
+        nbytes: usize,
+        left: &mut usize,
+        src: Bytes,
+        threads: usize,
+    ) -> Result<Vec<u8>, String> {
+        let too_long = || format!("{}: more bytes than the filters before it make", filter.name());
+        let exact = before.iter().try_fold(nbytes, |len, filter| filter.len_made(len));
+        let len = match exact {
+            Some(len) => Some(len),
+            None => self.decoded_len(filter, &src)?,
+        };
+        let most = before.iter().fold(nbytes, |len, filter| filter.most_made(len));
+        if len.is_some_and(|len| len > most) {
+            return Err(too_long());
+        }
+        if len.is_some_and(|len| len > *left) {
+            return Err("filters: too many bytes between them, for the size of the chunk".into());
+        }
+        let room = len.unwrap_or(most).min(*left);
+        self.limits.check_memory("chunk, in bytes", room as u64).map_err(|error| error.to_string())?;
+        let mut made = memory::zeroed(room).map_err(|error| error.to_string())?;
+        match (len, Stream::of(filter.id)) {
+            (None, Some(stream)) => {
+                let len = stream.decode_up_to(&src, &mut made).ok_or_else(|| filter.wrong())?;
+                made.truncate(len);
+            }
+            _ => self.undo(filter, src, &mut made, threads)?,
+        }
+        *left = left.saturating_sub(made.len());
+        Ok(made)
+    }
+
+    /// Returns the bytes that a filter decodes to, unless only decoding tells that.
+    fn decoded_len(&self, filter: &Filter, src: &Bytes) -> Result<Option<usize>, String> {
+        let header = |at: usize, len: usize| src.get(at..at.checked_add(len)?);
+        let big = |bytes: &[u8]| {
+            bytes.iter().try_fold(0_usize, |n, &byte| n.checked_mul(256)?.checked_add(byte.into()))
+        };
+        let len = match filter.id {
+            GZIP | ZSTD | BZIP2 | LZF => return Ok(None),
+            SHUFFLE => Some(src.len()),
+            FLETCHER32 => src.len().checked_sub(4),
+            NBIT => nbit::decoded_len(&filter.params, src.len()),
+            SCALE_OFFSET => scale_offset::decoded_len(&filter.params, src.len()),
+            LZ4 => header(0, 8).and_then(big),
+            BITSHUFFLE => match filter.is_compressed() {
+                true => header(0, 8).and_then(big),
+                false => Some(src.len()),
+            },
+            SZIP => szip::decoded_len(src),
+            BLOSC => Some(blosc::decoded_len(src)?),
+            BLOSC2 => Some(blosc::frame_len(src.clone(), &self.limits)?),
+            _ => return Err(format!("{}, which is not supported", filter.name())),
+        };
+        len.map(Some).ok_or_else(|| filter.wrong())
     }
 
     /// Returns the filters that were applied to a chunk.
@@ -187,60 +267,101 @@ impl Pipeline {
         }
     }
 
-    /// Undoes one filter. Returns the bytes that were asked for with [`Target::AtMost`].
-    fn undo(&self, filter: &Filter, src: Bytes, into: Target<'_>, threads: usize) -> Result<Vec<u8>, String> {
-        let wrong = || format!("{}: the data of a chunk does not fit", filter.name());
-        let dst = match (filter.id, into) {
-            (_, Target::Exactly(dst)) => dst,
-            // These make as many bytes as they get.
-            (SHUFFLE, Target::AtMost(_)) => {
-                let mut dst = memory::zeroed(src.len()).map_err(|error| error.to_string())?;
-                self.undo(filter, src, Target::Exactly(&mut dst), threads)?;
-                return Ok(dst);
-            }
-            (FLETCHER32, Target::AtMost(_)) => return Ok(checked(&src)?.to_vec()),
-            (_, Target::AtMost(most)) => return below(filter, &src, self.itemsize, most),
-        };
+    /// Undoes one filter, which fills `dst`.
+    fn undo(&self, filter: &Filter, src: Bytes, dst: &mut [u8], threads: usize) -> Result<(), String> {
         let params = &filter.params;
-        match filter.id {
-            SHUFFLE => {
-                let size = params.first().map_or(Some(self.itemsize), |&size| usize::try_from(size).ok());
-                let size = size.filter(|&size| size > 0).ok_or_else(wrong)?;
-                if src.len() != dst.len() {
-                    return Err(wrong());
-                }
-                Shuffle.backward(&FilterContext::new(size), 0, &src, dst).map_err(|_| wrong())?;
-            }
-            FLETCHER32 => copy_whole(checked(&src)?, dst)?,
-            GZIP => stream(CodecId::ZLIB, &src, dst).ok_or_else(wrong)?,
-            ZSTD => stream(CodecId::ZSTD, &src, dst).ok_or_else(wrong)?,
-            LZF => lzf::decode(&src, dst).ok_or_else(wrong)?,
-            LZ4 => bitshuffle::decode_lz4(&src, dst).ok_or_else(wrong)?,
-            BITSHUFFLE => bitshuffle::decode(params, &src, dst).ok_or_else(wrong)?,
-            SZIP => szip::decode(params, &src, dst).ok_or_else(wrong)?,
-            BZIP2 => bzip2(&src, dst).ok_or_else(wrong)?,
+        let done = match filter.id {
+            SHUFFLE => self.unshuffle(params, &src, dst),
+            FLETCHER32 => return copy_whole(checked(&src)?, dst),
+            GZIP | ZSTD | BZIP2 | LZF => Stream::of(filter.id).and_then(|stream| stream.decode(&src, dst)),
+            LZ4 => bitshuffle::decode_lz4(&src, dst),
+            BITSHUFFLE => bitshuffle::decode(params, &src, dst),
+            SZIP => szip::decode(params, &src, dst),
+            NBIT => nbit::decode(params, &src, dst),
+            SCALE_OFFSET => scale_offset::decode(params, &src, dst),
             BLOSC => {
-                blosc::decode(&src, dst, &self.limits, threads).map_err(|what| format!("blosc: {what}"))?
+                let decoded = blosc::decode(&src, dst, &self.limits, threads);
+                return decoded.map_err(|what| format!("blosc: {what}"));
             }
-            BLOSC2 => blosc::decode_frame(src, (&self.chunk, self.itemsize), dst, &self.limits, threads)
-                .map_err(|what| format!("blosc2: {what}"))?,
-            NBIT | SCALE_OFFSET => copy_whole(&below(filter, &src, self.itemsize, dst.len())?, dst)?,
+            BLOSC2 => {
+                let decoded =
+                    blosc::decode_frame(src, (&self.chunk, self.itemsize), dst, &self.limits, threads);
+                return decoded.map_err(|what| format!("blosc2: {what}"));
+            }
             _ => return Err(format!("{}, which is not supported", filter.name())),
-        }
-        Ok(Vec::new())
+        };
+        done.ok_or_else(|| filter.wrong())
+    }
+
+    fn unshuffle(&self, params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
+        let size = params.first().map_or(Some(self.itemsize), |&size| usize::try_from(size).ok());
+        let size = size.filter(|&size| size > 0 && src.len() == dst.len())?;
+        Shuffle.backward(&FilterContext::new(size), 0, src, dst).ok()
     }
 }
 
-/// Decodes with the crate below, at most `most` bytes.
-fn below(filter: &Filter, src: &[u8], itemsize: usize, most: usize) -> Result<Vec<u8>, String> {
-    static REGISTRY: LazyLock<FilterRegistry> = LazyLock::new(FilterRegistry::new);
-    if !matches!(filter.id, GZIP | NBIT | SCALE_OFFSET) {
-        return Err(format!("{} behind another compression, which is not supported", filter.name()));
+/// A compression whose streams do not say how long the result is.
+#[derive(Clone, Copy)]
+enum Stream {
+    Codec(CodecId),
+    Bzip2,
+    Lzf,
+}
+
+impl Stream {
+    fn of(id: u16) -> Option<Self> {
+        Some(match id {
+            GZIP => Self::Codec(CodecId::ZLIB),
+            ZSTD => Self::Codec(CodecId::ZSTD),
+            BZIP2 => Self::Bzip2,
+            LZF => Self::Lzf,
+            _ => return None,
+        })
     }
-    let description = FilterDescription { id: filter.id, name: None, client_data: filter.params.clone() };
-    REGISTRY
-        .apply_with_limit(&description, src, itemsize, Some(most))
-        .map_err(|error| format!("{}: {error}", filter.name()))
+
+    /// Decodes a stream whose result fills `dst`.
+    fn decode(self, src: &[u8], dst: &mut [u8]) -> Option<()> {
+        match self {
+            Self::Codec(id) => codec(id)?.decoder(&CodecContext::new(0)).ok()?.decode(src, dst).ok(),
+            _ => (self.decode_up_to(src, dst)? == dst.len()).then_some(()),
+        }
+    }
+
+    /// Decodes a stream whose result fits into `dst`. Returns its length.
+    fn decode_up_to(self, src: &[u8], dst: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Codec(id) => {
+                let mut decoder = codec(id)?.decoder(&CodecContext::new(0)).ok()?;
+                match decoder.decode(src, dst) {
+                    Ok(()) => Some(dst.len()),
+                    // Now the length is known. A second time, since the first one may have stopped in front of the checksum.
+                    Err(CodecError::WrongLength { got, .. }) => {
+                        decoder.decode(src, dst.get_mut(..got)?).ok().map(|()| got)
+                    }
+                    Err(_) => None,
+                }
+            }
+            Self::Bzip2 => bzip2(src, dst),
+            Self::Lzf => lzf::decode(src, dst),
+        }
+    }
+}
+
+/// Decodes a stream of bzip2 to its end, where its checksum is. Returns the length of the result, which has to fit into `dst`.
+fn bzip2(src: &[u8], dst: &mut [u8]) -> Option<usize> {
+    use std::io::Read;
+    let mut decoder = bzip2::read::BzDecoder::new(src);
+    let mut len = 0_usize;
+    loop {
+        let mut beyond = [0];
+        let rest = dst.get_mut(len..).filter(|rest| !rest.is_empty());
+        let is_full = rest.is_none();
+        match decoder.read(rest.unwrap_or(&mut beyond)).ok()? {
+            0 => return Some(len),
+            _ if is_full => return None,
+            more => len = len.checked_add(more)?,
+        }
+    }
 }
 
 fn copy_whole(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
@@ -249,15 +370,6 @@ fn copy_whole(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
     }
     dst.copy_from_slice(src);
     Ok(())
-}
-
-fn stream(id: CodecId, src: &[u8], dst: &mut [u8]) -> Option<()> {
-    codec(id)?.decoder(&CodecContext::new(0)).ok()?.decode(src, dst).ok()
-}
-
-fn bzip2(src: &[u8], dst: &mut [u8]) -> Option<()> {
-    use std::io::Read;
-    bzip2::read::BzDecoder::new(src).read_exact(dst).ok()
 }
 
 /// Compares the checksum behind the data, and returns the data.
@@ -306,5 +418,97 @@ mod tests {
         assert_eq!(checked(&stored).unwrap(), data);
         stored[1000] ^= 1;
         assert!(checked(&stored).is_err());
+    }
+
+    fn pipeline(filters: &[(u16, &[u32])], nbytes: u64) -> Pipeline {
+        let filters = filters.iter().map(|(id, params)| Filter::new(*id, None, params.to_vec())).collect();
+        Pipeline { filters, chunk: vec![nbytes], itemsize: 1, limits: Limits::default() }
+    }
+
+    fn decode(filters: &[(u16, &[u32])], stored: &[u8], nbytes: usize) -> Result<Vec<u8>, String> {
+        let mut dst = vec![0; nbytes];
+        let stored = Bytes::copy_from_slice(stored);
+        pipeline(filters, nbytes as u64).decode(stored, 0, &mut dst, 1).map(|()| dst)
+    }
+
+    fn zlib(plain: &[u8]) -> Vec<u8> {
+        let mut stream = vec![0; plain.len() + plain.len() / 8 + 100];
+        let mut encoder = codec(CodecId::ZLIB).unwrap().encoder(&CodecContext::new(6)).unwrap();
+        let b2_codecs::Encoded::Len(len) = encoder.encode(plain, &mut stream).unwrap() else {
+            panic!("no room")
+        };
+        stream.truncate(len);
+        stream
+    }
+
+    fn bzip2_of(plain: &[u8]) -> Vec<u8> {
+        use std::io::Write;
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::new(9));
+        encoder.write_all(plain).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn text() -> Vec<u8> {
+        (0..300_u32).flat_map(|n| format!("{} ", n * n % 97).into_bytes()).collect()
+    }
+
+    #[test]
+    fn flips_that_a_checksum_covers_are_errors() {
+        let plain = text();
+        for (id, stream) in [(GZIP, zlib(&plain)), (BZIP2, bzip2_of(&plain))] {
+            let good = decode(&[(id, &[])], &stream, plain.len());
+            assert_eq!(good.unwrap(), plain);
+            for bit in 0..stream.len() * 8 {
+                let mut flipped = stream.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                // A bit that means nothing, such as padding, may be anything.
+                let found = decode(&[(id, &[])], &flipped, plain.len());
+                assert!(found.as_ref().map_or(true, |found| *found == plain), "filter {id}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn results_of_another_length_are_errors() {
+        let plain = text();
+        for (id, stream) in [(GZIP, zlib(&plain)), (BZIP2, bzip2_of(&plain))] {
+            for len in [0, 1, plain.len() - 1, plain.len() + 1, plain.len() * 2] {
+                decode(&[(id, &[])], &stream, len).unwrap_err();
+            }
+            for cut in [1, 4, stream.len() / 2, stream.len() - 1] {
+                decode(&[(id, &[])], &stream[..stream.len() - cut], plain.len()).unwrap_err();
+            }
+        }
+    }
+
+    #[test]
+    fn compressions_follow_each_other() {
+        let plain = text();
+        let stream = bzip2_of(&zlib(&zlib(&plain)));
+        let sum = fletcher32(&stream).to_le_bytes();
+        let stored = [&stream[..], &sum].concat();
+        let filters: &[(u16, &[u32])] = &[(GZIP, &[]), (GZIP, &[]), (BZIP2, &[]), (FLETCHER32, &[])];
+        assert_eq!(decode(filters, &stored, plain.len()).unwrap(), plain);
+        // The first filter was not applied.
+        let mut dst = vec![0; zlib(&plain).len()];
+        let chunk = pipeline(filters, dst.len() as u64);
+        chunk.decode(Bytes::from(stored), 1, &mut dst, 1).unwrap();
+        assert_eq!(dst, zlib(&plain));
+    }
+
+    #[test]
+    fn long_chains_are_bounded() {
+        let many: Vec<(u16, &[u32])> = vec![(SHUFFLE, &[1]); 33];
+        assert!(decode(&many, &[1; 10], 10).unwrap_err().contains("33 filters"));
+        assert_eq!(decode(&many[..32], &[1; 10], 10).unwrap(), [1; 10]);
+        // 31 filters that make 8 MB of almost nothing.
+        let plain = vec![0; 8 << 20];
+        let mut filters = vec![(SHUFFLE, &[4][..]); 30];
+        filters.push((GZIP, &[]));
+        let error = decode(&filters, &zlib(&plain), plain.len()).unwrap_err();
+        assert!(error.contains("too many bytes"), "{error}");
+        // A stream between filters that is much longer than a chunk.
+        let error = decode(&[(GZIP, &[]), (GZIP, &[])], &zlib(&plain), 100).unwrap_err();
+        assert!(error.contains("gzip"), "{error}");
     }
 }

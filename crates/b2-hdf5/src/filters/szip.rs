@@ -3,6 +3,8 @@
 //! Samples come in blocks, and blocks in lines, each of which starts with a sample as it is if the samples are predicted
 //! from their neighbours (option NN). Each block is coded in the way that its first bits name.
 
+use super::bits::Bits;
+
 /// Option: samples are predicted from the one before.
 const NEIGHBOUR: u32 = 32;
 /// Option: samples are big-endian.
@@ -20,11 +22,10 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     if !(2..=64).contains(&per_block) || per_line == 0 || per_line > 1 << 20 {
         return None;
     }
-    // In front of the stream is the length of the result.
-    let (len, src) = src.split_first_chunk::<4>()?;
-    if usize::try_from(u32::from_le_bytes(*len)).ok()? != dst.len() {
+    if decoded_len(src)? != dst.len() {
         return None;
     }
+    let src = src.get(4..)?;
     // Samples of 32 and 64 bits are coded as planes of bytes.
     let planes = match bits {
         32 => 4,
@@ -42,7 +43,7 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
         return None;
     }
     let line = Line { per_block, samples: per_line, is_predicted: options & NEIGHBOUR != 0, bits };
-    let mut bits = Bits { src, at: 0, held: 0, count: 0 };
+    let mut bits = Bits::new(src);
     let mut rest = dst.len() / size;
     let total = rest;
     let mut samples = Vec::new();
@@ -70,6 +71,11 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Returns the length of the result, which is in front of the stream.
+pub(super) fn decoded_len(src: &[u8]) -> Option<usize> {
+    usize::try_from(u32::from_le_bytes(*src.first_chunk()?)).ok()
 }
 
 /// How the samples of a line are coded. A line is filled up to whole blocks.
@@ -196,71 +202,9 @@ fn pairs(bits: &mut Bits<'_>, first: usize, end: usize, out: &mut Vec<u64>) -> O
     Some(())
 }
 
-/// Reads bits, the most significant first.
-struct Bits<'a> {
-    src: &'a [u8],
-    at: usize,
-    held: u64,
-    count: u32,
-}
-
-impl Bits<'_> {
-    fn fill(&mut self) {
-        while self.count <= 56
-            && let Some(&byte) = self.src.get(self.at)
-        {
-            self.held = self.held << 8 | u64::from(byte);
-            self.count += 8;
-            self.at += 1;
-        }
-    }
-
-    /// Takes up to 32 bits.
-    fn take(&mut self, width: u32) -> Option<u64> {
-        if width == 0 {
-            return Some(0);
-        }
-        if self.count < width {
-            self.fill();
-        }
-        self.count = self.count.checked_sub(width)?;
-        Some(self.held >> self.count & ((1 << width) - 1))
-    }
-
-    /// Takes zeros up to a one, and counts them.
-    fn unary(&mut self) -> Option<u64> {
-        let mut zeros = 0_u64;
-        loop {
-            if self.count == 0 {
-                self.fill();
-                if self.count == 0 {
-                    return None;
-                }
-            }
-            let held = self.held << (64 - self.count);
-            let run = held.leading_zeros().min(self.count);
-            zeros += u64::from(run);
-            self.count -= run;
-            if self.count > 0 {
-                self.count -= 1;
-                return Some(zeros);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bits_are_read_from_the_top() {
-        let mut bits = Bits { src: &[0b0001_0110, 0xFF, 0], at: 0, held: 0, count: 0 };
-        assert_eq!(bits.unary(), Some(3));
-        assert_eq!(bits.take(3), Some(0b011));
-        assert_eq!(bits.take(9), Some(0b0_1111_1111));
-        assert_eq!(bits.unary(), None);
-    }
 
     #[test]
     fn damage_is_no_panic() {

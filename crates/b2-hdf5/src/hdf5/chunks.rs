@@ -1,33 +1,24 @@
 //! Where the chunks of a data set are.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use hdf5_reader::btree_v1::{BTreeV1Key, collect_btree_v1_leaves_storage};
-use hdf5_reader::chunk_index::{
-    ChunkEntry, collect_implicit_chunk_entries, collect_v2_chunk_entries_storage,
-};
-use hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storage;
-use hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage;
+use b2_core::memory;
 
-use super::cursor::NOWHERE;
+use super::btree1::{self, Over};
+use super::btree2::Tree;
+use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
-use super::lookup;
 use super::messages::{Chunked, Index};
+use super::slots::Stored;
+use super::{extensible_array, fixed_array};
 use crate::boxes::product;
-
-/// Where a stored chunk is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stored {
-    pub(crate) address: u64,
-    /// Stored bytes.
-    pub(crate) len: u64,
-    /// The filters that were not applied, one bit each.
-    pub(crate) mask: u32,
-}
 
 /// So many chunks are looked up one by one. After that the whole index is read.
 const FEW: usize = 8;
+/// An index of more chunks is not kept when it was read only to check it.
+const SMALL: usize = 1 << 12;
 
 /// Chunks that are stored, by their numbers in the grid.
 type Numbered = Vec<(u64, Stored)>;
@@ -39,15 +30,28 @@ type Numbered = Vec<(u64, Stored)>;
 pub(crate) struct Chunks {
     below: Arc<Below>,
     chunked: Chunked,
-    shape: Vec<u64>,
-    most: Option<Vec<u64>>,
-    itemsize: usize,
+    /// The length of a chunk along each dimension.
+    lengths: Vec<u64>,
+    /// Bytes of a chunk without filters.
+    plain: u64,
     is_filtered: bool,
     /// The number of chunks along each dimension.
     grid: Vec<u64>,
-    all: OnceLock<Result<Numbered, String>>,
+    /// How arrays number chunks: the dimensions, the slowest one first, and the most chunks along each.
+    order: Vec<(usize, u64)>,
+    all: Mutex<Option<Arc<Numbered>>>,
+    total: OnceLock<Result<Total, String>>,
     /// Those that were looked up one by one.
     few: Mutex<BTreeMap<u64, Option<Stored>>>,
+}
+
+/// What all chunks are together.
+#[derive(Clone, Copy, Debug)]
+struct Total {
+    count: u64,
+    /// Stored bytes.
+    nbytes: u64,
+    first: Option<(u64, Stored)>,
 }
 
 impl Chunks {
@@ -62,14 +66,36 @@ impl Chunks {
         itemsize: usize,
         is_filtered: bool,
     ) -> Result<Self, String> {
-        if chunked.shape.len() != shape.len() || chunked.shape.contains(&0) {
+        let fits = chunked.shape.len() == shape.len() && most.is_none_or(|most| most.len() == shape.len());
+        if !fits || chunked.shape.contains(&0) || itemsize == 0 {
             return Err(format!("chunks {:?} do not fit the shape {shape:?}", chunked.shape));
         }
-        let lengths = chunked.shape.iter().map(|&length| u64::from(length));
-        let grid = shape.iter().zip(lengths).map(|(&n, chunk)| n.div_ceil(chunk)).collect();
-        let (shape, most) = (shape.to_vec(), most.map(<[u64]>::to_vec));
-        let (all, few) = (OnceLock::new(), Mutex::default());
-        Ok(Self { below, chunked, shape, most, itemsize, is_filtered, grid, all, few })
+        let lengths: Vec<u64> = chunked.shape.iter().map(|&length| length.into()).collect();
+        let count = |lengths_of: &[u64]| -> Vec<u64> {
+            lengths_of.iter().zip(&lengths).map(|(&n, &chunk)| n.div_ceil(chunk)).collect()
+        };
+        let most = most.unwrap_or(shape);
+        if most.iter().zip(shape).any(|(most, length)| most < length) {
+            return Err(format!("a shape {shape:?} that may be no larger than {most:?}"));
+        }
+        let mut order: Vec<(usize, u64)> = count(most).into_iter().enumerate().collect();
+        let endless = most.iter().position(|&most| most == u64::MAX);
+        match (chunked.index, endless) {
+            (Index::FixedArray | Index::Implicit, Some(_)) | (Index::ExtensibleArray, None) => {
+                return Err(format!("an index ({}) that does not fit the shape", chunked.index.name()));
+            }
+            // The dimension that grows without end is the slowest.
+            (Index::ExtensibleArray, Some(axis)) => {
+                if let Some(part) = order.get_mut(..=axis) {
+                    part.rotate_right(1);
+                }
+            }
+            _ => {}
+        }
+        let grid = count(shape);
+        let plain = product(&lengths).saturating_mul(itemsize as u64);
+        let (all, total, few) = (Mutex::default(), OnceLock::new(), Mutex::default());
+        Ok(Self { below, chunked, lengths, plain, is_filtered, grid, order, all, total, few })
     }
 
     /// Returns where the chunk at a position of the grid is, if it was written.
@@ -77,39 +103,85 @@ impl Chunks {
     /// # Errors
     /// With what is wrong with the index.
     pub(crate) fn get(&self, at: &[u64]) -> Result<Option<Stored>, String> {
-        let Some(number) = linear(at, &self.grid) else { return Ok(None) };
-        if self.all.get().is_none() {
-            let mut few = self.few.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(found) = few.get(&number) {
-                return Ok(*found);
-            }
-            if few.len() < FEW {
-                let found = self.numbered(Some(at))?;
-                let found = found.into_iter().find(|(own, _)| *own == number).map(|(_, stored)| stored);
-                few.insert(number, found);
-                return Ok(found);
-            }
+        let Some(number) = linear(at.iter().copied(), &self.grid) else { return Ok(None) };
+        if let Some(first) = self.implicit()? {
+            return Ok(self.implied(first, number));
         }
-        let all = self.all()?;
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = match all {
+            Some(all) => all,
+            None => {
+                let mut few = self.few.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(found) = few.get(&number) {
+                    return Ok(*found);
+                }
+                if few.len() < FEW {
+                    let found = self.numbered(Some(at))?;
+                    let found = found.into_iter().find(|(own, _)| *own == number).map(|(_, stored)| stored);
+                    few.insert(number, found);
+                    return Ok(found);
+                }
+                self.all()?
+            }
+        };
         let n = all.binary_search_by_key(&number, |(number, _)| *number).ok();
         Ok(n.and_then(|n| all.get(n)).map(|(_, stored)| *stored))
     }
 
-    /// Returns all chunks.
+    /// Reads the whole index, and keeps it.
+    fn all(&self) -> Result<Arc<Numbered>, String> {
+        // One that is damaged is not read again.
+        if let Some(Err(what)) = self.total.get() {
+            return Err(what.clone());
+        }
+        let mut kept = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(all) = &*kept {
+            return Ok(all.clone());
+        }
+        let found = self.numbered(None).and_then(|all| Ok((self.summed(&all)?, all)));
+        let found = found.map(|(total, all)| (total, Arc::new(all)));
+        let _ = self.total.set(found.as_ref().map(|(total, _)| *total).map_err(Clone::clone));
+        let (_, all) = found?;
+        *kept = Some(all.clone());
+        Ok(all)
+    }
+
+    /// Reads the whole index, and keeps it if it is small.
     ///
     /// # Errors
     /// With what is wrong with the index.
-    pub(crate) fn all(&self) -> Result<&[(u64, Stored)], String> {
-        match self.all.get_or_init(|| self.numbered(None)) {
-            Ok(all) => Ok(all),
-            Err(what) => Err(what.clone()),
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.total().map(drop)
+    }
+
+    fn total(&self) -> Result<Total, String> {
+        if let Some(total) = self.total.get() {
+            return total.clone();
         }
+        if let Some(first) = self.implicit()? {
+            let count = product(&self.grid);
+            let nbytes = count.saturating_mul(self.plain).min(self.below.pages.behind(0));
+            return Ok(Total { count, nbytes, first: self.implied(first, 0).map(|stored| (0, stored)) });
+        }
+        let all = self.all()?;
+        let total = self.summed(&all)?;
+        if all.len() > SMALL {
+            *self.all.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        Ok(total)
+    }
+
+    fn summed(&self, all: &[(u64, Stored)]) -> Result<Total, String> {
+        let nbytes = all.iter().fold(0_u64, |n, (_, stored)| n.saturating_add(stored.len));
+        if nbytes > self.below.pages.behind(0) {
+            return Err(format!("its chunks have {nbytes} bytes, more than the file"));
+        }
+        Ok(Total { count: all.len() as u64, nbytes, first: all.first().copied() })
     }
 
     /// Returns the stored bytes of all chunks; 0 if the index cannot be read.
     pub(crate) fn nbytes(&self) -> u64 {
-        let all = self.all().unwrap_or_default();
-        all.iter().fold(0, |n, (_, stored)| n.saturating_add(stored.len))
+        self.total().map_or(0, |total| total.nbytes)
     }
 
     /// Returns the first chunk that is stored, and its position in the grid.
@@ -117,16 +189,24 @@ impl Chunks {
     /// # Errors
     /// With what is wrong with the index.
     pub(crate) fn first(&self) -> Result<Option<(Vec<u64>, Stored)>, String> {
-        let Some(&(number, stored)) = self.all()?.first() else { return Ok(None) };
+        let Some((number, stored)) = self.total()?.first else { return Ok(None) };
         Ok(self.position(number).map(|at| (at, stored)))
     }
 
-    /// Returns the positions in the grid of all chunks that are stored.
+    /// Calls `each` with the positions in the grid of all chunks that are stored.
     ///
     /// # Errors
-    /// With what is wrong with the index.
-    pub(crate) fn positions(&self) -> Result<impl Iterator<Item = Vec<u64>>, String> {
-        Ok(self.all()?.iter().filter_map(|&(number, _)| self.position(number)))
+    /// Those of `each`, and with what is wrong with the index.
+    pub(crate) fn positions<E>(
+        &self,
+        wrong: impl Fn(String) -> E,
+        mut each: impl FnMut(Vec<u64>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut number = |n: u64| self.position(n).map_or(Ok(()), &mut each);
+        match self.implicit().map_err(&wrong)? {
+            Some(_) => (0..product(&self.grid)).try_for_each(number),
+            None => self.all().map_err(wrong)?.iter().try_for_each(|(n, _)| number(*n)),
+        }
     }
 
     /// Whether all chunks were written.
@@ -134,39 +214,186 @@ impl Chunks {
     /// # Errors
     /// With what is wrong with the index.
     pub(crate) fn is_complete(&self) -> Result<bool, String> {
-        Ok(self.all()?.len() as u64 == product(&self.grid))
+        Ok(self.total()?.count == product(&self.grid))
     }
 
-    /// Finds all chunks, or only that at a position of the grid.
+    /// Returns where the chunks start if they follow each other without an index.
+    fn implicit(&self) -> Result<Option<u64>, String> {
+        let (address, pages) = (self.chunked.address, &self.below.pages);
+        if self.chunked.index != Index::Implicit || address == NOWHERE || product(&self.grid) == 0 {
+            return Ok(None);
+        }
+        let count = self.order.iter().fold(1_u64, |n, (_, count)| n.saturating_mul(*count));
+        match count.checked_mul(self.plain).filter(|&len| len <= pages.behind(address)) {
+            Some(_) => Ok(Some(address)),
+            None => Err(format!("{count} chunks of {} bytes are more than the file has", self.plain)),
+        }
+    }
+
+    /// Where the chunk of a number is, if the first is at an address and the others follow.
+    fn implied(&self, first: u64, number: u64) -> Option<Stored> {
+        let index = self.index_of(&self.position(number)?)?;
+        let address = index.checked_mul(self.plain)?.checked_add(first)?;
+        Some(Stored { address, len: self.plain, mask: 0 })
+    }
+
+    /// The number that an array gives to the chunk at a position of the grid.
+    fn index_of(&self, at: &[u64]) -> Option<u64> {
+        let mut index = 0_u64;
+        for (axis, count) in &self.order {
+            index = index.checked_mul(*count)?.checked_add(*at.get(*axis)?)?;
+        }
+        Some(index)
+    }
+
+    /// The number in the grid of the chunk that an array has at an index. `None` if it is outside of the data set.
+    fn number_of(&self, mut index: u64) -> Option<u64> {
+        let mut at = vec![0; self.order.len()];
+        for (n, (axis, count)) in self.order.iter().enumerate().rev() {
+            let place = at.get_mut(*axis)?;
+            match n {
+                0 => *place = index,
+                _ => {
+                    *place = index.checked_rem(*count)?;
+                    index = index.checked_div(*count)?;
+                }
+            }
+        }
+        linear(at.into_iter(), &self.grid)
+    }
+
+    /// Finds all chunks, or at least that at a position of the grid.
     fn numbered(&self, only: Option<&[u64]>) -> Result<Numbered, String> {
-        let lengths: Vec<u64> = self.chunked.shape.iter().map(|&length| length.into()).collect();
-        let plain = product(&lengths).saturating_mul(self.itemsize as u64);
-        if self.chunked.address == NOWHERE || product(&self.shape) == 0 {
-            return Ok(Vec::new());
+        let mut found = Vec::new();
+        if self.chunked.address == NOWHERE || product(&self.grid) == 0 {
+            return Ok(found);
         }
-        let mut stored = Vec::new();
-        let sizes = (&self.shape[..], self.most.as_deref());
-        for entry in entries(&self.below, &self.chunked, sizes, self.itemsize, only)? {
-            if is_nowhere(entry.address, self.below.offset_size) || entry.offsets.len() < self.shape.len() {
-                continue;
+        // Chunks that are outside were left over when the data set became smaller.
+        let mut add = |number: Option<u64>, mut stored: Stored| -> Result<(), String> {
+            let Some(number) = number.filter(|_| stored.address != NOWHERE) else { return Ok(()) };
+            if !self.is_filtered || stored.len == 0 {
+                stored.len = self.plain;
             }
-            let at: Vec<u64> =
-                entry.offsets.iter().zip(&lengths).map(|(&offset, &chunk)| offset / chunk).collect();
-            let is_aligned =
-                entry.offsets.iter().zip(&lengths).all(|(&offset, &chunk)| offset.is_multiple_of(chunk));
-            // Chunks behind the edge are left over from when the data set was longer.
-            let Some(number) = linear(&at, &self.grid) else { continue };
-            if !is_aligned {
-                return Err(format!("a chunk at {:?} is not on the grid of {lengths:?}", entry.offsets));
-            }
-            let len = if self.is_filtered && entry.size > 0 { entry.size } else { plain };
-            stored.push((number, Stored { address: entry.address, len, mask: entry.filter_mask }));
-        }
-        stored.sort_by_key(|(number, _)| *number);
-        if stored.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
+            memory::push(&mut found, (number, stored)).map_err(|error| error.to_string())
+        };
+        self.read_index(only, &mut add).map_err(|what| format!("the index of chunks: {what}"))?;
+        found.sort_unstable_by_key(|(number, _)| *number);
+        if found.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
             return Err("two chunks are at the same place".into());
         }
-        Ok(stored)
+        Ok(found)
+    }
+
+    /// Reads the index, or the way to the chunk at a position of the grid.
+    fn read_index(
+        &self,
+        only: Option<&[u64]>,
+        add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let (below, address, is_filtered) = (&*self.below, self.chunked.address, self.is_filtered);
+        // Only arrays number chunks, of which all dimensions but one have an end.
+        let index = only.and_then(|at| self.index_of(at));
+        match self.chunked.index {
+            Index::BTree1 => self.in_tree1(only, add),
+            Index::BTree2 => self.in_tree2(only, add),
+            Index::Single { stored } => {
+                let (len, mask) = stored.unwrap_or_default();
+                add(Some(0), Stored { address, len, mask })
+            }
+            // There is none.
+            Index::Implicit => Ok(()),
+            Index::FixedArray => fixed_array::read(below, address, is_filtered, index, &mut |n, stored| {
+                add(self.number_of(n), stored)
+            }),
+            Index::ExtensibleArray => {
+                extensible_array::read(below, address, is_filtered, index, &mut |n, stored| {
+                    add(self.number_of(n), stored)
+                })
+            }
+        }
+    }
+
+    fn in_tree1(
+        &self,
+        only: Option<&[u64]>,
+        add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let cut = || "a key is cut off".to_owned();
+        // Compares the first item of a chunk with the one that is looked for.
+        let compare = |key: &[u8], at: &[u64]| {
+            let mut cursor = Cursor::new(key);
+            cursor.skip(8)?;
+            let mut places = at.iter().zip(&self.lengths).map(|(&at, &length)| at.saturating_mul(length));
+            places.try_fold(Ordering::Equal, |known, place| {
+                let own = cursor.uint(8)?;
+                Some(known.then(own.cmp(&place)))
+            })
+        };
+        let mut wants = |key: &[u8], next: Option<&[u8]>| {
+            only.is_none_or(|at| {
+                compare(key, at).is_none_or(Ordering::is_le)
+                    && next.is_none_or(|next| compare(next, at).is_none_or(Ordering::is_gt))
+            })
+        };
+        let over = Over::Chunks(self.grid.len());
+        btree1::walk(&self.below, self.chunked.address, over, &mut wants, &mut |key, address| {
+            let mut cursor = Cursor::new(key);
+            let (len, mask) = cursor.u32().zip(cursor.u32()).ok_or_else(cut)?;
+            let mut number = Some(0_u64);
+            for (&length, &count) in self.lengths.iter().zip(&self.grid) {
+                let offset = cursor.uint(8).ok_or_else(cut)?;
+                if !offset.is_multiple_of(length) {
+                    return Err(format!("a chunk at {offset} is not on a grid of {length}"));
+                }
+                number = step(number, offset / length, count);
+            }
+            add(number, Stored { address, len: len.into(), mask })
+        })
+    }
+
+    fn in_tree2(
+        &self,
+        only: Option<&[u64]>,
+        add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let cut = || "a record is cut off".to_owned();
+        let tree = Tree::open(&self.below, self.chunked.address)?;
+        let offset_size = self.below.offset_size;
+        let fixed = self.grid.len().saturating_mul(8).saturating_add(offset_size.into());
+        let width = match (tree.kind, self.is_filtered) {
+            (10, false) if tree.record == fixed => 0,
+            // The width of the stored size depends on the chunk, and is what the others leave.
+            (11, true) => {
+                let width = tree.record.checked_sub(fixed.saturating_add(4));
+                let width = width.and_then(|width| u8::try_from(width).ok());
+                width.filter(|width| (1..=8).contains(width)).ok_or("records of another size")?
+            }
+            _ => return Err("other records than those of its chunks".into()),
+        };
+        let head = usize::from(offset_size).saturating_add(match width {
+            0 => 0,
+            width => usize::from(width).saturating_add(4),
+        });
+        let mut compare = |record: &[u8]| {
+            let Some(at) = only else { return Ok(Ordering::Equal) };
+            let mut cursor = Cursor::new(record.get(head..).ok_or_else(cut)?);
+            at.iter().try_fold(Ordering::Equal, |known, at| {
+                Ok(known.then(cursor.uint(8).ok_or_else(cut)?.cmp(at)))
+            })
+        };
+        tree.select(&self.below, &mut compare, &mut |record| {
+            let mut cursor = Cursor::new(record);
+            let address = cursor.address(offset_size).ok_or_else(cut)?;
+            let (len, mask) = match width {
+                0 => (0, 0),
+                width => cursor.uint(width).zip(cursor.u32()).ok_or_else(cut)?,
+            };
+            let mut number = Some(0_u64);
+            for &count in &self.grid {
+                number = step(number, cursor.uint(8).ok_or_else(cut)?, count);
+            }
+            add(number, Stored { address, len, mask })
+        })
     }
 
     /// The position in the grid of the chunk with this number.
@@ -181,98 +408,12 @@ impl Chunks {
     }
 }
 
-/// Whether an address is none. Those of fewer than 8 bytes are all ones in these.
-fn is_nowhere(address: u64, size: u8) -> bool {
-    address == NOWHERE || size < 8 && address == (1 << (u32::from(size) * 8)) - 1
+/// Adds a dimension to the number of a chunk.
+fn step(number: Option<u64>, at: u64, count: u64) -> Option<u64> {
+    (at < count).then_some(())?;
+    number?.checked_mul(count)?.checked_add(at)
 }
 
-fn linear(at: &[u64], grid: &[u64]) -> Option<u64> {
-    let mut number = 0_u64;
-    for (&at, &count) in at.iter().zip(grid) {
-        if at >= count {
-            return None;
-        }
-        number = number.checked_mul(count)?.checked_add(at)?;
-    }
-    Some(number)
-}
-
-/// Reads the index, or the way to the chunk at a position of the grid. Others may be found, too.
-fn entries(
-    below: &Below,
-    chunked: &Chunked,
-    (shape, most): (&[u64], Option<&[u64]>),
-    itemsize: usize,
-    only: Option<&[u64]>,
-) -> Result<Vec<ChunkEntry>, String> {
-    let bounds = only.map(|at| (at, at));
-    let text = |error: hdf5_reader::error::Error| format!("the index of chunks: {error}");
-    let (offset_size, length_size) = (below.offset_size, below.length_size);
-    let ndim = u32::try_from(shape.len()).map_err(|error| error.to_string())?;
-    let (pages, address, dims) = (&below.pages, chunked.address, &chunked.shape[..]);
-    let found = match (chunked.index, only) {
-        (Index::BTree1, Some(at)) => Some(lookup::in_tree1(below, address, at, dims)),
-        (Index::BTree2, Some(at)) => Some(lookup::in_tree2(below, address, at, dims)),
-        _ => None,
-    };
-    if let Some(found) = found {
-        return Ok(found.map_err(|what| format!("the index of chunks: {what}"))?.into_iter().collect());
-    }
-    match chunked.index {
-        Index::BTree1 => {
-            let leaves = collect_btree_v1_leaves_storage(
-                pages,
-                address,
-                offset_size,
-                length_size,
-                Some(ndim),
-                dims,
-                None,
-            )
-            .map_err(text)?;
-            leaves
-                .into_iter()
-                .map(|(key, address)| match key {
-                    BTreeV1Key::RawData { chunk_size, filter_mask, mut offsets } => {
-                        offsets.truncate(shape.len());
-                        Ok(ChunkEntry { address, size: chunk_size.into(), filter_mask, offsets })
-                    }
-                    _ => Err("the index of chunks has other entries than chunks".to_owned()),
-                })
-                .collect()
-        }
-        Index::Single { stored } => {
-            let (size, filter_mask) = stored.unwrap_or_default();
-            Ok(vec![ChunkEntry { address, size, filter_mask, offsets: vec![0; shape.len()] }])
-        }
-        Index::Implicit => {
-            collect_implicit_chunk_entries(address, shape, dims, itemsize, bounds, pages.behind(0))
-                .map_err(text)
-        }
-        Index::FixedArray => collect_fixed_array_chunk_entries_storage(
-            pages,
-            address,
-            offset_size,
-            length_size,
-            shape,
-            dims,
-            bounds,
-        )
-        .map_err(text),
-        Index::ExtensibleArray => collect_extensible_array_chunk_entries_storage(
-            pages,
-            address,
-            offset_size,
-            length_size,
-            shape,
-            most,
-            dims,
-            bounds,
-        )
-        .map_err(text),
-        Index::BTree2 => {
-            collect_v2_chunk_entries_storage(pages, address, offset_size, length_size, ndim, dims, None)
-                .map_err(text)
-        }
-    }
+fn linear(at: impl Iterator<Item = u64>, grid: &[u64]) -> Option<u64> {
+    at.zip(grid).try_fold(0, |number, (at, &count)| step(Some(number), at, count))
 }

@@ -73,8 +73,25 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Text in a file, up to the first zero.
-pub(crate) fn text_of(bytes: &[u8]) -> Option<String> {
-    let text = bytes.split(|&byte| byte == 0).next()?;
-    std::str::from_utf8(text).ok().map(str::to_owned)
+/// Text in a file, up to the first zero. What is not UTF-8 becomes `\xHH`, so that any name can be shown and given.
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    let mut text = String::new();
+    for part in bytes.utf8_chunks() {
+        text.push_str(part.valid());
+        part.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped() {
+        assert_eq!(text_of("Grüße\0x".as_bytes()), "Grüße");
+        assert_eq!(text_of(b"caf\xE9"), "caf\\xe9");
+        assert_eq!(text_of(b""), "");
+    }
 }

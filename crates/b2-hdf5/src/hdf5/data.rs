@@ -6,9 +6,10 @@ use b2_core::{Limits, memory};
 use bytes::Bytes;
 
 use super::buffers::Buffers;
-use super::chunks::{Chunks, Stored};
+use super::chunks::Chunks;
 use super::header::Below;
 use super::items::Items;
+use super::slots::Stored;
 use crate::Hdf5Error;
 use crate::boxes::{Held, Place, Row, RowsOfPieces, SharedRows, copy_shared, product, strides};
 use crate::filters::{Pipeline, blosc};
@@ -30,7 +31,7 @@ pub(super) enum Stores {
     /// From this byte of the file on.
     Contiguous(u64),
     Chunks {
-        chunks: Box<Chunks>,
+        chunks: Arc<Chunks>,
         pipeline: Pipeline,
         has_plain_edges: bool,
     },
@@ -73,10 +74,15 @@ pub(crate) struct Data {
 }
 
 impl Data {
+    /// Begins a call, which may use as much metadata as any other.
+    pub(crate) fn begin(&self) {
+        self.below.pages.begin();
+    }
+
     /// Reads the whole index of the chunks.
     pub(crate) fn load(&self) -> Result<(), Hdf5Error> {
         match &self.place {
-            Stores::Chunks { chunks, .. } => chunks.all().map(drop).map_err(|what| self.damaged(what)),
+            Stores::Chunks { chunks, .. } => chunks.check().map_err(|what| self.damaged(what)),
             _ => Ok(()),
         }
     }

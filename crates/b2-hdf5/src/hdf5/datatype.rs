@@ -137,7 +137,7 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
         }
         5 => {
             let tag = cursor.bytes(usize::try_from(flags & 0xFF).ok()?)?;
-            Type::Opaque { size, tag: text_of(tag).unwrap_or_default() }
+            Type::Opaque { size, tag: text_of(tag) }
         }
         6 => compound(cursor, size, flags & 0xFFFF, version, depth)?,
         7 => {
@@ -220,7 +220,7 @@ fn name(cursor: &mut Cursor<'_>, version: u32) -> Option<String> {
     if version < 3 {
         cursor.skip(text.len().checked_add(1)?.wrapping_neg() % 8)?;
     }
-    text_of(text)
+    Some(text_of(text))
 }
 
 fn compound(cursor: &mut Cursor<'_>, size: usize, count: u32, version: u32, depth: usize) -> Option<Type> {

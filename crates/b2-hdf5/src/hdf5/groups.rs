@@ -1,21 +1,81 @@
 //! The names in a group, and the attributes of an object.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::sync::Arc;
 
-use hdf5_reader::btree_v1::collect_btree_v1_leaves_storage;
-use hdf5_reader::btree_v2::{BTreeV2Header, BTreeV2Record, collect_btree_v2_records_storage};
-use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
-
+use super::btree1::{self, Over};
+use super::btree2::Tree;
+use super::cache::Cache;
 use super::cursor::{Cursor, text_of};
+use super::fractal_heap::Heap;
 use super::header::{self, Below, Message};
 use super::messages::{self, Attribute, Target};
 
 /// Most names in a group, and most attributes.
 const MOST: usize = 1 << 20;
+/// Bytes of an identifier in an index of names, and in one of attributes.
+const LINK_ID: usize = 7;
+const ATTRIBUTE_ID: usize = 8;
+
+/// The names in a group, and where they lead.
+pub(crate) struct Listing {
+    /// In the order in which they were made, if that is kept.
+    pub(crate) links: Vec<(String, Target)>,
+    /// The numbers of the links, in the order of the names, and of the addresses of objects.
+    by_name: Vec<u32>,
+    by_address: Vec<(u64, u32)>,
+}
+
+impl Listing {
+    fn new(links: Vec<(String, Target)>) -> Self {
+        let mut by_name: Vec<u32> = (0..).take(links.len()).collect();
+        let name = |n: &u32| links.get(*n as usize).map(|(name, _)| name.as_str());
+        by_name.sort_by(|a, b| name(a).cmp(&name(b)));
+        let numbered = (0..).zip(&links);
+        let mut by_address: Vec<(u64, u32)> = numbered
+            .filter_map(|(n, (_, target))| match target {
+                Target::Object(address) => Some((*address, n)),
+                _ => None,
+            })
+            .collect();
+        by_address.sort_unstable();
+        Self { links, by_name, by_address }
+    }
+
+    /// Returns where a name leads.
+    pub(crate) fn get(&self, name: &str) -> Option<&Target> {
+        let link = |n: &u32| self.links.get(*n as usize);
+        let first = self.by_name.partition_point(|n| link(n).is_some_and(|(own, _)| own.as_str() < name));
+        let (own, target) = self.by_name.get(first).and_then(link)?;
+        (own == name).then_some(target)
+    }
+
+    /// Returns the first name of an object.
+    pub(crate) fn name_of(&self, address: u64) -> Option<&str> {
+        let first = self.by_address.partition_point(|(own, _)| *own < address);
+        let (own, n) = self.by_address.get(first)?;
+        let (name, _) = self.links.get(*n as usize)?;
+        (*own == address).then_some(name)
+    }
+}
 
 impl Below {
-    /// Returns the names in a group, in the order in which they were made, if that is kept.
-    pub(crate) fn links(&self, found: &[Message]) -> Result<Vec<(String, Target)>, String> {
+    /// Returns the names in the group at an address, which has these messages, also those that are known.
+    pub(crate) fn listing(
+        &self,
+        known: &Cache<Listing>,
+        address: u64,
+        found: &[Message],
+    ) -> Result<Arc<Listing>, String> {
+        if let Some(listing) = known.get(address) {
+            return Ok(listing);
+        }
+        let links = self.links(found)?;
+        let count = links.len();
+        Ok(known.keep(address, Listing::new(links), count))
+    }
+
+    fn links(&self, found: &[Message]) -> Result<Vec<(String, Target)>, String> {
         let mut links = Vec::new();
         let mut numbered = Vec::new();
         let mut is_hashed = false;
@@ -28,19 +88,32 @@ impl Below {
                     numbered.push(messages::link(&content, self).ok_or_else(wrong)?);
                 }
                 header::LINK_INFO => {
-                    let Some(place) = messages::heap(&message.data, 8, self).ok_or_else(wrong)? else {
+                    let Some((heap, index, _)) = messages::heap(&message.data, 8, self).ok_or_else(wrong)?
+                    else {
                         continue;
                     };
                     is_hashed = true;
-                    for bytes in self.heap_objects(place)? {
-                        numbered.push(messages::link(&bytes, self).ok_or_else(wrong)?);
+                    let tree = Tree::open(self, index)?;
+                    if tree.kind != 5 || tree.record != LINK_ID + 4 {
+                        return Err("an index of names has other records than names".into());
+                    }
+                    let mut ids = Vec::new();
+                    tree.select(self, &mut |_| Ok(Ordering::Equal), &mut |record| {
+                        let id = record.get(4..).and_then(|id| id.first_chunk::<LINK_ID>());
+                        ids.push(*id.ok_or_else(wrong)?);
+                        limit(ids.len())
+                    })?;
+                    let mut heap = Heap::open(self, heap)?;
+                    // Neighbours are in the same block.
+                    ids.sort_by_cached_key(|id| heap.place(id));
+                    for id in ids {
+                        let link = heap.get(self, &id)?;
+                        numbered.push(messages::link(&link, self).ok_or_else(wrong)?);
                     }
                 }
                 _ => {}
             }
-            if links.len().max(numbered.len()) > MOST {
-                return Err(format!("more than {MOST} names in a group"));
-            }
+            limit(links.len().max(numbered.len()))?;
         }
         match numbered.iter().all(|(.., order)| order.is_some()) {
             true => numbered.sort_by_key(|(.., order)| *order),
@@ -57,59 +130,51 @@ impl Below {
         let mut attrs = Vec::new();
         for message in found {
             match message.kind {
-                header::ATTRIBUTE => {
-                    attrs.push(messages::attribute(&self.content(message)?, self)?);
-                }
-                header::ATTRIBUTE_INFO => {
-                    let wrong = || "an attribute message is malformed".to_owned();
-                    let Some(place) = messages::heap(&message.data, 2, self).ok_or_else(wrong)? else {
-                        continue;
-                    };
-                    for bytes in self.heap_objects(place)? {
-                        attrs.push(messages::attribute(&bytes, self)?);
-                    }
-                }
+                header::ATTRIBUTE => attrs.push(messages::attribute(&self.content(message)?, self)?),
+                header::ATTRIBUTE_INFO => self.many_attributes(&message.data, &mut attrs)?,
                 _ => {}
             }
         }
         Ok(attrs)
     }
 
-    /// Reads the objects of a fractal heap, in the order of an index.
-    fn heap_objects(&self, (heap, index): (u64, u64)) -> Result<Vec<Vec<u8>>, String> {
-        let text = |error: hdf5_reader::error::Error| error.to_string();
-        let (offset_size, length_size) = (self.offset_size, self.length_size);
-        let heap =
-            FractalHeap::parse_at_storage(&self.pages, heap, offset_size, length_size).map_err(text)?;
-        let tree =
-            BTreeV2Header::parse_at_storage(&self.pages, index, offset_size, length_size).map_err(text)?;
-        let records =
-            collect_btree_v2_records_storage(&self.pages, &tree, offset_size, length_size, None, &[], None)
-                .map_err(text)?;
-        let mut blocks = FractalHeapDirectBlockCache::default();
-        let mut objects = Vec::new();
-        for record in records {
-            let (BTreeV2Record::LinkNameHash { heap_id, .. }
-            | BTreeV2Record::CreationOrder { heap_id, .. }
-            | BTreeV2Record::AttributeNameHash { heap_id, .. }
-            | BTreeV2Record::AttributeCreationOrder { heap_id, .. }) = record
-            else {
-                return Err("an index of names has other records than names".into());
-            };
-            if objects.len() > MOST {
-                return Err(format!("more than {MOST} names"));
-            }
-            let object = heap.get_object_storage_cached_with_registry(
-                &heap_id,
-                &self.pages,
-                offset_size,
-                length_size,
-                &mut blocks,
-                None,
-            );
-            objects.push(object.map_err(text)?);
+    /// Reads attributes that are in a heap: in the order in which they were made, if that is kept, otherwise in that of their
+    /// names.
+    fn many_attributes(&self, info: &[u8], attrs: &mut Vec<Attribute>) -> Result<(), String> {
+        let wrong = || "an attribute message is malformed".to_owned();
+        let Some((heap, index, is_ordered)) = messages::heap(info, 2, self).ok_or_else(wrong)? else {
+            return Ok(());
+        };
+        let tree = Tree::open(self, index)?;
+        // The identifier, the flags of the message, the order and a hash of the name.
+        if tree.kind != 8 || tree.record != ATTRIBUTE_ID + 9 {
+            return Err("an index of attributes has other records than attributes".into());
         }
-        Ok(objects)
+        let mut records = Vec::new();
+        tree.select(self, &mut |_| Ok(Ordering::Equal), &mut |record| {
+            let mut cursor = Cursor::new(record);
+            let id = cursor.rest().first_chunk::<ATTRIBUTE_ID>().copied().ok_or_else(wrong)?;
+            cursor.skip(ATTRIBUTE_ID).ok_or_else(wrong)?;
+            let (flags, order) = (cursor.u8().ok_or_else(wrong)?, cursor.u32().ok_or_else(wrong)?);
+            records.push((id, flags, order));
+            limit(records.len())
+        })?;
+        let mut heap = Heap::open(self, heap)?;
+        records.sort_by_cached_key(|(id, ..)| heap.place(id));
+        let mut found = Vec::new();
+        for (id, flags, order) in records {
+            let bytes = match flags & header::SHARED {
+                0 => heap.get(self, &id)?,
+                _ => self.table_message(&id, header::ATTRIBUTE)?,
+            };
+            found.push((order, messages::attribute(&bytes, self)?));
+        }
+        match is_ordered {
+            true => found.sort_by_key(|(order, _)| *order),
+            false => found.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name)),
+        }
+        attrs.extend(found.into_iter().map(|(_, attr)| attr));
+        Ok(())
     }
 
     /// The names of a group in the old format: a B-tree of tables, with the names in a heap.
@@ -121,48 +186,39 @@ impl Below {
         let names = self.local_heap(heap)?;
         let name = |offset: u64| {
             let bytes = usize::try_from(offset).ok().and_then(|offset| names.get(offset..));
-            bytes.and_then(text_of).ok_or_else(wrong)
+            bytes.and_then(|bytes| Cursor::new(bytes).text()).map(text_of).ok_or_else(wrong)
         };
-        let leaves = collect_btree_v1_leaves_storage(
-            &self.pages,
-            tree,
-            self.offset_size,
-            self.length_size,
-            None,
-            &[],
-            None,
-        )
-        .map_err(|error| error.to_string())?;
-        for (_, at) in leaves {
+        // Where the name is, an address, the kind of the entry, and a place for what is known of the object.
+        let size = usize::from(self.offset_size).saturating_add(self.length_size.into()).saturating_add(24);
+        btree1::walk(self, tree, Over::Names, &mut |_, _| true, &mut |_, at| {
             let head = self.metadata(at, 8)?;
             let mut cursor = Cursor::new(&head);
-            if cursor.bytes(4) != Some(&b"SNOD"[..]) || cursor.u8() != Some(1) || links.len() > MOST {
+            if cursor.bytes(4) != Some(&b"SNOD"[..]) || cursor.u8() != Some(1) {
                 return Err(wrong());
             }
             cursor.skip(1).ok_or_else(wrong)?;
-            let count = cursor.u16().ok_or_else(wrong)?;
-            let size = u64::from(self.offset_size).saturating_mul(2).saturating_add(24);
-            let bytes = self.metadata(at.saturating_add(8), size.saturating_mul(count.into()))?;
-            let mut cursor = Cursor::new(&bytes);
-            for _ in 0..count {
-                let mut entry = || {
-                    let (name, address) = (cursor.uint(self.offset_size)?, cursor.address(self.offset_size)?);
+            let count = usize::from(cursor.u16().ok_or_else(wrong)?);
+            let bytes = self.metadata(at.saturating_add(8), size.saturating_mul(count) as u64)?;
+            for entry in bytes.chunks_exact(size) {
+                let mut cursor = Cursor::new(entry);
+                let mut parse = || {
+                    let (name, address) = (cursor.uint(self.length_size)?, cursor.address(self.offset_size)?);
                     let kind = cursor.u32()?;
                     cursor.skip(4)?;
-                    let value = cursor.u32()?;
-                    cursor.skip(12)?;
-                    Some((name, address, kind, value))
+                    Some((name, address, kind, cursor.u32()?))
                 };
-                let (at, address, kind, value) = entry().ok_or_else(wrong)?;
+                let (at, address, kind, value) = parse().ok_or_else(wrong)?;
                 // The third kind of entry is a soft link.
                 let target = match kind {
                     2 => Target::Soft(name(value.into())?),
                     _ => Target::Object(address),
                 };
-                links.push((name(at)?, target));
+                let own = name(at)?;
+                self.pages.spend(own.len() as u64).map_err(|error| error.to_string())?;
+                links.push((own, target));
             }
-        }
-        Ok(())
+            limit(links.len())
+        })
     }
 
     fn local_heap(&self, address: u64) -> Result<Vec<u8>, String> {
@@ -181,81 +237,9 @@ impl Below {
     }
 }
 
-/// Texts and sequences of variable length, which are kept in collections.
-#[derive(Default)]
-pub(crate) struct Heaps {
-    /// The collections that were read last, by their address.
-    read: HashMap<u64, Collection>,
-    held: usize,
-}
-
-struct Collection {
-    bytes: Vec<u8>,
-    /// Where each object is.
-    objects: HashMap<u32, (usize, usize)>,
-}
-
-impl Heaps {
-    /// Bytes of collections that are kept.
-    const KEPT: usize = 16 << 20;
-
-    /// Returns what a reference of an item leads to: the number of elements, and their bytes. A reference to nothing has no
-    /// elements.
-    pub(crate) fn get(&mut self, reference: &[u8], below: &Below) -> Result<(u32, &[u8]), String> {
-        let wrong = || "a reference to a heap is malformed".to_owned();
-        let mut cursor = Cursor::new(reference);
-        let mut parse = || Some((cursor.u32()?, cursor.address(below.offset_size)?, cursor.u32()?));
-        let (count, address, index) = parse().ok_or_else(wrong)?;
-        if count == 0 || address == 0 {
-            return Ok((0, &[]));
-        }
-        if !self.read.contains_key(&address) {
-            if self.held > Self::KEPT {
-                self.read.clear();
-                self.held = 0;
-            }
-            let collection = Collection::read(address, below)?;
-            self.held = self.held.saturating_add(collection.bytes.len());
-            self.read.insert(address, collection);
-        }
-        let collection = self.read.get(&address).ok_or_else(wrong)?;
-        let &(at, len) = collection.objects.get(&index).ok_or_else(wrong)?;
-        let bytes = at.checked_add(len).and_then(|end| collection.bytes.get(at..end)).ok_or_else(wrong)?;
-        Ok((count, bytes))
-    }
-}
-
-impl Collection {
-    fn read(address: u64, below: &Below) -> Result<Self, String> {
-        let wrong = || "a heap of texts is malformed".to_owned();
-        let width = below.length_size;
-        let head = below.metadata(address, u64::from(width).saturating_add(8))?;
-        let mut cursor = Cursor::new(&head);
-        if cursor.bytes(4) != Some(&b"GCOL"[..]) {
-            return Err(wrong());
-        }
-        cursor.skip(4).ok_or_else(wrong)?;
-        let len = cursor.uint(width).ok_or_else(wrong)?;
-        let bytes = below.metadata(address, len)?;
-        let mut objects = HashMap::new();
-        let mut cursor = Cursor::new(&bytes);
-        cursor.skip(head.len()).ok_or_else(wrong)?;
-        let mut next = || {
-            let index = cursor.u16()?;
-            cursor.skip(6)?;
-            let len = usize::try_from(cursor.uint(width)?).ok()?;
-            let at = bytes.len().checked_sub(cursor.rest().len())?;
-            // Object 0 is what is free.
-            if index == 0 {
-                return None;
-            }
-            cursor.skip(len)?;
-            let _ = cursor.skip(len.wrapping_neg() % 8);
-            Some((u32::from(index), (at, len)))
-        };
-        while let Some((index, place)) = next() {
-            objects.insert(index, place);
-        }
-        Ok(Self { bytes, objects })
+fn limit(count: usize) -> Result<(), String> {
+    match count > MOST {
+        true => Err(format!("more than {MOST} names")),
+        false => Ok(()),
     }
 }

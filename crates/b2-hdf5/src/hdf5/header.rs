@@ -1,15 +1,18 @@
 //! Object headers: the messages that describe a group or a data set.
-//!
-//! They are read here, not by the crate below: that one keeps no more than size and order of a float, so a float that
-//! NumPy does not have would be read as another, and a message that it does not know makes the whole header unreadable.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
+use super::cache::Cache;
 use super::cursor::{Cursor, NOWHERE};
+use super::global_heap::Collection;
 use super::pages::Pages;
+use crate::checksum::lookup3;
 
 /// Most messages of an object.
 const MOST: usize = 1 << 16;
+/// Bytes in front of the messages of an object, at most.
+const PREFIX: u64 = 34;
 
 pub(crate) const DATASPACE: u16 = 0x01;
 pub(crate) const LINK_INFO: u16 = 0x02;
@@ -21,20 +24,37 @@ pub(crate) const EXTERNAL: u16 = 0x07;
 pub(crate) const LAYOUT: u16 = 0x08;
 pub(crate) const FILTERS: u16 = 0x0B;
 pub(crate) const ATTRIBUTE: u16 = 0x0C;
+pub(super) const TABLES: u16 = 0x0F;
 const CONTINUATION: u16 = 0x10;
 pub(crate) const SYMBOL_TABLE: u16 = 0x11;
 pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 
 /// Bits of a message's flags.
-const SHARED: u8 = 2;
+pub(super) const SHARED: u8 = 2;
 
-/// A file, and the sizes of its numbers.
+/// Parsed parts of a file that are kept: bytes of object headers and of collections.
+const HEADERS: usize = 16 << 20;
+const COLLECTIONS: usize = 32 << 20;
+
+/// A file, the sizes of its numbers, and what was parsed of it.
 pub(crate) struct Below {
     pub(crate) pages: Pages,
     pub(crate) offset_size: u8,
     pub(crate) length_size: u8,
     /// The address of the root group.
     pub(crate) root: u64,
+    /// The object header with more about the file, or [`NOWHERE`].
+    pub(super) extension: u64,
+    headers: Cache<Vec<Message>>,
+    pub(super) collections: Cache<Collection>,
+    pub(super) tables: OnceLock<Result<Vec<Table>, String>>,
+}
+
+/// A heap of messages that objects share, and the kinds of messages that it has, one bit each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table {
+    pub(super) kinds: u16,
+    pub(super) heap: u64,
 }
 
 /// A message of an object header.
@@ -51,164 +71,209 @@ pub(crate) fn find(head: impl Fn(u64) -> Option<[u8; 8]>, len: u64) -> Option<u6
     places.take_while(|&at| at < len).find(|&at| head(at) == Some(*b"\x89HDF\r\n\x1a\n"))
 }
 
+impl Message {
+    /// Whether this only says where the message is.
+    pub(super) fn is_shared(&self) -> bool {
+        self.flags & SHARED != 0
+    }
+}
+
 impl Below {
     /// Reads the superblock, which is at the start of the pages.
     pub(crate) fn open(pages: Pages) -> Result<Self, String> {
         let len = pages.behind(0).min(256);
         let bytes = pages.metadata(0, len).map_err(|error| error.to_string())?;
-        let (offset_size, length_size, root) = superblock(&bytes)?;
-        if !matches!(offset_size, 2 | 4 | 8) || !matches!(length_size, 2 | 4 | 8) {
-            return Err(format!("addresses of {offset_size} bytes, lengths of {length_size}"));
-        }
-        Ok(Self { pages, offset_size, length_size, root })
+        let Superblock { offset_size, length_size, root, extension } = superblock(&bytes)?;
+        Ok(Self {
+            pages,
+            offset_size,
+            length_size,
+            root,
+            extension,
+            headers: Cache::new(HEADERS),
+            collections: Cache::new(COLLECTIONS),
+            tables: OnceLock::new(),
+        })
     }
 
     pub(crate) fn metadata(&self, address: u64, len: u64) -> Result<Vec<u8>, String> {
         self.pages.metadata(address, len).map_err(|error| error.to_string())
     }
 
-    /// Reads the messages of an object.
-    pub(crate) fn messages(&self, address: u64) -> Result<Vec<Message>, String> {
-        let start = self.metadata(address, self.pages.behind(address).min(16))?;
+    /// Reads `len` bytes whose last four are the checksum of those in front of them, which are returned.
+    pub(super) fn checked(&self, address: u64, len: u64) -> Result<Vec<u8>, String> {
+        let mut bytes = self.metadata(address, len)?;
+        match bytes.split_last_chunk::<4>() {
+            Some((content, sum)) if lookup3(content) == u32::from_le_bytes(*sum) => {
+                bytes.truncate(content.len());
+                Ok(bytes)
+            }
+            _ => Err(format!("the checksum of the {len} bytes at {address} is wrong")),
+        }
+    }
+
+    /// Returns the messages of an object.
+    pub(crate) fn messages(&self, address: u64) -> Result<Arc<Vec<Message>>, String> {
+        if let Some(found) = self.headers.get(address) {
+            return Ok(found);
+        }
+        let found = self.read_messages(address)?;
+        let size = found.iter().map(|message| message.data.len().saturating_add(size_of::<Message>())).sum();
+        Ok(self.headers.keep(address, found, size))
+    }
+
+    fn read_messages(&self, address: u64) -> Result<Vec<Message>, String> {
+        let start = self.metadata(address, self.pages.behind(address).min(PREFIX))?;
         let mut found = Vec::new();
+        // Bytes of messages: where they are, and how many.
         let mut later = Vec::new();
         let mut seen = BTreeSet::new();
         let is_new = start.starts_with(b"OHDR");
         let cut = || format!("the object header at {address} is malformed");
-        let (at, len, flags) = match is_new {
-            true => self.new_header(address, &start).ok_or_else(cut)?,
-            false => old_header(address, &start).ok_or_else(cut)?,
+        let flags = match is_new {
+            true => {
+                let (head, len, flags) = new_header(&start).ok_or_else(cut)?;
+                let whole =
+                    len.checked_add(head as u64).and_then(|len| len.checked_add(4)).ok_or_else(cut)?;
+                let bytes = self.checked(address, whole)?;
+                new_messages(bytes.get(head..).unwrap_or_default(), flags, &mut found).ok_or_else(cut)?;
+                flags
+            }
+            false => {
+                let len = old_header(&start).ok_or_else(cut)?;
+                let bytes = self.metadata(address.saturating_add(16), len)?;
+                old_messages(&bytes, &mut found).ok_or_else(cut)?;
+                0
+            }
         };
-        later.push((at, len));
-        while let Some((at, len)) = later.pop() {
-            if !seen.insert(at) || found.len() > MOST {
+        let mut from = 0;
+        loop {
+            for message in found.get(from..).unwrap_or_default() {
+                if message.kind == CONTINUATION {
+                    let mut cursor = Cursor::new(&message.data);
+                    let place = cursor.address(self.offset_size).zip(cursor.uint(self.length_size));
+                    later.push(place.ok_or_else(cut)?);
+                }
+            }
+            from = found.len();
+            let Some((at, len)) = later.pop() else { return Ok(found) };
+            if !seen.insert(at) || from > MOST {
                 return Err(cut());
             }
-            let bytes = self.metadata(at, len)?;
-            let from = found.len();
             match is_new {
-                true => new_messages(&bytes, flags, &mut found),
-                false => old_messages(&bytes, &mut found),
+                true => {
+                    let bytes = self.checked(at, len)?;
+                    let inner = bytes.strip_prefix(b"OCHK").ok_or_else(cut)?;
+                    new_messages(inner, flags, &mut found).ok_or_else(cut)?;
+                }
+                false => old_messages(&self.metadata(at, len)?, &mut found).ok_or_else(cut)?,
             }
-            let new = found.get(from..).unwrap_or_default();
-            for message in new.iter().filter(|message| message.kind == CONTINUATION) {
-                later.push(self.continuation(message, is_new).ok_or_else(cut)?);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Where the messages of a header of version 2 are, and its flags.
-    fn new_header(&self, address: u64, start: &[u8]) -> Option<(u64, u64, u8)> {
-        let mut cursor = Cursor::new(start);
-        cursor.skip(4)?;
-        if cursor.u8()? != 2 {
-            return None;
-        }
-        let flags = cursor.u8()?;
-        let mut at = 6_u64;
-        // Times, and when attributes move to a heap.
-        at = at.checked_add(if flags & 0x20 != 0 { 16 } else { 0 })?;
-        at = at.checked_add(if flags & 0x10 != 0 { 4 } else { 0 })?;
-        let width = 1_u8 << (flags & 3);
-        let bytes = self.metadata(address.checked_add(at)?, width.into()).ok()?;
-        let len = Cursor::new(&bytes).uint(width)?;
-        Some((address.checked_add(at)?.checked_add(width.into())?, len, flags))
-    }
-
-    fn continuation(&self, message: &Message, is_new: bool) -> Option<(u64, u64)> {
-        let mut cursor = Cursor::new(&message.data);
-        let (at, len) = (cursor.address(self.offset_size)?, cursor.uint(self.length_size)?);
-        match is_new {
-            // A signature before, a checksum behind.
-            true => Some((at.checked_add(4)?, len.checked_sub(8)?)),
-            false => Some((at, len)),
         }
     }
 
     /// Returns the content of a message, which another object may hold.
     pub(crate) fn content(&self, message: &Message) -> Result<Vec<u8>, String> {
-        match message.flags & SHARED {
-            0 => Ok(message.data.clone()),
-            _ => self.shared(&message.data, message.kind),
+        match message.is_shared() {
+            false => Ok(message.data.clone()),
+            true => self.shared(&message.data, message.kind),
         }
-    }
-
-    /// Follows a reference to a message of another object, such as a named type.
-    pub(crate) fn shared(&self, reference: &[u8], kind: u16) -> Result<Vec<u8>, String> {
-        let wrong = || "a reference to a shared message is malformed".to_owned();
-        let mut cursor = Cursor::new(reference);
-        let (version, place) = (cursor.u8().ok_or_else(wrong)?, cursor.u8().ok_or_else(wrong)?);
-        if version == 1 {
-            cursor.skip(6).ok_or_else(wrong)?;
-        }
-        if version == 3 && place == 1 {
-            return Err("messages in a table of the file, which is not supported".into());
-        }
-        let address = cursor.address(self.offset_size).ok_or_else(wrong)?;
-        let found = self.messages(address)?;
-        let message = found.into_iter().find(|message| message.kind == kind && message.flags & SHARED == 0);
-        Ok(message.ok_or_else(wrong)?.data)
     }
 }
 
-fn superblock(bytes: &[u8]) -> Result<(u8, u8, u64), String> {
-    let cut = || "the superblock is cut off".to_owned();
+/// What a superblock says.
+struct Superblock {
+    offset_size: u8,
+    length_size: u8,
+    root: u64,
+    extension: u64,
+}
+
+fn superblock(bytes: &[u8]) -> Result<Superblock, String> {
+    let cut = || "the superblock is malformed".to_owned();
     let mut cursor = Cursor::new(bytes);
     cursor.skip(8).ok_or_else(cut)?;
     let version = cursor.u8().ok_or_else(cut)?;
-    let found = match version {
-        0 | 1 => (|| {
+    let mut parse = || match version {
+        0 | 1 => {
             cursor.skip(4)?;
             let (offset_size, length_size) = (cursor.u8()?, cursor.u8()?);
             cursor.skip(if version == 0 { 9 } else { 13 })?;
             // Four addresses, then the entry of the root group: where its name is, and its address.
-            cursor.skip(usize::from(offset_size).checked_mul(5)?)?;
-            Some((offset_size, length_size, cursor.address(offset_size)?))
-        })(),
-        2 | 3 => (|| {
+            cursor.skip(usize::from(offset_size).checked_mul(4)?)?;
+            cursor.skip(length_size.into())?;
+            let root = cursor.address(offset_size)?;
+            Some(Superblock { offset_size, length_size, root, extension: NOWHERE })
+        }
+        _ => {
             let (offset_size, length_size) = (cursor.u8()?, cursor.u8()?);
             cursor.skip(1)?;
-            cursor.skip(usize::from(offset_size).checked_mul(3)?)?;
-            Some((offset_size, length_size, cursor.address(offset_size)?))
-        })(),
-        _ => return Err(format!("a superblock of version {version}, which is not supported")),
+            cursor.address(offset_size)?;
+            let extension = cursor.address(offset_size)?;
+            cursor.address(offset_size)?;
+            let root = cursor.address(offset_size)?;
+            Some(Superblock { offset_size, length_size, root, extension })
+        }
     };
-    found.filter(|(.., root)| *root != NOWHERE).ok_or_else(cut)
+    if version > 3 {
+        return Err(format!("a superblock of version {version}, which is not supported"));
+    }
+    let found = parse().filter(|found| found.root != NOWHERE).ok_or_else(cut)?;
+    if version > 1 {
+        let content = bytes.get(..bytes.len().saturating_sub(cursor.rest().len())).unwrap_or_default();
+        if cursor.u32() != Some(lookup3(content)) {
+            return Err("the checksum of the superblock is wrong".into());
+        }
+    }
+    if !matches!(found.offset_size, 2 | 4 | 8) || !matches!(found.length_size, 2 | 4 | 8) {
+        return Err(format!("addresses of {} bytes, lengths of {}", found.offset_size, found.length_size));
+    }
+    Ok(found)
 }
 
-/// Where the messages of a header of version 1 are.
-fn old_header(address: u64, start: &[u8]) -> Option<(u64, u64, u8)> {
+/// The bytes in front of the messages of a header of version 2, the bytes of the messages, and the flags.
+fn new_header(start: &[u8]) -> Option<(usize, u64, u8)> {
+    let mut cursor = Cursor::new(start);
+    cursor.skip(4)?;
+    if cursor.u8()? != 2 {
+        return None;
+    }
+    let flags = cursor.u8()?;
+    // Times, and when attributes move to a heap.
+    cursor.skip(if flags & 0x20 != 0 { 16 } else { 0 })?;
+    cursor.skip(if flags & 0x10 != 0 { 4 } else { 0 })?;
+    let len = cursor.uint(1 << (flags & 3))?;
+    Some((start.len().checked_sub(cursor.rest().len())?, len, flags))
+}
+
+/// The bytes of the messages of a header of version 1.
+fn old_header(start: &[u8]) -> Option<u64> {
     let mut cursor = Cursor::new(start);
     if cursor.u8()? != 1 {
         return None;
     }
     cursor.skip(7)?;
-    Some((address.checked_add(16)?, cursor.u32()?.into(), 0))
+    Some(cursor.u32()?.into())
 }
 
-fn old_messages(bytes: &[u8], found: &mut Vec<Message>) {
+/// Adds messages. What is too short for the head of a message is a gap. `None` if a message is cut off.
+fn old_messages(bytes: &[u8], found: &mut Vec<Message>) -> Option<()> {
     let mut cursor = Cursor::new(bytes);
-    let mut next = || {
+    while cursor.rest().len() >= 8 {
         let (kind, len, flags) = (cursor.u16()?, cursor.u16()?, cursor.u8()?);
         cursor.skip(3)?;
-        Some(Message { kind, flags, data: cursor.bytes(len.into())?.to_vec() })
-    };
-    // What is too short for a message is a gap.
-    while let Some(message) = next() {
-        found.push(message);
+        found.push(Message { kind, flags, data: cursor.bytes(len.into())?.to_vec() });
     }
+    Some(())
 }
 
-fn new_messages(bytes: &[u8], header_flags: u8, found: &mut Vec<Message>) {
+fn new_messages(bytes: &[u8], header_flags: u8, found: &mut Vec<Message>) -> Option<()> {
+    // The order of creation, where that is tracked.
+    let order = if header_flags & 4 != 0 { 2 } else { 0 };
     let mut cursor = Cursor::new(bytes);
-    let mut next = || {
+    while cursor.rest().len() >= order + 4 {
         let (kind, len, flags) = (cursor.u8()?, cursor.u16()?, cursor.u8()?);
-        // The order of creation, where that is tracked.
-        cursor.skip(if header_flags & 4 != 0 { 2 } else { 0 })?;
-        Some(Message { kind: kind.into(), flags, data: cursor.bytes(len.into())?.to_vec() })
-    };
-    while let Some(message) = next() {
-        found.push(message);
+        cursor.skip(order)?;
+        found.push(Message { kind: kind.into(), flags, data: cursor.bytes(len.into())?.to_vec() });
     }
+    Some(())
 }

@@ -14,19 +14,48 @@ pub(crate) struct Items {
     /// Bytes of an item in the file.
     pub(crate) stored: usize,
     /// Texts whose ends differ from those of NumPy.
-    pub(crate) texts: Vec<TextPlace>,
+    texts: Vec<TextPlace>,
     /// The names of enumerations, as attributes.
     pub(crate) names: Option<Value>,
     /// Whether the items are texts of variable length. The dtype is then that of an empty text.
     pub(crate) is_long_text: bool,
 }
 
-/// Where an item has a text.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct TextPlace {
+/// Where an item has a text, or many of them.
+#[derive(Clone, Debug, PartialEq)]
+struct TextPlace {
     at: usize,
     size: usize,
     end: End,
+    /// How many times it is repeated, and in how many bytes each time, for each array around it, the innermost one first.
+    times: Vec<(usize, usize)>,
+}
+
+impl TextPlace {
+    /// Gives the texts in an item the ends that NumPy expects.
+    fn mend(&self, item: &mut [u8]) {
+        let count = self.times.iter().fold(1_usize, |n, (times, _)| n.saturating_mul(*times));
+        for n in 0..count {
+            let (mut left, mut at) = (n, self.at);
+            for (times, step) in &self.times {
+                let times = (*times).max(1);
+                at = at.saturating_add((left % times).saturating_mul(*step));
+                left /= times;
+            }
+            // There is no text behind the first one that is not in the item.
+            let Some(text) = item.get_mut(at..).and_then(|rest| rest.get_mut(..self.size)) else { break };
+            let kept = match self.end {
+                End::Zeros => continue,
+                End::Zero => text.iter().position(|&byte| byte == 0),
+                End::Spaces => {
+                    Some(text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last.saturating_add(1)))
+                }
+            };
+            if let Some(rest) = kept.and_then(|kept| text.get_mut(kept..)) {
+                rest.fill(0);
+            }
+        }
+    }
 }
 
 /// Why a type cannot be the items of an array.
@@ -45,7 +74,8 @@ impl From<NdError> for Unfit {
 
 impl Items {
     pub(crate) fn new(kind: &Type, offset_size: u8) -> Result<Self, Unfit> {
-        let stored = kind.size(offset_size).ok_or(Unfit::Damaged)?;
+        // HDF5 has no types without bytes.
+        let stored = kind.size(offset_size).filter(|&size| size > 0).ok_or(Unfit::Damaged)?;
         let mut dims = Vec::new();
         let mut inner = kind;
         while let Type::Array { base, dims: more } = inner {
@@ -81,20 +111,7 @@ impl Items {
             return;
         }
         for item in bytes.chunks_exact_mut(self.dtype.itemsize().max(1)) {
-            for place in &self.texts {
-                let text = place.at.checked_add(place.size).and_then(|end| item.get_mut(place.at..end));
-                let Some(text) = text else { continue };
-                let kept = match place.end {
-                    End::Zeros => continue,
-                    End::Zero => text.iter().position(|&byte| byte == 0),
-                    End::Spaces => Some(
-                        text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last.saturating_add(1)),
-                    ),
-                };
-                if let Some(rest) = kept.and_then(|kept| text.get_mut(kept..)) {
-                    rest.fill(0);
-                }
-            }
+            self.texts.iter().for_each(|place| place.mend(item));
         }
     }
 }
@@ -112,9 +129,10 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
         }
         Type::Float { size, is_big } => format!("{}f{size}", order(*is_big, *size)),
         Type::Complex { size, is_big } => format!("{}c{size}", order(*is_big, *size)),
+        Type::Text { size: 0, .. } | Type::Opaque { size: 0, .. } => return Err(Unfit::Damaged),
         Type::Text { size, end } => {
             if *end != End::Zeros {
-                texts.push(TextPlace { at, size: *size, end: *end });
+                texts.push(TextPlace { at, size: *size, end: *end, times: Vec::new() });
             }
             format!("|S{size}")
         }
@@ -151,18 +169,10 @@ fn field(member: &Member, at: usize, texts: &mut Vec<TextPlace>) -> Result<Field
     let shape = dims.iter().map(|&length| usize::try_from(length)).collect::<Result<Vec<_>, _>>();
     let shape = shape.map_err(|_| Unfit::Damaged)?;
     let count = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length)).ok_or(Unfit::Damaged)?;
-    let first = texts.split_off(from);
-    if !first.is_empty() {
-        // All items of an array have their texts. Their number is limited by what an item may take.
-        if count.checked_mul(kind.itemsize()).is_none_or(|size| size > b2_chunk::MAX_BLOCKSIZE) {
-            return Err(Unfit::Damaged);
-        }
-        for n in 0..count {
-            let moved = n.checked_mul(kind.itemsize()).ok_or(Unfit::Damaged)?;
-            for place in &first {
-                texts.push(TextPlace { at: place.at.checked_add(moved).ok_or(Unfit::Damaged)?, ..*place });
-            }
-        }
+    // All items of an array have their texts.
+    if count != 1 {
+        let step = kind.itemsize();
+        texts.iter_mut().skip(from).for_each(|place| place.times.push((count, step)));
     }
     Ok(Field::new(member.name.clone(), kind, member.offset).array(shape))
 }

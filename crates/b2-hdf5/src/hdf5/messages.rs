@@ -220,7 +220,7 @@ pub(crate) fn filters(bytes: &[u8]) -> Option<Vec<FoundFilter>> {
             if version == 1 && params % 2 == 1 {
                 cursor.skip(4)?;
             }
-            Some((id, text_of(name).filter(|name| !name.is_empty()), values))
+            Some((id, Some(text_of(name)).filter(|name| !name.is_empty()), values))
         })
         .collect()
 }
@@ -251,7 +251,7 @@ pub(crate) fn attribute(bytes: &[u8], below: &Below) -> Result<Attribute, String
             Some(bytes)
         };
         let [name, kind, space] = sizes;
-        let (name, kind, space) = (text_of(part(name)?)?, part(kind)?, part(space)?);
+        let (name, kind, space) = (text_of(part(name)?), part(kind)?, part(space)?);
         (1..=3).contains(&version).then_some((name, flags, kind, space))
     };
     let (name, flags, kind, space) = parse().ok_or("an attribute message is malformed")?;
@@ -284,29 +284,30 @@ pub(crate) fn link(bytes: &[u8], below: &Below) -> Option<(String, Target, Optio
     let order = if flags & 4 != 0 { Some(cursor.uint(8)?) } else { None };
     cursor.skip(if flags & 0x10 != 0 { 1 } else { 0 })?;
     let len = usize::try_from(cursor.uint(1 << (flags & 3))?).ok()?;
-    let name = std::str::from_utf8(cursor.bytes(len)?).ok()?.to_owned();
+    let name = text_of(cursor.bytes(len)?);
     let target = match kind {
         0 => Target::Object(cursor.address(below.offset_size)?),
         1 => {
             let len = cursor.u16()?.into();
-            Target::Soft(text_of(cursor.bytes(len)?)?)
+            Target::Soft(text_of(cursor.bytes(len)?))
         }
         64 => {
             let len = cursor.u16()?.into();
             let mut inner = Cursor::new(cursor.bytes(len)?);
             inner.skip(1)?;
-            Target::External { file: text_of(inner.text()?)?, path: text_of(inner.rest())? }
+            Target::External { file: text_of(inner.text()?), path: text_of(inner.rest()) }
         }
         other => Target::Unknown(other),
     };
     (version == 1).then_some((name, target, order))
 }
 
-/// Where a group or an object keeps many links or attributes: a heap, and an index of names.
-pub(crate) fn heap(bytes: &[u8], counter: usize, below: &Below) -> Option<Option<(u64, u64)>> {
+/// Where a group or an object keeps many links or attributes: a heap, an index of names, and whether the order in which they
+/// were made is kept.
+pub(crate) fn heap(bytes: &[u8], counter: usize, below: &Below) -> Option<Option<(u64, u64, bool)>> {
     let mut cursor = Cursor::new(bytes);
     let (_version, flags) = (cursor.u8()?, cursor.u8()?);
     cursor.skip(if flags & 1 != 0 { counter } else { 0 })?;
     let (heap, index) = (cursor.address(below.offset_size)?, cursor.address(below.offset_size)?);
-    Some((heap != NOWHERE && index != NOWHERE).then_some((heap, index)))
+    Some((heap != NOWHERE && index != NOWHERE).then_some((heap, index, flags & 1 != 0)))
 }

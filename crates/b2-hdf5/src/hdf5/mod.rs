@@ -1,31 +1,42 @@
 //! HDF5: names, data sets, and their items.
 
+mod btree1;
+mod btree2;
 mod buffers;
+mod cache;
 mod chunks;
 mod cursor;
 mod data;
 mod datatype;
+mod extensible_array;
+mod fixed_array;
+mod fractal_heap;
+mod global_heap;
 mod groups;
 mod header;
 mod items;
-mod lookup;
 mod messages;
 mod pages;
+mod sequences;
+mod shared;
+mod slots;
 mod text;
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use b2_core::Limits;
 use b2_frame::ReadAt;
 use b2nd::Value;
 
+use self::cache::Cache;
 use self::chunks::Chunks;
 use self::cursor::NOWHERE;
 pub(crate) use self::data::Data;
 use self::data::Stores;
 use self::datatype::Type;
-use self::groups::Heaps;
+use self::groups::Listing;
 use self::header::{Below, Message};
 use self::items::{Items, Unfit};
 use self::messages::{Attribute, Layout, Space, Target};
@@ -36,6 +47,12 @@ use crate::{Hdf5Error, attrs};
 
 /// Most soft links that lead from one to the next.
 const MAX_LINKS: usize = 16;
+/// Names of groups that are kept.
+const NAMES: usize = 1 << 18;
+/// Scales whose own names are kept.
+const SCALE_NAMES: usize = 1 << 12;
+/// Indexes of chunks that are known before those that nobody uses any more are looked for.
+const INDEXES: usize = 256;
 /// What netCDF writes for a dimension that is no variable.
 const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
 /// Attributes that say how data sets share dimensions. Their content is in `_ARRAY_DIMENSIONS`.
@@ -77,6 +94,12 @@ pub(crate) struct Hdf5 {
     below: Arc<Below>,
     limits: Limits,
     is_netcdf4: OnceLock<bool>,
+    /// The indexes of chunks that are in use, by the addresses of their data sets, which may have several names.
+    indexes: Mutex<HashMap<u64, Weak<Chunks>>>,
+    /// The names in groups, by the addresses of the groups.
+    listings: Cache<Listing>,
+    /// The names that scales have by themselves.
+    scale_names: Cache<Option<String>>,
 }
 
 /// What a name stands for.
@@ -133,7 +156,19 @@ impl Hdf5 {
         let most = limits.max_metadata.min(limits.max_memory);
         let below = Below::open(Pages::new(file, base, len, most));
         let below = below.map_err(|what| Hdf5Error::damaged(name, what))?;
-        Ok(Self { below: Arc::new(below), limits: limits.clone(), is_netcdf4: OnceLock::new() })
+        Ok(Self {
+            below: Arc::new(below),
+            limits: limits.clone(),
+            is_netcdf4: OnceLock::new(),
+            indexes: Mutex::default(),
+            listings: Cache::new(NAMES),
+            scale_names: Cache::new(SCALE_NAMES),
+        })
+    }
+
+    /// Begins a call, which may use as much metadata as any other.
+    pub(crate) fn begin(&self) {
+        self.below.pages.begin();
     }
 
     fn damaged(path: &str) -> impl Fn(String) -> Hdf5Error + '_ {
@@ -141,7 +176,7 @@ impl Hdf5 {
     }
 
     fn messages(&self, address: u64, path: &str) -> Result<Arc<Vec<Message>>, Hdf5Error> {
-        self.below.messages(address).map(Arc::new).map_err(Self::damaged(path))
+        self.below.messages(address).map_err(Self::damaged(path))
     }
 
     pub(crate) fn root(&self) -> Result<Group, Hdf5Error> {
@@ -155,9 +190,9 @@ impl Hdf5 {
         let mut parts = split(path);
         loop {
             let Some(part) = parts.pop() else { return Ok(Object::Group(group)) };
-            let links = self.below.links(&group.messages).map_err(Self::damaged(path))?;
+            let names = self.names(&group, path)?;
             let missing = || Hdf5Error::NoSuchPath { path: path.to_owned() };
-            let (name, target) = links.into_iter().find(|(name, _)| *name == part).ok_or_else(missing)?;
+            let target = names.get(&part).ok_or_else(missing)?;
             match target {
                 Target::Soft(target) => {
                     followed += 1;
@@ -167,10 +202,10 @@ impl Hdf5 {
                     if target.starts_with('/') {
                         group = self.root()?;
                     }
-                    parts.extend(split(&target));
+                    parts.extend(split(target));
                 }
-                Target::Object(_) if parts.is_empty() => return self.object(&group, &name, &target, path),
-                target => match self.object(&group, &name, &target, path)? {
+                Target::Object(_) if parts.is_empty() => return self.object(&group, &part, target, path),
+                target => match self.object(&group, &part, target, path)? {
                     Object::Group(inner) => group = inner,
                     Object::Link(what) => return Err(Hdf5Error::unsupported(path, what)),
                     _ => return Err(missing()),
@@ -180,8 +215,8 @@ impl Hdf5 {
     }
 
     /// Returns the names in a group, and where they lead.
-    pub(crate) fn names(&self, group: &Group, path: &str) -> Result<Vec<(String, Target)>, Hdf5Error> {
-        self.below.links(&group.messages).map_err(Self::damaged(path))
+    pub(crate) fn names(&self, group: &Group, path: &str) -> Result<Arc<Listing>, Hdf5Error> {
+        self.below.listing(&self.listings, group.address(), &group.messages).map_err(Self::damaged(path))
     }
 
     /// Returns what a name of a group stands for. Soft links are not followed.
@@ -201,9 +236,12 @@ impl Hdf5 {
             Target::Unknown(kind) => return Ok(Object::Link(format!("a link of the unknown kind {kind}"))),
         };
         let found = self.messages(address, path)?;
+        // Also what is known counts, since it is copied for each name.
+        let nbytes = found.iter().fold(0_u64, |n, message| n.saturating_add(message.data.len() as u64));
+        self.below.pages.spend(nbytes).map_err(|error| Hdf5Error::damaged(path, error.to_string()))?;
         let has = |kind| found.iter().any(|message: &Message| message.kind == kind);
         if has(header::DATATYPE) && has(header::DATASPACE) {
-            return Ok(Object::DataSet(Box::new(self.data_set(group, name, &found, path)?)));
+            return Ok(Object::DataSet(Box::new(self.data_set(group, (name, address), &found, path)?)));
         }
         if has(header::DATATYPE) {
             return Ok(Object::Type);
@@ -225,7 +263,13 @@ impl Hdf5 {
         Ok(self.attrs(&stored))
     }
 
-    fn data_set(&self, group: &Group, name: &str, found: &[Message], path: &str) -> Result<Found, Hdf5Error> {
+    fn data_set(
+        &self,
+        group: &Group,
+        (name, address): (&str, u64),
+        found: &[Message],
+        path: &str,
+    ) -> Result<Found, Hdf5Error> {
         let damaged = Self::damaged(path);
         let content = |kind| {
             let message = found.iter().find(|message: &&Message| message.kind == kind);
@@ -273,10 +317,10 @@ impl Hdf5 {
             return Err(wrong("fill value"));
         }
         let nbytes = product(&shape).saturating_mul(items.stored as u64);
-        let placed =
-            self.place(layout, (&shape, most.as_deref()), &items, &filters, nbytes).map_err(&damaged)?;
-        let dims = self.dimensions(group, name, &stored, shape.len());
-        let extent = self.extent(&stored, &shape, most.as_deref());
+        let lengths = (&shape[..], most.as_deref());
+        let placed = self.place(address, layout, lengths, &items, &filters, nbytes).map_err(&damaged)?;
+        let dims = self.dimensions(group, name, &stored, shape.len()).map_err(&damaged)?;
+        let extent = self.extent(&stored, &shape, most.as_deref()).map_err(&damaged)?;
         let mut attrs = self.attrs(&stored);
         let is_scale = is_scale(&stored);
         attrs.values.retain(|(name, _)| !OF_DIMENSIONS.contains(&&**name));
@@ -319,6 +363,7 @@ impl Hdf5 {
     /// Finds the items.
     fn place(
         &self,
+        address: u64,
         layout: Layout,
         (shape, most): (&[u64], Option<&[u64]>),
         items: &Items,
@@ -355,84 +400,105 @@ impl Hdf5 {
                     itemsize: items.stored,
                     limits: self.limits.clone(),
                 };
-                let below = self.below.clone();
-                let chunks = Chunks::new(below, chunked, (shape, most), items.stored, !filters.is_empty())?;
-                let stores = Stores::Chunks { chunks: Box::new(chunks), pipeline, has_plain_edges };
+                let new = || {
+                    let below = self.below.clone();
+                    Chunks::new(below, chunked, (shape, most), items.stored, !filters.is_empty())
+                };
+                let chunks = self.chunks_of(address, new)?;
+                let stores = Stores::Chunks { chunks, pipeline, has_plain_edges };
                 Placed { stores, chunks: Some(chunkshape), layout: name, stored: None }
             }
             Layout::Virtual => return Err("a virtual data set".into()),
         })
     }
 
+    /// Returns the chunks of the data set at an address, which are those of all its names.
+    fn chunks_of(
+        &self,
+        address: u64,
+        new: impl FnOnce() -> Result<Chunks, String>,
+    ) -> Result<Arc<Chunks>, String> {
+        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(chunks) = indexes.get(&address).and_then(Weak::upgrade) {
+            return Ok(chunks);
+        }
+        let chunks = Arc::new(new()?);
+        // When the map is to grow, what nobody uses any more makes room.
+        if indexes.len() >= INDEXES && indexes.len() == indexes.capacity() {
+            indexes.retain(|_, chunks| chunks.strong_count() > 0);
+        }
+        indexes.insert(address, Arc::downgrade(&chunks));
+        Ok(chunks)
+    }
+
     /// The names of the dimensions, if they have some.
+    ///
+    /// # Errors
+    /// If one has a name that cannot be read.
     fn dimensions(
         &self,
         group: &Group,
         name: &str,
         stored: &[Attribute],
         ndim: usize,
-    ) -> Option<Vec<String>> {
-        let list = stored.iter().find(|attr| attr.name == "DIMENSION_LIST");
-        if let Some(list) = list {
-            let mut heaps = Heaps::default();
-            let size = datatype::reference_size(self.below.offset_size);
-            let names = list.data.chunks_exact(size.max(1)).enumerate().map(|(axis, reference)| {
-                let found = heaps.get(reference, &self.below).ok().and_then(|(_, scales)| {
-                    let address = scales.get(..self.below.offset_size.into())?;
-                    cursor::Cursor::new(address).address(self.below.offset_size)
-                });
-                let found = found.and_then(|address| self.name_of(group, address));
-                found.unwrap_or_else(|| format!("dim_{axis}"))
+    ) -> Result<Option<Vec<String>>, String> {
+        if let Some(scales) = self.scales(stored)? {
+            let names = scales.into_iter().enumerate().map(|(axis, scale)| {
+                let found = scale.map_or(Ok(None), |address| self.name_of(group, address));
+                found.map(|name| name.unwrap_or_else(|| format!("dim_{axis}")))
             });
-            let names: Vec<String> = names.collect();
-            return (names.len() == ndim).then_some(names);
+            let names = names.collect::<Result<Vec<_>, _>>();
+            let names = names.map_err(|what| format!("the name of a dimension: {what}"))?;
+            return Ok((names.len() == ndim).then_some(names));
         }
         if is_scale(stored) && ndim == 1 {
-            return Some(vec![name.to_owned()]);
+            return Ok(Some(vec![name.to_owned()]));
         }
-        let labels = stored.iter().find(|attr| attr.name == "DIMENSION_LABELS")?;
-        let Some(Value::Array(labels)) = self.value(labels).ok() else { return None };
+        let Some(labels) = stored.iter().find(|attr| attr.name == "DIMENSION_LABELS") else {
+            return Ok(None);
+        };
+        let labels = self.value(labels).map_err(|what| format!("the names of dimensions: {what}"))?;
+        let Value::Array(labels) = labels else { return Ok(None) };
         let names = labels.iter().enumerate().map(|(axis, label)| match label.as_str() {
             Some(label) if !label.is_empty() => label.to_owned(),
             _ => format!("dim_{axis}"),
         });
-        Some(names.collect::<Vec<_>>()).filter(|names| names.len() == ndim)
+        Ok(Some(names.collect::<Vec<_>>()).filter(|names| names.len() == ndim))
     }
 
-    /// The addresses of the scales of the dimensions, the first one of each.
-    fn scales(&self, stored: &[Attribute]) -> Option<Vec<Option<u64>>> {
-        let list = stored.iter().find(|attr| attr.name == "DIMENSION_LIST")?;
-        let mut heaps = Heaps::default();
+    /// The addresses of the scales of the dimensions, the first one of each; `None` if no dimension has ever had one.
+    fn scales(&self, stored: &[Attribute]) -> Result<Option<Vec<Option<u64>>>, String> {
+        let Some(list) = stored.iter().find(|attr| attr.name == "DIMENSION_LIST") else { return Ok(None) };
         let size = datatype::reference_size(self.below.offset_size);
         let scales = list.data.chunks_exact(size.max(1)).map(|reference| {
-            let (_, scales) = heaps.get(reference, &self.below).ok()?;
-            let address = scales.get(..self.below.offset_size.into())?;
-            cursor::Cursor::new(address).address(self.below.offset_size)
+            let (count, scales) = self.below.sequence(reference)?;
+            if count == 0 {
+                return Ok(None);
+            }
+            let address = cursor::Cursor::new(&scales).address(self.below.offset_size);
+            address.map(Some).ok_or_else(|| "a reference to the scale of a dimension is cut off".to_owned())
         });
-        Some(scales.collect())
+        scales.collect::<Result<Vec<_>, _>>().map(Some)
     }
 
     /// The shape that a variable of netCDF has: along a dimension without end it is as long as the dimension, also where
     /// HDF5 has fewer rows.
-    fn extent(&self, stored: &[Attribute], shape: &[u64], most: Option<&[u64]>) -> Vec<u64> {
+    fn extent(&self, stored: &[Attribute], shape: &[u64], most: Option<&[u64]>) -> Result<Vec<u64>, String> {
         let mut extent = shape.to_vec();
-        let (Some(most), Some(scales)) = (most, self.scales(stored)) else { return extent };
+        let (Some(most), Some(scales)) = (most, self.scales(stored)?) else { return Ok(extent) };
         for ((length, &most), scale) in extent.iter_mut().zip(most).zip(scales) {
-            if most != u64::MAX || !self.is_netcdf4() {
-                continue;
-            }
-            let found = scale.and_then(|address| self.below.messages(address).ok());
-            let space = found.and_then(|found| {
-                let message = found.into_iter().find(|message| message.kind == header::DATASPACE)?;
-                messages::space(&self.below.content(&message).ok()?, self.below.length_size)
-            });
+            let (u64::MAX, true, Some(scale)) = (most, self.is_netcdf4(), scale) else { continue };
+            let found = self.below.messages(scale)?;
+            let message = found.iter().find(|message| message.kind == header::DATASPACE);
+            let space = message.map(|message| self.below.content(message)).transpose()?;
+            let space = space.and_then(|space| messages::space(&space, self.below.length_size));
             if let Some(Space::Shape(scale, _)) = space
                 && let [longest] = scale[..]
             {
                 *length = longest.max(*length);
             }
         }
-        extent
+        Ok(extent)
     }
 
     /// Whether netCDF wrote the file.
@@ -444,20 +510,22 @@ impl Hdf5 {
         })
     }
 
-    /// The name of a scale: that in the group, or in one around it.
-    fn name_of(&self, group: &Group, address: u64) -> Option<String> {
+    /// The name of a scale: that in the group, or in one around it, otherwise its own, if it has one.
+    fn name_of(&self, group: &Group, address: u64) -> Result<Option<String>, String> {
         for &around in group.chain.iter().rev() {
-            let found = self.below.messages(around).ok()?;
-            let links = self.below.links(&found).ok()?;
-            let link = links.into_iter().find(|(_, target)| *target == Target::Object(address));
-            if let Some((name, _)) = link {
-                return Some(name);
+            let listing = self.below.listing(&self.listings, around, &self.below.messages(around)?)?;
+            if let Some(name) = listing.name_of(address) {
+                return Ok(Some(name.to_owned()));
             }
         }
-        let found = self.below.messages(address).ok()?;
-        let name = text_of(&self.below.attributes(&found).ok()?, "NAME");
+        if let Some(name) = self.scale_names.get(address) {
+            return Ok((*name).clone());
+        }
+        let found = self.below.messages(address)?;
+        let name = text_of(&self.below.attributes(&found)?, "NAME");
         let name = name.rsplit('/').next().unwrap_or_default();
-        (!name.is_empty()).then(|| name.to_owned())
+        let name = (!name.is_empty()).then(|| name.to_owned());
+        Ok((*self.scale_names.keep(address, name, 1)).clone())
     }
 
     fn attrs(&self, stored: &[Attribute]) -> Attrs {
@@ -491,10 +559,9 @@ impl Hdf5 {
         let data =
             count.checked_mul(items.stored).and_then(|len| attr.data.get(..len)).ok_or_else(damaged)?;
         if items.is_long_text {
-            let mut heaps = Heaps::default();
             let texts = data
                 .chunks_exact(items.stored.max(1))
-                .map(|reference| heaps.get(reference, &self.below).map(|(_, bytes)| attrs::text(bytes)));
+                .map(|reference| self.below.sequence(reference).map(|(_, bytes)| attrs::text(&bytes)));
             let mut texts = texts.collect::<Result<Vec<_>, _>>()?;
             return match (&shape[..], texts.pop()) {
                 ([], Some(text)) => Ok(text),
@@ -528,7 +595,7 @@ fn is_scale(stored: &[Attribute]) -> bool {
 /// An attribute that is a text of fixed length.
 fn text_of(stored: &[Attribute], name: &str) -> String {
     let attr = stored.iter().find(|attr| attr.name == name);
-    attr.and_then(|attr| cursor::text_of(&attr.data)).unwrap_or_default()
+    attr.map(|attr| cursor::text_of(&attr.data)).unwrap_or_default()
 }
 
 /// Where items are, and what is said about that.

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use b2_core::memory;
 use b2_frame::ReadAt;
 use bytes::Bytes;
-use hdf5_reader::{Storage, StorageBuffer};
 
 /// Bytes of a page. Metadata is read in many small pieces that are often near each other.
 const PAGE: u64 = 4 << 10;
@@ -16,10 +15,12 @@ const PAGE: u64 = 4 << 10;
 const KEPT: usize = 4096;
 /// Larger pieces are not kept.
 const LARGE: u64 = 16 * PAGE;
-/// Bytes of metadata that may be read in all: this many times the length of the file, and some for small files. So no
-/// circle in a damaged file is followed for long.
-const TIMES: u64 = 32;
+/// Bytes of metadata that one call may use: this many times the length of the file, and some for small files. So no circle
+/// in a damaged file is followed for long.
+const TIMES: u64 = 8;
 const SOME: u64 = 64 << 20;
+/// What a piece counts at least.
+const PIECE: u64 = 64;
 
 /// The part of a file behind its user block.
 pub(crate) struct Pages {
@@ -30,14 +31,15 @@ pub(crate) struct Pages {
     len: u64,
     /// The most that one piece may take.
     most: u64,
-    read: AtomicU64,
+    /// Bytes of metadata that the current call has used.
+    used: AtomicU64,
     pages: Mutex<HashMap<u64, Bytes>>,
 }
 
 impl Pages {
     pub(crate) fn new(file: Arc<dyn ReadAt>, base: u64, len: u64, most: u64) -> Self {
         let len = len.saturating_sub(base);
-        Self { file, base, len, most, read: AtomicU64::new(0), pages: Mutex::default() }
+        Self { file, base, len, most, used: AtomicU64::new(0), pages: Mutex::default() }
     }
 
     /// Reads bytes of the data, which are not kept.
@@ -71,12 +73,33 @@ impl Pages {
         Ok(start..start.saturating_add(len))
     }
 
+    /// Begins a call, which may use as many bytes of metadata as any other. If several run at the same time, the last one
+    /// that began decides for all.
+    pub(crate) fn begin(&self) {
+        self.used.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of metadata that are used.
+    pub(crate) fn spend(&self, len: u64) -> io::Result<()> {
+        let allowed = self.len.saturating_mul(TIMES).saturating_add(SOME);
+        if self.used.fetch_add(len.max(PIECE), Ordering::Relaxed) > allowed {
+            let text = "more metadata is used than a file of this length can have";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(())
+    }
+
     /// Reads bytes of the metadata.
     pub(crate) fn metadata(&self, address: u64, len: u64) -> io::Result<Vec<u8>> {
+        self.spend(len)?;
+        self.unspent(address, len)
+    }
+
+    /// Reads bytes of the metadata that the caller counts.
+    pub(crate) fn unspent(&self, address: u64, len: u64) -> io::Result<Vec<u8>> {
         self.range(address, len)?;
-        let allowed = self.len.saturating_mul(TIMES).saturating_add(SOME);
-        if len > self.most || self.read.fetch_add(len.max(64), Ordering::Relaxed) > allowed {
-            let text = format!("{len} bytes of metadata at {address} are more than is plausible");
+        if len > self.most {
+            let text = format!("{len} bytes of metadata at {address} are more than is allowed");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         let mut out = memory::zeroed(usize::try_from(len).map_err(io::Error::other)?)
@@ -123,15 +146,5 @@ impl Pages {
             pages.insert(number, page);
         }
         Ok(bytes.slice(..bytes.len().min(PAGE as usize)))
-    }
-}
-
-impl Storage for Pages {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
-        Ok(StorageBuffer::from_vec(self.metadata(offset, len as u64)?))
     }
 }

@@ -3,7 +3,6 @@
 use b2nd::Dtype;
 
 use super::data::{Data, Stores};
-use super::groups::Heaps;
 use crate::Hdf5Error;
 use crate::boxes::product;
 
@@ -46,7 +45,8 @@ impl LongText<'_> {
                 true
             }
             Stores::Chunks { chunks, pipeline, .. } => {
-                for at in chunks.positions().map_err(|what| data.damaged(what))? {
+                let wrong = |what| data.damaged(what);
+                chunks.positions(wrong, |at| {
                     let lengths = at.iter().zip(&pipeline.chunk).zip(shape);
                     let (start, part): (Vec<u64>, Vec<u64>) = lengths
                         .map(|((&at, &length), &whole)| {
@@ -54,8 +54,8 @@ impl LongText<'_> {
                             (start, length.min(whole.saturating_sub(start)))
                         })
                         .unzip();
-                    self.read(&start, &part, &mut each)?;
-                }
+                    self.read(&start, &part, &mut each)
+                })?;
                 chunks.is_complete().map_err(|what| data.damaged(what))?
             }
         };
@@ -96,10 +96,9 @@ impl LongText<'_> {
 
     /// Calls `each` with the texts to which references lead.
     fn resolve(self, references: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
-        let mut heaps = Heaps::default();
         for reference in references.chunks_exact(self.data.items.stored.max(1)) {
-            let (_, text) = heaps.get(reference, &self.data.below).map_err(|what| self.data.damaged(what))?;
-            each(trimmed(text));
+            let found = self.data.below.sequence(reference).map_err(|what| self.data.damaged(what))?;
+            each(trimmed(&found.1));
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ impl Bytes {
     }
     /// Appends the checksum of all bytes.
     pub(super) fn sum(&mut self) -> &mut Self {
-        let sum = hdf5_reader::checksum::jenkins_lookup3(&self.0);
+        let sum = crate::checksum::lookup3(&self.0);
         self.u32(sum)
     }
 }

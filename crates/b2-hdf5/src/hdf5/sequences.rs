@@ -1,0 +1,54 @@
+//! References to texts and sequences of variable length.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::cursor::Cursor;
+use super::global_heap::Collection;
+use super::header::Below;
+
+/// Bytes of a collection that reading one object of it may take without being counted: those that HDF5 makes for small
+/// objects have as many, and each may be read again for each of its objects.
+const USUAL: u64 = 4096;
+
+impl Below {
+    /// Returns what a reference of an item leads to: the number of elements, and their bytes. A reference to nothing has no
+    /// elements.
+    pub(crate) fn sequence(&self, reference: &[u8]) -> Result<(u32, Bytes), String> {
+        let wrong = || "a reference to a heap is malformed".to_owned();
+        let mut cursor = Cursor::new(reference);
+        let mut parse = || Some((cursor.u32()?, cursor.address(self.offset_size)?, cursor.u32()?));
+        let (count, address, index) = parse().ok_or_else(wrong)?;
+        if count == 0 || address == 0 {
+            return Ok((0, Bytes::new()));
+        }
+        let collection = self.collection(address)?;
+        let object = collection.get(index).ok_or_else(wrong)?;
+        // Objects may share bytes in a damaged file, and may be referred to any number of times.
+        self.pages.spend(object.len() as u64).map_err(|error| error.to_string())?;
+        Ok((count, object))
+    }
+
+    fn collection(&self, address: u64) -> Result<Arc<Collection>, String> {
+        if let Some(collection) = self.collections.get(address) {
+            return Ok(collection);
+        }
+        let wrong = || "a heap of texts is malformed".to_owned();
+        let width = self.length_size;
+        // The heads of the collection and of its objects are filled up to multiples of 8 bytes.
+        let head = u64::from(width).saturating_add(8).next_multiple_of(8);
+        let start = self.metadata(address, head)?;
+        let mut cursor = Cursor::new(&start);
+        if cursor.bytes(4) != Some(&b"GCOL"[..]) || cursor.u8() != Some(1) {
+            return Err(wrong());
+        }
+        cursor.skip(3).ok_or_else(wrong)?;
+        let len = cursor.uint(width).ok_or_else(wrong)?;
+        self.pages.spend(len.saturating_sub(USUAL)).map_err(|error| error.to_string())?;
+        let bytes = self.pages.unspent(address, len).map_err(|error| error.to_string())?;
+        let collection = Collection::parse(bytes, start.len(), width).ok_or_else(wrong)?;
+        let size = collection.size();
+        Ok(self.collections.keep(address, collection, size))
+    }
+}
