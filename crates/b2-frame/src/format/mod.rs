@@ -9,5 +9,6 @@ pub(crate) mod index;
 pub(crate) mod metalayers;
 pub(crate) mod records;
 pub(crate) mod runs;
+pub(crate) mod start_copy;
 pub(crate) mod starts;
 pub(crate) mod trailer;
