@@ -339,6 +339,9 @@ impl Facts {
         }
         let looked_at = frame.filter(|_| !self.sums_ignored);
         put("checksums", looked_at.map(|frame| checksums_text(frame.checksums())).into());
+        if frame.is_some_and(SuperChunk::is_restored) {
+            put("restored", true.into());
+        }
         if let Some(len) = frame.and_then(SuperChunk::block_starts_len) {
             put("block_starts", len.into());
         }
@@ -437,6 +440,9 @@ impl Facts {
                     Checksums::Changed => "present, but another program changed the file since",
                 },
             );
+            if frame.is_restored() {
+                table.row("header", "damaged, read from its copy; salvage writes a sound file");
+            }
             if let Some(len) = frame.block_starts_len() {
                 table.row("block starts", format!("{} for readers far away", size(len)));
             }

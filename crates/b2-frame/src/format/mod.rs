@@ -10,5 +10,6 @@ pub(crate) mod indexes;
 pub(crate) mod metalayers;
 pub(crate) mod records;
 pub(crate) mod runs;
+pub(crate) mod start_copy;
 pub(crate) mod starts;
 pub(crate) mod trailer;

@@ -334,9 +334,6 @@ class Group(Mapping[str, Member]):
             if store.kind(f"{self._key}/{key}") != "elsewhere":
                 yield key, self._open(store, f"{self._key}/{key}")
 
-    def _keys(self, store: _b2kit.Store) -> list[str]:
-        return [key for key in store.below(self._key) if key.rsplit("/", 1)[-1] != _ATTRS]
-
     def _listed_keys(self, store: _b2kit.Store) -> list[str]:
         """Returns the keys below, except for the indexes of python-blosc2."""
         return [key for key in store.below(self._key) if not store.is_index(f"{self._key}/{key}")]

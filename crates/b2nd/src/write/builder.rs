@@ -304,6 +304,14 @@ impl ArrayBuilder {
         Ok((params, cparams))
     }
 
+    /// Returns the parameters of the frame, and the uncompressed size of all its chunks in bytes.
+    pub(crate) fn frame_params(&self) -> Result<(FrameParams, u64), NdError> {
+        let geometry = self.geometry()?;
+        let nbytes = geometry.nchunks().checked_mul(geometry.chunk_nbytes() as u64);
+        let nbytes = nbytes.ok_or_else(|| NdError::geometry("the array is too large"))?;
+        Ok((self.params(&geometry)?.0, nbytes))
+    }
+
     fn run(
         &self,
         mut source: impl RegionSource,

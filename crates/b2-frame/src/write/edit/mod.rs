@@ -25,9 +25,13 @@ pub use self::prepared::Prepared;
 pub use self::savepoint::Savepoint;
 use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
+use crate::format::records::RecordPage;
 use crate::format::runs;
+use crate::format::start_copy;
 use crate::format::starts::{ChunkStarts, Wanted};
+use crate::names::FrameFile;
 use crate::read::options::FrameOrigin;
+use crate::storage::files::Extent;
 use crate::write::chunk_rules::check_layout;
 use crate::write::draft::Draft;
 use crate::write::state::{FrameState, Sizes, Sizing};
@@ -91,6 +95,8 @@ pub struct FrameEditor {
     stale_sums: bool,
     /// Whether the committed frame has a table of block starts.
     had_starts: bool,
+    /// The page with the copy of the start of the frame, as opened, until it was compared or replaced.
+    opened_copy: Option<Option<RecordPage>>,
     source: Option<Arc<FrameOrigin>>,
     /// Value of the store's byte counter at the last commit.
     accounted: u64,
@@ -313,6 +319,7 @@ impl FrameEditor {
             self.has_sums.0 = self.has_sums.1;
             self.stale_sums = false;
             self.had_starts = self.draft.starts.is_some();
+            self.opened_copy = None;
             late?;
         }
         let written = self.draft.store.written();
@@ -377,7 +384,7 @@ impl FrameEditor {
         if checksums {
             let (sums, added) = self.during(self.nbytes(), |editor, control| editor.all_sums(control))?;
             self.draft.sums = Some(sums);
-            if added {
+            if added || !self.copy_is_sound()? {
                 // The table in the file is incomplete or damaged.
                 self.stale_sums = true;
                 self.draft.store.forget_pages();
@@ -385,6 +392,19 @@ impl FrameEditor {
         }
         self.has_sums.1 = checksums;
         Ok(())
+    }
+
+    /// Returns whether the copy of the start of the frame is there and matches its sum: files of earlier versions have
+    /// none.
+    fn copy_is_sound(&mut self) -> Result<bool, FrameError> {
+        let (Some(copy), true) = (self.opened_copy.take(), self.has_sums.0 && self.committed.nchunks() > 0)
+        else {
+            return Ok(true);
+        };
+        let Some((page, range)) = copy.and_then(|page| Some((page, page.range()?))) else { return Ok(false) };
+        let main = self.draft.store.committed()?.open(FrameFile::Main)?;
+        let bytes = main.read(&Extent::at_most(FrameFile::Main, range))?;
+        Ok(start_copy::in_page(&page, &bytes).is_some())
     }
 
     /// Returns the sums of all chunks and their runs, and whether sums of runs were added: files of earlier versions
