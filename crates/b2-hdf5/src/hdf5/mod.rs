@@ -8,11 +8,13 @@ mod datatype;
 mod groups;
 mod header;
 mod items;
+mod lengths;
 mod lookup;
 mod messages;
 mod pages;
 mod text;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -77,6 +79,8 @@ pub(crate) struct Hdf5 {
     below: Arc<Below>,
     limits: Limits,
     is_netcdf4: OnceLock<bool>,
+    /// The lengths of dimensions without end, by the address of the scale; `None` if it is not one of netCDF.
+    lengths: Mutex<BTreeMap<u64, Option<u64>>>,
 }
 
 /// What a name stands for.
@@ -120,6 +124,8 @@ pub(crate) struct Found {
     pub(crate) stored: Option<u64>,
     /// Whether it is a dimension of netCDF that has no variable, and no items.
     pub(crate) is_dimension_only: bool,
+    /// The most that each dimension may become; `None` for no end.
+    pub(crate) max_shape: Vec<Option<u64>>,
 }
 
 impl Hdf5 {
@@ -133,7 +139,12 @@ impl Hdf5 {
         let most = limits.max_metadata.min(limits.max_memory);
         let below = Below::open(Pages::new(file, base, len, most));
         let below = below.map_err(|what| Hdf5Error::damaged(name, what))?;
-        Ok(Self { below: Arc::new(below), limits: limits.clone(), is_netcdf4: OnceLock::new() })
+        Ok(Self {
+            below: Arc::new(below),
+            limits: limits.clone(),
+            is_netcdf4: OnceLock::new(),
+            lengths: Mutex::default(),
+        })
     }
 
     fn damaged(path: &str) -> impl Fn(String) -> Hdf5Error + '_ {
@@ -292,6 +303,9 @@ impl Hdf5 {
         if let Some(names) = &items.names {
             attrs.values.push((attrs::ENUM.into(), names.clone()));
         }
+        let most = most.as_deref().unwrap_or(&shape).iter();
+        let most = most.map(|&most| (most != u64::MAX).then_some(most));
+        let max_shape = most.chain(items.dims.iter().copied().map(Some)).collect();
         let is_dimension_only = is_scale && text_of(&stored, "NAME").starts_with(NO_VARIABLE);
         let data = Data {
             path: path.to_owned(),
@@ -300,6 +314,7 @@ impl Hdf5 {
             shape,
             extent,
             items,
+            beyond: fill.clone().or_else(|| lengths::default_fill(&kind)),
             fill,
             place: placed.stores,
             kept: Mutex::default(),
@@ -313,6 +328,7 @@ impl Hdf5 {
             layout: placed.layout,
             stored: placed.stored,
             is_dimension_only,
+            max_shape,
         })
     }
 
@@ -410,38 +426,6 @@ impl Hdf5 {
             cursor::Cursor::new(address).address(self.below.offset_size)
         });
         Some(scales.collect())
-    }
-
-    /// The shape that a variable of netCDF has: along a dimension without end it is as long as the dimension, also where
-    /// HDF5 has fewer rows.
-    fn extent(&self, stored: &[Attribute], shape: &[u64], most: Option<&[u64]>) -> Vec<u64> {
-        let mut extent = shape.to_vec();
-        let (Some(most), Some(scales)) = (most, self.scales(stored)) else { return extent };
-        for ((length, &most), scale) in extent.iter_mut().zip(most).zip(scales) {
-            if most != u64::MAX || !self.is_netcdf4() {
-                continue;
-            }
-            let found = scale.and_then(|address| self.below.messages(address).ok());
-            let space = found.and_then(|found| {
-                let message = found.into_iter().find(|message| message.kind == header::DATASPACE)?;
-                messages::space(&self.below.content(&message).ok()?, self.below.length_size)
-            });
-            if let Some(Space::Shape(scale, _)) = space
-                && let [longest] = scale[..]
-            {
-                *length = longest.max(*length);
-            }
-        }
-        extent
-    }
-
-    /// Whether netCDF wrote the file.
-    fn is_netcdf4(&self) -> bool {
-        *self.is_netcdf4.get_or_init(|| {
-            let found = self.below.messages(self.below.root);
-            let attrs = found.and_then(|found| self.below.attributes(&found));
-            attrs.is_ok_and(|attrs| attrs.iter().any(|attr| attr.name == "_NCProperties"))
-        })
     }
 
     /// The name of a scale: that in the group, or in one around it.
