@@ -338,7 +338,7 @@ def test_options_for_fsspec(tmp_path):
 
     fsspec.register_implementation("guarded", Guarded, clobber=True)
     fs = Guarded(token="secret")
-    fs.pipe("/a.b2nd", bytes(b2kit.asarray(np.arange(5), attrs={"_ARRAY_DIMENSIONS": ["x"]})._frame()))
+    fs.pipe("guarded://a.b2nd", bytes(b2kit.asarray(np.arange(5), attrs={"_ARRAY_DIMENSIONS": ["x"]})._frame()))
     told = {"token": "secret"}
     with pytest.raises(OSError):
         b2kit.open("guarded://a.b2nd")
@@ -349,7 +349,7 @@ def test_options_for_fsspec(tmp_path):
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("data", data=np.arange(1000), chunks=(100,), compression="gzip")
-    fs.pipe("/a.h5", (tmp_path / "a.h5").read_bytes())
+    fs.pipe("guarded://a.h5", (tmp_path / "a.h5").read_bytes())
     assert b2kit.open("guarded://a.h5", key="data", storage_options=told)[999] == 999
     assert b2kit.hdf5.open("guarded://a.h5", storage_options=told)["data"][5:7].tolist() == [5, 6]
     xr = pytest.importorskip("xarray", reason="xarray is not installed")
