@@ -158,7 +158,7 @@ impl EditorBase {
     }
 }
 
-/// Converts any value to an array of `dtype`. Numbers are converted as in a NumPy assignment.
+/// Converts any value to an array of `dtype`. A value that does not fit is an error.
 pub(crate) fn as_items<'py>(
     value: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -176,12 +176,7 @@ fn converted<'py>(
     }
     let array = match value.cast::<PyUntypedArray>() {
         Ok(array) if array.dtype().is(dtype) => return Ok(array.clone()),
-        Ok(array) => {
-            let options = PyDict::new(py);
-            options.set_item(intern!(py, "copy"), false)?;
-            array.call_method(intern!(py, "astype"), (dtype,), Some(&options))?
-        }
-        Err(_) => numpy(py)?.call_method1(intern!(py, "asarray"), (value, dtype))?,
+        _ => py.import("b2kit._cast")?.call_method1(intern!(py, "cast"), (value, dtype))?,
     };
     // Converts matrices and other subclasses to plain arrays.
     Ok(numpy(py)?.call_method1(intern!(py, "asarray"), (array,))?.cast_into::<PyUntypedArray>()?)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import b2kit
+import b2kit.hdf5
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 
@@ -375,3 +376,39 @@ def test_errors_of_other_packages_are_redacted():
         raise RuntimeError(told)
     assert "sec" + "ret" not in "".join(traceback.format_exception(caught.value))
     assert "403" in str(caught.value)
+
+
+def test_options_for_fsspec(tmp_path):
+    """Credentials and headers reach the file system, also for HDF5 and xarray, and pickles have them."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Guarded(MemoryFileSystem):
+        protocol = "guarded"
+        store, pseudo_dirs = {}, [""]
+
+        def __init__(self, token=None, **options):
+            super().__init__(**options)
+            if token != "secret":
+                raise PermissionError("a token is needed")
+
+    fsspec.register_implementation("guarded", Guarded, clobber=True)
+    fs = Guarded(token="secret")
+    fs.pipe("guarded://a.b2nd", bytes(b2kit.asarray(np.arange(5), attrs={"_ARRAY_DIMENSIONS": ["x"]})._frame()))
+    told = {"token": "secret"}
+    with pytest.raises(OSError):
+        b2kit.open("guarded://a.b2nd")
+    array = b2kit.open("guarded://a.b2nd", storage_options=told)
+    assert array[3] == 3
+    with pytest.raises(ValueError, match="storage_options"):
+        b2kit.open(tmp_path / "a.b2nd", storage_options=told)
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("data", data=np.arange(1000), chunks=(100,), compression="gzip")
+    fs.pipe("guarded://a.h5", (tmp_path / "a.h5").read_bytes())
+    assert b2kit.open("guarded://a.h5", key="data", storage_options=told)[999] == 999
+    assert b2kit.hdf5.open("guarded://a.h5", storage_options=told)["data"][5:7].tolist() == [5, 6]
+    xr = pytest.importorskip("xarray", reason="xarray is not installed")
+    for name, variable in ("a.b2nd", "a"), ("a.h5", "data"):
+        with xr.open_dataset(f"guarded://{name}", engine="b2kit", storage_options=told, chunks={}) as ds:
+            assert ds[variable][:3].values.tolist() == [0, 1, 2]

@@ -189,7 +189,7 @@ impl<W: Write + Seek + Send> Writer<W> {
     fn add_attributes(&mut self, node: usize, attrs: &[(String, Value)], dtype: Option<&Dtype>) {
         let Some(node) = self.nodes.get_mut(node) else { return };
         for (name, value) in attrs {
-            if name == DIMENSIONS || RESERVED.contains(&&**name) {
+            if name == DIMENSIONS || name == attrs::CHARACTERS || RESERVED.contains(&&**name) {
                 continue;
             }
             let allowed = match refused_by_netcdf(name).filter(|_| self.netcdf) {

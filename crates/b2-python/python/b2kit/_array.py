@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from b2kit import _b2kit, _repr
+from b2kit._cast import cast
 from b2kit._items import Items
 from b2kit._progress import Progress, telling
 from b2kit.attrs import Attrs
@@ -40,6 +41,9 @@ class Array(_b2kit.ArrayBase, Items):
 
     An array shows the state in which it was opened; changes committed by others become visible with :meth:`refresh`.
     :meth:`close` releases its file; so does deleting the array.
+    A pickle, and a copy by :func:`copy.deepcopy`, is another handle of the same file: changes through one are changes
+    for the other. :func:`b2kit.copy` makes an array of its own; so does ``deepcopy`` of an array in memory. A pickle
+    holds the size and the time of the file as well, by which caches (joblib) see that it has changed.
     Each statement that changes the array is one commit, which waits for the disk. Use :meth:`edit` for more than a few
     changes: one commit takes some milliseconds, however many changes it contains.
     """
@@ -118,7 +122,19 @@ class Array(_b2kit.ArrayBase, Items):
             change._close()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Sets items in one commit. Values are broadcast and converted as in NumPy."""
+        """Sets items in one commit. Values are broadcast as in NumPy, and converted to the type of the items.
+
+        Where NumPy would wrap, truncate or cut a value, it is refused: numbers out of range and fractions or NaN for
+        integers are a :class:`RangeError`, text that is too long an :class:`ArgumentError`. :meth:`append` and
+        :meth:`insert` convert in the same way. Floats are rounded to the precision of the items.
+
+            >>> import b2kit
+            >>> a = b2kit.zeros(3, dtype="i1")
+            >>> a[:] = [1.0, 2.0, 3.0]
+            >>> a[0] = 1000
+            Traceback (most recent call last):
+            b2kit.errors.RangeError: 1000 does not fit into an item of dtype int8: convert it first
+        """
         with self.edit() as change:
             change[key] = value
 
@@ -242,13 +258,14 @@ class Array(_b2kit.ArrayBase, Items):
     # Pickling, copying and display.
 
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[object, ...]]:
-        """Pickles the array by its path; arrays in memory by their bytes."""
-        if hasattr(self, "_again"):
-            return self._again
-        if self._origin == "path":
-            return _reopen, (self.path or "", self.mode, self.threads, self._store)
-        if self._origin == "memory":
+        """Pickles the array by its path, with what :meth:`__dask_tokenize__` returns; arrays in memory by their bytes."""
+        if self._origin == "memory" and not hasattr(self, "_again"):
             return _reopen, (self._frame(), self.mode, self.threads)
+        if hasattr(self, "_again"):
+            return _unpickled, (*self._again, _token(self))
+        if self._origin == "path":
+            args = (self.path or "", self.mode, self.threads, self._store)
+            return _unpickled, (_reopen, args, _token(self))
         raise WrongTypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
 
     def __copy__(self) -> Array:
@@ -352,9 +369,7 @@ class Edit(_b2kit.EditorBase):
         return at % ndim
 
     def _rows(self, x: Any, axis: int) -> np.ndarray[Any, Any]:
-        if isinstance(x, np.ma.MaskedArray):
-            raise WrongTypeError("a masked array would lose its mask: fill it first")
-        items = np.asarray(x) if hasattr(x, "dtype") else np.asarray(x, dtype=self.dtype)
+        items = cast(x, self.dtype)
         return np.expand_dims(items, axis) if items.ndim == self.ndim - 1 else items
 
     def _change_attrs(self, changed: Mapping[str, Any], removed: list[str]) -> None:
@@ -466,6 +481,11 @@ def _reopen(source: str | bytes, mode: str, threads: int | None, store: str | No
     return Array(source, mode, threads)
 
 
+def _unpickled(function: Callable[..., Any], args: tuple[object, ...], token: object) -> Any:
+    """Opens what was pickled. The token is there for those who compare pickles."""
+    return function(*args)
+
+
 def _token(array: Array) -> tuple[object, ...]:
     if array._origin == "memory":
         return (hashlib.blake2b(array._frame() or b"", digest_size=16).hexdigest(),)
@@ -482,5 +502,13 @@ def _token(array: Array) -> tuple[object, ...]:
         return tuple(named[0].identity())
     path = str(named[0])
     index = os.path.join(path, "chunks.b2frame")
-    about = os.stat(index if os.path.isfile(index) else path)
-    return (path, *named[1:], array.shape, array.cbytes, about.st_size, about.st_mtime_ns, about.st_ino)
+    return (path, *named[1:], array.shape, array.cbytes, *file_token(index if os.path.isfile(index) else path))
+
+
+def file_token(path: str) -> tuple[object, ...]:
+    """Returns values that change with the content of a file: size, time and inode. None if it is gone."""
+    try:
+        about = os.stat(path)
+    except FileNotFoundError:
+        return ()
+    return about.st_size, about.st_mtime_ns, about.st_ino

@@ -12,10 +12,11 @@ import numpy as np
 
 from b2kit import _b2kit
 from b2kit._array import Array, absolute, as_shape
+from b2kit._cast import cast
 from b2kit._options import CopyOptions, Filter, Options, Path, Shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
-from b2kit._remote import is_web, shown, source_of
+from b2kit._remote import is_web, shown, source_of, source_with
 from b2kit.attrs import INDEXES, as_layers
 from b2kit.errors import (
     ArgumentError,
@@ -65,15 +66,30 @@ _BATCH = 1 << 16
 
 @overload
 def open(
-    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: None = None
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Array | Group: ...
 @overload
 def open(
-    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: str
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: str,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Array | Group | SuperChunk | Data: ...
 @checked
 def open(
-    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: str | None = None
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Array | Group | SuperChunk | Data:
     """Opens an array or a store. Only its metadata is read.
 
@@ -82,10 +98,20 @@ def open(
     sources, each read fetches the ranges it needs in a few rounds of requests. With ``mode="a"`` an array or a store at
     a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
     for one call, by default that of :func:`set_threads`. With ``key`` a member of a store is opened, or a data set of an HDF5
-    or NetCDF file (see :mod:`b2kit.hdf5`).
+    or NetCDF file (see :mod:`b2kit.hdf5`). With ``storage_options`` a URL, also one of HTTP, is opened by fsspec with
+    these options, such as credentials or ``{"headers": {...}}``.
 
     :func:`open_array` and :func:`open_group` return one of them, and fail for the other.
     """
+    if storage_options is not None:
+        given = source_with(source, storage_options)
+        if key is None:
+            return _reopened(given, mode, threads)
+        from b2kit import hdf5
+
+        if mode != "r":
+            raise ReadOnlyError(f"{given.name}: HDF5 files are not changed")
+        return hdf5.File(given.name, threads, given)[key]
     if key is not None:
         return _member(source, mode, threads, key)
     if is_web(source):
@@ -209,7 +235,8 @@ def asarray(
     shapes, by default chosen from that of the array; blocks may not be larger than chunks. ``attrs`` are attributes,
     of any number and with names of any length; ``meta`` are metalayers. ``overwrite``
     replaces an existing file. With ``sync`` the file survives a power loss once the call returns. ``sparse`` makes a
-    directory with a file for each chunk. ``dtype`` converts the items. ``threads`` is the number of threads.
+    directory with a file for each chunk. ``dtype`` converts the items: floats lose their fractions in integers, but numbers
+    out of range and text that is too long are errors. ``threads`` is the number of threads.
     ``progress`` is ``True`` for a progress bar, a class or a bar of tqdm, or a function that is called with the number
     of bytes done and in total.
 
@@ -248,7 +275,7 @@ def full(
     **options: Unpack[Options],
 ) -> Array:
     """Creates an array of a single value, which takes no space. For ``options`` see :func:`asarray`."""
-    item = np.asarray(fill_value, dtype=dtype)
+    item = _items(fill_value, dtype)
     if item.ndim:
         raise ArgumentError("the fill value is one item")
     return _constant(as_shape(shape), item.dtype, item.tobytes(), path, options)
@@ -288,11 +315,11 @@ def from_iter(
     with flat.edit() as e:
         left = nitems
         while left is None or left > 0:
-            batch = np.fromiter(islice(items, _BATCH if left is None else min(left, _BATCH)), dtype)
-            if batch.size == 0:
+            batch = list(islice(items, _BATCH if left is None else min(left, _BATCH)))
+            if not batch:
                 break
             e.append(batch)
-            left = None if left is None else left - batch.size
+            left = None if left is None else left - len(batch)
     if nitems is not None and len(flat) != nitems:
         raise ArgumentError(f"the iterable has {len(flat)} items, shape {tuple(lengths or ())} needs {nitems}")
     target = [len(flat)] if lengths is None else lengths
@@ -520,6 +547,11 @@ def _dtype(dtype: npt.DTypeLike, shape: list[int]) -> tuple[np.dtype[Any], list[
 
 
 def _items(x: Any, dtype: npt.DTypeLike | None) -> np.ndarray[Any, Any]:
+    """Converts anything to an array; a type that is asked for truncates fractions, as in NumPy, but wraps nothing."""
+    told = None if dtype is None else np.dtype(dtype)
+    if told is not None and told.subdtype is None and not told.hasobject and told.kind != "T" and told.itemsize:
+        if told not in (np.dtype("M8"), np.dtype("m8")):
+            return cast(x, told, truncate=True)
     if isinstance(x, np.ma.MaskedArray):
         raise WrongTypeError("a masked array would lose its mask: fill it first")
     return np.asarray(x, dtype=dtype)

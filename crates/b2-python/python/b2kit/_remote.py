@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeGuard
 
 from b2kit import _b2kit
-from b2kit.errors import Error, IoError, NotFoundError, UnsupportedError, of_system
+from b2kit.errors import ArgumentError, Error, IoError, NotFoundError, UnsupportedError, of_system
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::|://)")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
@@ -113,12 +113,12 @@ def is_web(given: Any) -> TypeGuard[str]:
     return True
 
 
-def source_of(given: Any) -> Source | None:
+def source_of(given: Any, storage_options: Mapping[str, Any] | None = None) -> Source | None:
     """Returns the source for a URL, an fsspec file, or a pair of an obstore store and a path; ``None`` for others."""
     if isinstance(given, str):
         match = _URL.match(given)
         # A single letter is a Windows drive and does not match.
-        return _by_url(given, match[1]) if match else None
+        return _by_url(given, match[1], storage_options or {}) if match else None
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str):
         return Obstore(*given)
     fs, path = getattr(given, "fs", None), getattr(given, "path", None)
@@ -130,7 +130,15 @@ def source_of(given: Any) -> Source | None:
     return None
 
 
-def _by_url(url: str, scheme: str) -> Source:
+def source_with(given: Any, storage_options: Mapping[str, Any]) -> Source:
+    """Returns the source for a URL that fsspec opens with options."""
+    source = source_of(given, storage_options) if isinstance(given, str) else None
+    if source is None:
+        raise ArgumentError(f"storage_options are for URLs, not for {given!r}")
+    return source
+
+
+def _by_url(url: str, scheme: str, storage_options: Mapping[str, Any]) -> Source:
     _check_listing(url)
     try:
         core: Any = importlib.import_module("fsspec.core")
@@ -139,7 +147,7 @@ def _by_url(url: str, scheme: str) -> Source:
     try:
         # Some file systems connect here.
         with _told(shown(url), (ValueError, ImportError)):
-            fs, path = core.url_to_fs(url)
+            fs, path = core.url_to_fs(url, **storage_options)
     except ValueError as error:
         if isinstance(error, Error):
             raise

@@ -25,9 +25,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from b2kit import _b2kit
-from b2kit._array import absolute
+from b2kit._array import _unpickled, absolute, file_token
 from b2kit._items import Items
-from b2kit._remote import is_web, shown
+from b2kit._remote import Source, is_web, shown, source_with
 from b2kit.errors import ArgumentError, ReadOnlyError, WrongTypeError
 
 __all__ = ["Data", "File", "compression", "is_hdf5", "open", "register"]
@@ -92,12 +92,14 @@ class Data(Items):
     blocks around it, by several threads and without HDF5's lock.
     """
 
-    def __init__(self, data: Any, path: str, threads: int | None) -> None:
-        self._data, self.threads, self._given = data, threads, path
+    def __init__(self, data: Any, path: str, threads: int | None, source: Source | None = None) -> None:
+        self._data, self.threads, self._given, self._source = data, threads, path, source
         self.path: str = shown(path) if is_web(path) else path
         """The file; a URL without user, password and query."""
         self.name: str = data.name
         """The path in the file."""
+        self.maxshape: tuple[int | None, ...] = data.maxshape
+        """The most that each dimension may become in the file; None for no end."""
         self.chunks: tuple[int, ...] | None = data.chunks
         """The shape of the chunks; None if there are none."""
         self.filters: list[str] = data.filters
@@ -164,7 +166,8 @@ class Data(Items):
         self.edit()
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
-        return _reopen, (self._given, self.name, self.threads)
+        token = file_token(self._given) if self._source is None else self._source.identity()
+        return _unpickled, (_reopen, (self._given, self.name, self.threads, self._source), token)
 
     def __repr__(self) -> str:
         return f"<b2kit.hdf5.Data {self.name!r} {self.shape} {self.dtype}, filters {self.filters}>"
@@ -173,10 +176,10 @@ class Data(Items):
 class File(Mapping[str, Data]):
     """An open HDF5 or NetCDF file: a mapping of the paths of its data sets to :class:`Data`. :func:`open` returns it."""
 
-    def __init__(self, path: str, threads: int | None = None) -> None:
-        self._given, self._threads = path, threads
+    def __init__(self, path: str, threads: int | None = None, source: Source | None = None) -> None:
+        self._given, self._threads, self._source = path, threads, source
         self.path = shown(path) if is_web(path) else path
-        self._file = _b2kit.Hdf5File(path)
+        self._file = _b2kit.Hdf5File(path, source)
         self._tree: list[tuple[str, str, str]] | None = None
 
     def tree(self) -> list[tuple[str, str, str]]:
@@ -191,7 +194,7 @@ class File(Mapping[str, Data]):
         return dict(self._file.attrs(group))
 
     def __getitem__(self, name: str) -> Data:
-        return Data(self._file.data_set(name), self._given, self._threads)
+        return Data(self._file.data_set(name), self._given, self._threads, self._source)
 
     def __iter__(self) -> Iterator[str]:
         return (path for path, kind, _ in self.tree() if kind == "dataset")
@@ -199,16 +202,28 @@ class File(Mapping[str, Data]):
     def __len__(self) -> int:
         return sum(kind == "dataset" for _, kind, _ in self.tree())
 
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        token = file_token(self.path) if self._source is None else self._source.identity()
+        return _unpickled, (File, (self.path, self._threads, self._source), token)
+
     def __repr__(self) -> str:
         return f"<b2kit.hdf5.File {self.path!r}>"
 
 
-def _reopen(path: str, name: str, threads: int | None) -> Data:
-    return File(path, threads)[name]
+def _reopen(path: str, name: str, threads: int | None, source: Source | None = None) -> Data:
+    return File(path, threads, source)[name]
 
 
-def open(path: str | os.PathLike[str], key: str | None = None, threads: int | None = None) -> File | Data:
+def open(
+    path: str | os.PathLike[str],
+    key: str | None = None,
+    threads: int | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> File | Data:
     """Open an HDF5 or NetCDF file (3 and 4), or with ``key`` a data set in it, at a path or an http URL.
+
+    With ``storage_options`` a URL is opened by fsspec with these options.
 
     Raises
     ------
@@ -217,7 +232,11 @@ def open(path: str | os.PathLike[str], key: str | None = None, threads: int | No
     NoSuchKeyError
         There is nothing of this name.
     """
-    file = File(path if isinstance(path, str) and is_web(path) else absolute(path), threads)
+    if storage_options is not None:
+        source = source_with(path, storage_options)
+        file = File(source.name, threads, source)
+    else:
+        file = File(path if isinstance(path, str) and is_web(path) else absolute(path), threads)
     return file if key is None else file[key]
 
 

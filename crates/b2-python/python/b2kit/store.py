@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Union
 from weakref import WeakSet
 
 from b2kit import _b2kit, _repr
-from b2kit._array import Array, Inside, absolute
+from b2kit._array import Array, Inside, _unpickled, absolute, file_token
 from b2kit._progress import Progress, telling
 from b2kit._repr import printable
 from b2kit.attrs import Layers
@@ -353,8 +354,19 @@ class Group(Mapping[str, Member]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Callable[..., Group], tuple[object, ...]]:
-        return Group, (self._path, self._mode, self._threads, self._key)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        """Pickles the group by its path, with the names, sizes and times of its files, by which caches see changes."""
+        return _unpickled, (Group, (self._path, self._mode, self._threads, self._key), self._token())
+
+    def _token(self) -> tuple[object, ...]:
+        if not os.path.isdir(self._path):
+            return file_token(self._path)
+        top = os.path.join(self._path, *[part for part in self._key.split("/") if part])
+        found: list[object] = list(file_token(os.path.join(self._path, "embed.b2e")))
+        for folder, _, names in os.walk(top):
+            files = (os.path.join(folder, name) for name in names if not name.endswith(".b2lock"))
+            found += [(os.path.relpath(file, top), *file_token(file)) for file in files]
+        return (hashlib.blake2b(repr(sorted(map(repr, found))).encode(), digest_size=16).hexdigest(),)
 
     def __repr__(self) -> str:
         if self.closed:
