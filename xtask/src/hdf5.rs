@@ -80,13 +80,18 @@ pub(crate) fn check() -> Result<Outcome> {
     let generated = root::scratch("hdf5-generated");
     root::empty(&generated)?;
     make_with("generated.py", &generated, &[GENERATED])?;
+    let flips = root::scratch("hdf5-flips");
+    root::empty(&flips)?;
+    let script = root::workspace().join("crates/b2-hdf5/tests/flips.py");
+    sh::output(Command::new(&python).arg("-B").arg(script).arg("make").arg(&flips))?;
     let mut matrix = sh::cargo(&["test", "-p", "b2-hdf5", "--", "--include-ignored", "--nocapture"]);
     matrix
         .env("B2KIT_HDF5_MATRIX", files)
         .env("B2KIT_HDF5_MUTANTS", MUTANTS)
         .env("B2KIT_HDF5_SCALED", scaled)
         .env("B2KIT_HDF5_FAR", far)
-        .env("B2KIT_HDF5_GENERATED", generated);
+        .env("B2KIT_HDF5_GENERATED", generated)
+        .env("B2KIT_HDF5_FLIPS", flips);
     matrix.env("B2KIT_HDF5_PYTHON", &python);
     Ok(Outcome { tests, matrix: Ran::Ran(sh::run_tests(matrix)?) })
 }

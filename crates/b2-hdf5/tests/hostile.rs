@@ -2,9 +2,14 @@
 //!
 //! `B2KIT_HDF5_MUTANTS` is how many there are to be, and `B2KIT_HDF5_MATRIX` the folder of `matrix.py` whose files are used
 //! besides those in `tests/data`. `B2KIT_HDF5_MUTANTS_FROM` is the number of the first one, so that many can be read in pieces.
-//! With `ulimit -v` memory is limited, too.
+//! With `ulimit -v` memory is limited, too. Every second mutant has its checksums computed again, so that what they protect is
+//! reached.
+
+#[path = "../src/checksum.rs"]
+mod checksum;
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -78,6 +83,43 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
             _ if rng.below(10) == 0 => bytes.truncate(at.max(1)),
             _ => bytes[at] = bytes[at].wrapping_add(1),
         }
+    }
+}
+
+/// The signatures of blocks that end with a checksum.
+const SIGNATURES: [&[u8]; 16] = [
+    b"\x89HDF", b"OHDR", b"OCHK", b"FRHP", b"FHIB", b"BTHD", b"BTIN", b"BTLF", b"FAHD", b"FADB", b"EAHD",
+    b"EAIB", b"EASB", b"EADB", b"SMTB", b"SMLI",
+];
+/// Longer blocks are not looked for.
+const LONGEST_BLOCK: usize = 5000;
+
+/// Finds the bytes that checksums cover, each of which follows them.
+fn checked_blocks(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at + 4 < bytes.len() {
+        let is_block = SIGNATURES.contains(&&bytes[at..at + 4]);
+        let ends = at + 4..bytes.len().min(at + LONGEST_BLOCK).saturating_sub(3);
+        let end = ends.filter(|_| is_block).find(|&end| {
+            let stored = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap());
+            stored == checksum::lookup3(&bytes[at..end])
+        });
+        found.extend(end.map(|end| at..end));
+        at = end.unwrap_or(at + 1);
+    }
+    found
+}
+
+/// Changes a few bytes of blocks, and their checksums.
+fn mutate_checked(bytes: &mut [u8], blocks: &[Range<usize>], rng: &mut Rng) {
+    for _ in 0..1 + rng.below(2) {
+        let block = blocks[rng.below(blocks.len())].clone();
+        let mut part = bytes[block.clone()].to_vec();
+        mutate(&mut part, rng);
+        bytes[block.start..block.start + part.len()].copy_from_slice(&part);
+        let sum = checksum::lookup3(&bytes[block.clone()]);
+        bytes[block.end..block.end + 4].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
@@ -175,11 +217,15 @@ fn mutants_are_errors_or_values() {
     let number = |name| std::env::var(name).ok().map(|number| number.parse::<usize>().unwrap());
     let count = number("B2KIT_HDF5_MUTANTS").unwrap_or(MUTANTS);
     let from = number("B2KIT_HDF5_MUTANTS_FROM").unwrap_or(0);
-    let originals: Vec<(PathBuf, Vec<u8>)> =
-        files().into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
-    assert!(!originals.is_empty());
+    let read = |path: PathBuf| {
+        let bytes = fs::read(&path).unwrap();
+        let blocks = checked_blocks(&bytes);
+        (path, bytes, blocks)
+    };
+    let originals: Vec<(PathBuf, Vec<u8>, Vec<Range<usize>>)> = files().into_iter().map(read).collect();
+    assert!(originals.iter().any(|(.., blocks)| !blocks.is_empty()));
     let limits = Limits::default().max_memory(256 << 20).max_output(256 << 20).max_metadata(64 << 20);
-    for (path, bytes) in &originals {
+    for (path, bytes, _) in &originals {
         let (good, bad) = read_all(bytes.clone(), &limits);
         assert!(good + bad > 0, "{}", path.display());
     }
@@ -191,10 +237,13 @@ fn mutants_are_errors_or_values() {
     let (to_us, results) = mpsc::channel();
     thread::spawn(move || mutants.iter().try_for_each(|bytes| to_us.send(read_all(bytes, &limits))));
     for n in from..from + count {
-        let (path, original) = &originals[n % originals.len()];
+        let (path, original, blocks) = &originals[n % originals.len()];
         let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ (n as u64 + 1).wrapping_mul(0xD134_2543_DE82_EF95));
         let mut bytes = original.clone();
-        mutate(&mut bytes, &mut rng);
+        match n / originals.len() % 2 == 1 && !blocks.is_empty() {
+            true => mutate_checked(&mut bytes, blocks, &mut rng),
+            false => mutate(&mut bytes, &mut rng),
+        }
         let (start, worked) = (Instant::now(), processor_time());
         to_reader.send(bytes).unwrap();
         let Ok((more, less)) = results.recv_timeout(LONGEST) else {

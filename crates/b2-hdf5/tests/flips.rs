@@ -1,0 +1,95 @@
+//! Every bit of small files flipped: no wrong value where h5py finds the damage.
+//!
+//! `B2KIT_HDF5_FLIPS` is a folder in which `flips.py` has made files, and `B2KIT_HDF5_PYTHON` a Python with h5py, which is asked
+//! about the flips that were not noticed. `B2KIT_HDF5_FLIPS_STEP` flips only every so many bits.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use b2_core::Limits;
+use b2_frame::ReadAt;
+use b2_hdf5::File;
+use bytes::Bytes;
+
+/// Bits between flips unless another number is asked for.
+const STEP: usize = 97;
+
+struct Memory(Bytes);
+
+impl ReadAt for Memory {
+    fn len(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        let at = usize::try_from(offset).unwrap();
+        let end = at.checked_add(buf.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(self.0.get(at..end).ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// All that counts of `/g/d`, as text.
+fn read(bytes: Vec<u8>) -> Option<String> {
+    let limits = Limits::default().max_memory(16 << 20);
+    let file = File::from_reader(Arc::new(Memory(bytes.into())), "flipped", &limits).ok()?;
+    let data = file.data_set("/g/d").ok()?;
+    let dtype = data.dtype().ok()?.clone();
+    let nbytes = data.nbytes().filter(|&nbytes| nbytes < 1 << 20)?;
+    let mut items = vec![0; nbytes as usize];
+    data.read_box(&vec![0; data.shape().len()], data.shape(), &mut items).ok()?;
+    // An attribute that cannot be read is named, which is no wrong value.
+    if !data.attrs_left_out().is_empty() {
+        return None;
+    }
+    Some(format!("{dtype} {:?} {:?} {items:?}", data.shape(), data.attrs()))
+}
+
+#[test]
+#[ignore = "needs Python with h5py and hdf5plugin: cargo xtask hdf5"]
+fn flips_that_h5py_notices_are_errors() {
+    let folder =
+        PathBuf::from(std::env::var_os("B2KIT_HDF5_FLIPS").expect("B2KIT_HDF5_FLIPS names no folder"));
+    let python = std::env::var_os("B2KIT_HDF5_PYTHON").expect("B2KIT_HDF5_PYTHON names no Python");
+    let step = std::env::var("B2KIT_HDF5_FLIPS_STEP").map_or(STEP, |step| step.parse().unwrap());
+    let mut names: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.retain(|path| path.extension().is_some_and(|end| end == "h5"));
+    names.sort();
+    assert!(names.len() >= 30, "{} files", names.len());
+    let (mut count, mut errors, mut unnoticed) = (0, 0, BTreeMap::<String, Vec<usize>>::new());
+    for path in &names {
+        let original = fs::read(path).unwrap();
+        let wanted = read(original.clone());
+        assert!(wanted.is_some(), "{}", path.display());
+        for bit in (0..original.len() * 8).step_by(step) {
+            let mut flipped = original.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            count += 1;
+            match read(flipped) {
+                None => errors += 1,
+                found if found == wanted => {}
+                _ => {
+                    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                    unnoticed.entry(name).or_default().push(bit);
+                }
+            }
+        }
+    }
+    let wrong: usize = unnoticed.values().map(Vec::len).sum();
+    fs::write(folder.join("flips.json"), serde_json::to_string(&unnoticed).unwrap()).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("flips.py");
+    let status = Command::new(python).arg(script).arg("judge").arg(&folder).status().unwrap();
+    assert!(status.success());
+    let judged: BTreeMap<String, Vec<usize>> =
+        serde_json::from_slice(&fs::read(folder.join("judged.json")).unwrap()).unwrap();
+    println!("{count} flips in {} files: {errors} errors, {wrong} other values", names.len());
+    for (name, bits) in &unnoticed {
+        println!("{name}: {} flips gave other values", bits.len());
+    }
+    for (name, bits) in &judged {
+        println!("WRONG {name}: h5py refuses bits {:?}", bits.iter().take(40).collect::<Vec<_>>());
+    }
+    assert!(judged.is_empty(), "values where h5py has an error");
+}
