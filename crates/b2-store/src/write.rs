@@ -9,14 +9,14 @@ use b2_frame::{
     Disk, Extent, FileSystem, FrameEditor, FrameFile, FrameParams, FrameWriter, ReadOptions, Storage,
     SuperChunk, refuse_device,
 };
-use b2nd::{METALAYER, OLD_METALAYER};
 use rawzip::ZipArchiveWriter;
 use rawzip::path::EntryPath;
 use tempfile::TempDir;
 
 use crate::StoreError;
 use crate::change::{bare, check_free, write_attributes};
-use crate::names::{self, ATTRIBUTES, EMBEDDED, Kind, MAP, MAX_MEMBERS};
+use crate::members::kind_of;
+use crate::names::{self, ATTRIBUTES, EMBEDDED, MAP, MAX_MEMBERS};
 use crate::store::Store;
 
 /// Chunk size of the frame for small members, as python-blosc2 creates it, in bytes.
@@ -344,17 +344,6 @@ fn copy(frame: &SuperChunk, mut put: impl FnMut(&[u8]) -> Result<(), Failed>) ->
         at = end;
     }
     Ok(())
-}
-
-fn kind_of(frame: &SuperChunk) -> Kind {
-    let has = |name: &str| frame.metalayers().get(name).is_some();
-    if has(METALAYER) || has(OLD_METALAYER) {
-        Kind::Array
-    } else if has("batcharray") {
-        Kind::Batches
-    } else {
-        Kind::SuperChunk
-    }
 }
 
 /// Parameters of a frame with embedded members; the value of its mark is `{"version": 1}`.
