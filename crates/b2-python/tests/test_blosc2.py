@@ -426,7 +426,7 @@ def test_directories_and_frames(tmp_path):
     schunk = blosc2.SChunk(chunksize=800, data=x, urlpath=str(tmp_path / "plain.b2frame"), mode="w")
     assert schunk.nchunks == 1
     with pytest.raises(b2kit.Error, match="not an array"):
-        b2kit.open(tmp_path / "plain.b2frame")
+        b2kit.open_array(tmp_path / "plain.b2frame")
     assert b2kit.verify(tmp_path / "plain.b2frame") == "none"
     np.testing.assert_array_equal(b2kit.asarray(blosc2.asarray(x))[...], x)
 

@@ -390,3 +390,12 @@ def test_many_chunks_at_once_over_an_asynchronous_store(tmp_path):
     np.testing.assert_array_equal(z[3:57, 2:58:5], items[3:57, 2:58:5])
     kinds = RangeByteRequest | SuffixByteRequest | None
     assert all(isinstance(range, kinds) for _, range in store.requests)
+
+
+@pytest.mark.parametrize("wrong", [{"codec": "gzip"}, {"filters": ("nope",)}, {"level": 11}, {"filters": ("shuffle",) * 7}], ids=str)
+def test_wrong_options_are_refused_when_a_codec_is_created(wrong):
+    for codec in (B2ndCodec, Blosc2Codec):
+        with pytest.raises(ValueError):
+            codec(**wrong)
+        with pytest.raises(ValueError):
+            codec.from_dict({"name": codec().name, "configuration": wrong})

@@ -36,7 +36,7 @@ import b2kit
 from b2kit import _b2kit, _xarray_hdf5
 from b2kit._array import Array, Edit, sync_folder
 from b2kit._xarray_hdf5 import Hdf5Store
-from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, WrongTypeError
+from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, NotBloscError, WrongTypeError
 from b2kit.store import Group, SuperChunk
 
 __all__ = ["Accessor", "Backend", "DataStore", "TreeAccessor"]
@@ -826,6 +826,8 @@ def _region(dataset: xr.Dataset, there: xr.Dataset, region: Mapping[Any, slice |
 
 def _opened(source: Any, group: str | None, threads: int | None) -> Array | Group:
     opened = source if isinstance(source, (Array, Group)) else b2kit.open(source, threads=threads)
+    if isinstance(opened, SuperChunk):
+        raise NotBloscError(f"{source}: a super-chunk, not an array or a store")
     if group is None or not group.strip("/"):
         return opened
     if isinstance(opened, Array):
