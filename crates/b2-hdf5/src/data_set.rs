@@ -393,13 +393,16 @@ impl DataSet {
         let dtype = self.dtype()?.clone();
         let nbytes = product(&self.shape).saturating_mul(dtype.itemsize() as u64);
         self.check_output(nbytes)?;
-        let mut builder = ArrayBuilder::of_dtype(self.shape.clone(), dtype);
+        let mut builder = ArrayBuilder::of_dtype(self.shape.clone(), dtype.clone());
         if let Some(chunks) = self.usable_chunks()? {
             builder = builder.chunks(chunks);
         }
         if let Some(sample) = self.sample()? {
             builder = builder.blocks(sample.blockshape());
-            if let Ok(cparams) = sample.cparams() {
+            // Chunks that are moved may have a compression that is refused for new ones.
+            if let Ok(cparams) = sample.cparams()
+                && dtype.check_compression(&cparams).is_ok()
+            {
                 builder = builder.compression(cparams);
             }
         }

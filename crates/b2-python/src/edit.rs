@@ -12,11 +12,11 @@ use b2kit::{ArrayEditor, Control, NdArray, source};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::array::{ArrayBase, Origin, get, style_of};
 use crate::control::{How, in_callback};
-use crate::errors::{argument, exception, ours, wrong_type};
+use crate::errors::{OrRaise, argument, exception, ours, wrong_type};
 use crate::index::{Chosen, Together, is_masked, numpy};
 use crate::options::{compression, durability, read_options};
 use crate::source::Items;
@@ -197,13 +197,15 @@ impl EditorBase {
         if !base.writable {
             return Err(exception(py, "ReadOnlyError", "the array is open for reading: use mode=\"a\""));
         }
-        let key = match &base.origin {
+        base.give_file(py)?;
+        let origin = base.origin();
+        let key = match &origin {
             Origin::Path(path) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
             _ => Key::Memory(array.as_ptr() as usize),
         };
         let turn = Turn::wait(py, key)?;
         base.now()?;
-        let (origin, store, frame, threads) = (base.origin.clone(), base.store(), base.frame(), base.threads);
+        let (store, frame, threads) = (base.store(), base.frame(), base.threads);
         let editor = How::short(threads).run(py, move |_| match (origin, frame) {
             (Origin::Path(path), _) => {
                 let read = crate::folder::reading(store.as_ref());
@@ -342,8 +344,8 @@ impl EditorBase {
     }
 
     fn _set_attr(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = crate::attrs::to_value(value)?;
-        self.run(py, How::short(None), move |editor| editor.attrs_mut().set(name, value))
+        let value = crate::attrs::layer(value)?;
+        self.run(py, How::short(None), move |editor| editor.set_vlmetalayer(name, &value))
     }
 
     /// Removes an attribute. Returns whether it existed.
@@ -357,10 +359,14 @@ impl EditorBase {
     }
 
     fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
-        match self.run(py, How::short(None), |editor| editor.attrs_mut().get_object(name))? {
-            Some(value) => Ok(Some((crate::attrs::to_object(py, value)?,))),
-            None => Ok(None),
-        }
+        let array = self.snapshot(py)?;
+        let bytes = array.super_chunk().vlmetalayers().get(name).or_raise(py)?;
+        crate::attrs::of_layer(py, name, bytes, &array.super_chunk().dparams().limits)
+    }
+
+    fn _attr_bytes<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bytes = self.snapshot(py)?.super_chunk().vlmetalayers().get(name).or_raise(py)?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     /// Commits, and gives the space of replaced and removed chunks back to the file system.
@@ -377,7 +383,7 @@ impl EditorBase {
             let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
             let mut open = editor.take().ok_or_else(closed)?;
             open.commit()?;
-            if let Origin::Path(..) = base.origin {
+            if let Origin::Path(..) = base.origin() {
                 drop(open);
                 array.refresh()?;
                 return Ok((array, None));

@@ -101,12 +101,10 @@ impl Options<'_> {
             builder = builder.blocks(blocks.clone());
         }
         for (name, value) in self.attrs.iter().flat_map(|attrs| attrs.iter()) {
-            let value = crate::attrs::packed(&crate::attrs::to_value(&value)?);
-            builder = builder.vlmetalayer(name.extract::<String>()?, value);
+            builder = builder.vlmetalayer(name.extract::<String>()?, crate::attrs::layer(&value)?);
         }
         for (name, value) in self.meta.iter().flat_map(|meta| meta.iter()) {
-            let value = crate::attrs::packed(&crate::attrs::to_value(&value)?);
-            builder = builder.metalayer(name.extract::<String>()?, value);
+            builder = builder.metalayer(name.extract::<String>()?, crate::attrs::layer(&value)?);
         }
         let storage = if self.sparse { Storage::Sparse } else { Storage::Contiguous };
         let mut options = FrameWriter::options().overwrite(self.overwrite).durability(durability(self.sync));

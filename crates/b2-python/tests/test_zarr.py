@@ -432,3 +432,12 @@ def test_the_item_size_of_a_b2nd_chunk_is_compared_first(tmp_path):
     (tmp_path / "z" / "c" / "0").write_bytes(claims._frame())
     with pytest.raises(b2kit.errors.DamagedError, match="items of 10000000 bytes"):
         zarr.open_array(tmp_path / "z")[...]
+
+
+@pytest.mark.parametrize("wrong", [{"codec": "gzip"}, {"filters": ("nope",)}, {"level": 11}, {"filters": ("shuffle",) * 7}], ids=str)
+def test_wrong_options_are_refused_when_a_codec_is_created(wrong):
+    for codec in (B2ndCodec, Blosc2Codec):
+        with pytest.raises(ValueError):
+            codec(**wrong)
+        with pytest.raises(ValueError):
+            codec.from_dict({"name": codec().name, "configuration": wrong})

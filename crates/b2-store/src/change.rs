@@ -1,17 +1,18 @@
 //! Changes of stores in directories, each of which is visible to others when it is complete.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_frame::{
-    EditOptions, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Inside, Links, ReadFiles,
-    ReadOptions,
+    EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Inside, Links,
+    ReadFiles, ReadOptions, SuperChunk,
 };
+use rmpv::Value;
 
 use crate::StoreError;
-use crate::members::Place;
-use crate::names::{self, EMBEDDED, Kind, absolute, last_part};
+use crate::members::{Place, kind_of};
+use crate::names::{self, EMBEDDED, Kind, MAP, absolute, last_part};
 use crate::store::{Files, Root, Store};
 use crate::table::{self, META, Table};
 
@@ -139,6 +140,58 @@ impl Store {
         }
     }
 
+    /// Returns the path of the file of a member, to change it. A member in the frame with small members gets a file of its
+    /// own, and is taken off the list of that frame, as python-blosc2 keeps members that are not small.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchKey`] when there is no such member, [`StoreError::Unsupported`] when the store cannot be
+    /// changed, [`StoreError::Frame`] when the member cannot be read or its file not be written; otherwise as for
+    /// [`place_for`](Self::place_for).
+    pub fn file_of(&self, key: &str, options: &ReadOptions) -> Result<PathBuf, StoreError> {
+        let inside = self.changed()?;
+        if let Place::Path(path) = &self.member(key)?.place {
+            return Ok(path.clone());
+        }
+        let frame = self.frame(key, options)?;
+        let path = self.with_folder(self.path_of(&absolute(key))?, kind_of(&frame))?;
+        // Another thread or process may have been faster.
+        if inside.kind(&path, Links::Refuse).is_err() {
+            copy_frame(&frame, inside, &path)?;
+        }
+        self.forget(&[absolute(key)])?;
+        Ok(path)
+    }
+
+    /// Takes members off the list of the frame with small members, if they are on it. Their bytes remain, as
+    /// python-blosc2 leaves them.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Damaged`] or [`StoreError::Frame`]
+    /// when the list cannot be read or written.
+    pub fn forget(&self, keys: &[String]) -> Result<(), StoreError> {
+        let path = self.changed()?.path().join(EMBEDDED);
+        if !self.has_embedded() {
+            return Ok(());
+        }
+        let mut editor = EditOptions::from(self.options(&SuperChunk::options())).edit(path)?;
+        let list = editor.snapshot()?.vlmetalayers().get(MAP)?.unwrap_or_default();
+        let damaged = || StoreError::Damaged(format!("{MAP} is malformed"));
+        let mut list = rmpv::decode::read_value(&mut list.as_slice()).map_err(|_| damaged())?;
+        let Value::Map(fields) = &mut list else { return Err(damaged()) };
+        let found = fields.iter_mut().find(|(name, _)| name.as_str() == Some("embed_map"));
+        let Some((_, Value::Map(entries))) = found else { return Err(damaged()) };
+        let before = entries.len();
+        entries.retain(|(key, _)| !key.as_str().is_some_and(|key| keys.contains(&absolute(key))));
+        if entries.len() == before {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        rmpv::encode::write_value(&mut bytes, &list).map_err(|_| damaged())?;
+        editor.vlmeta().set(MAP, &bytes)?;
+        editor.commit()?;
+        Ok(())
+    }
+
     /// Creates a group. Readers see it only once it has members or attributes, since nothing else is stored.
     ///
     /// # Errors
@@ -151,9 +204,9 @@ impl Store {
     /// Removes a member, or a group and all its contents.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when one of the members is embedded,
-    /// the store cannot be changed, or it belongs to a table (see [`allow_table_edits`](Self::allow_table_edits));
-    /// [`StoreError::Io`] when a file cannot be removed.
+    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when the store cannot be changed or it
+    /// belongs to a table (see [`allow_table_edits`](Self::allow_table_edits)), [`StoreError::Io`] when a file cannot be
+    /// removed, or as for [`forget`](Self::forget).
     pub fn remove(&self, key: &str) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, absolute(key));
         let group = format!("{key}/");
@@ -164,13 +217,11 @@ impl Store {
             return Err(StoreError::NoSuchKey(key));
         }
         self.check_table(&key)?;
+        // Also of those that are files now: there may be an older one of that key.
+        self.forget(&gone.iter().map(|(member, _)| (*member).clone()).collect::<Vec<_>>())?;
         let mut paths = Vec::new();
-        for (member, found) in gone {
-            let Place::Path(path) = &found.place else {
-                return Err(StoreError::Unsupported(format!(
-                    "{member}: small members in {EMBEDDED} cannot be removed"
-                )));
-            };
+        for (_, found) in gone {
+            let Place::Path(path) = &found.place else { continue };
             // Files of the same key with another suffix would come to light.
             let others = names::suffixes().map(|suffix| path.with_extension(suffix));
             paths.extend(others.filter(|other| other != path && inside.kind(other, Links::Refuse).is_ok()));
@@ -209,7 +260,7 @@ impl Store {
             editor.commit()?;
             return Ok(());
         }
-        // Attributes in the frame with small members are copied, since that frame cannot be changed.
+        // Attributes in the frame with small members get a file of their own.
         let mut all = BTreeMap::new();
         if let Some(frame) = self.attributes(group, options)? {
             for (name, _) in frame.vlmetalayers().iter() {
@@ -223,6 +274,7 @@ impl Store {
         let path = self.with_folder(self.path_of(&key)?, Kind::SuperChunk)?;
         let writer = FrameWriter::options().file_system(inside.clone()).create(path, bare())?;
         write_attributes(writer, &all)?;
+        self.forget(&[key])?;
         self.announce()
     }
 
@@ -284,6 +336,32 @@ pub(crate) fn check_free(
         Some(key) => Err(StoreError::Exists(format!("{key}: there is a member of that name"))),
         None => Ok(()),
     }
+}
+
+/// Writes a copy of a frame to a new file, chunk by chunk.
+fn copy_frame(frame: &SuperChunk, inside: &Arc<Inside>, path: &Path) -> Result<(), StoreError> {
+    let mut params = FrameParams::like(frame.header()).plugins(frame.dparams().plugins.clone());
+    for (name, value) in frame.metalayers().iter() {
+        params = params.metalayer(name, value);
+    }
+    let mut writer = FrameWriter::options().file_system(inside.clone()).create(path, params)?;
+    for (name, _) in frame.vlmetalayers().iter() {
+        writer.set_vlmetalayer(name, &frame.vlmetalayers().get(name)?.unwrap_or_default())?;
+    }
+    for nchunk in 0..frame.nchunks() {
+        let chunk = frame.chunk(nchunk);
+        match chunk.entry()? {
+            Entry::Special(kind) => {
+                let nbytes = usize::try_from(chunk.nbytes()?).unwrap_or(usize::MAX);
+                writer.append_special(kind, nbytes)?;
+            }
+            Entry::Stored(_) => {
+                writer.append(chunk.read()?)?;
+            }
+        }
+    }
+    writer.finish()?;
+    Ok(())
 }
 
 /// Parameters of a frame without data, for attributes.

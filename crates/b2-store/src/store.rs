@@ -331,6 +331,11 @@ impl Store {
         Ok(())
     }
 
+    /// Returns whether there is a frame with small members.
+    pub(crate) fn has_embedded(&self) -> bool {
+        self.embedded.is_some()
+    }
+
     fn list_embedded(&mut self, frame: SuperChunk) -> Result<(), StoreError> {
         self.members.embedded(&frame)?;
         self.embedded = Some(frame);

@@ -9,13 +9,13 @@ use b2_frame::{
     Disk, Durability, EditOptions, Extent, FileSystem, FrameEditor, FrameFile, FrameParams, FrameWriter,
     INDEXES, ReadOptions, Storage, SuperChunk, refuse_device,
 };
-use b2nd::{METALAYER, OLD_METALAYER};
 use rawzip::ZipArchiveWriter;
 use rawzip::path::EntryPath;
 use tempfile::TempDir;
 
 use crate::StoreError;
 use crate::change::{bare, check_free, write_attributes};
+use crate::members::kind_of;
 use crate::names::{self, ATTRIBUTES, EMBEDDED, Kind, MAP, MAX_MEMBERS, last_part};
 use crate::store::Store;
 use crate::table;
@@ -373,17 +373,6 @@ fn copy(frame: &SuperChunk, mut put: impl FnMut(&[u8]) -> Result<(), Failed>) ->
         at = end;
     }
     Ok(())
-}
-
-fn kind_of(frame: &SuperChunk) -> Kind {
-    let has = |name: &str| frame.metalayers().get(name).is_some();
-    if has(METALAYER) || has(OLD_METALAYER) {
-        Kind::Array
-    } else if has("batcharray") {
-        Kind::Batches
-    } else {
-        Kind::SuperChunk
-    }
 }
 
 /// Parameters of a frame with embedded members; the value of its mark is `{"version": 1}`.

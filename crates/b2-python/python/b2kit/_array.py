@@ -64,6 +64,11 @@ class Array(_b2kit.ArrayBase, Items):
         return Attrs(self)
 
     @property
+    def meta(self) -> dict[str, Any]:
+        """The metalayers, whose size is fixed, without those that say what an array is."""
+        return self._meta()
+
+    @property
     def info(self) -> _repr.Info:
         """Properties of the array, displayed as a table."""
         return _repr.facts(self)

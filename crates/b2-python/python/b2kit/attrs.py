@@ -15,7 +15,7 @@ from b2kit.errors import ArgumentError, NoSuchKeyError, WrongTypeError
 if TYPE_CHECKING:
     from b2kit._array import Array, Edit
 
-__all__ = ["Attrs", "Ext"]
+__all__ = ["Attrs", "Ext", "Raw"]
 
 # The layer with the attributes that have none of their own.
 _MAP = "attrs"
@@ -33,6 +33,10 @@ class Ext(NamedTuple):
 
     code: int
     data: bytes
+
+
+class Raw(bytes):
+    """The bytes of an attribute that is not msgpack, as C programs may store it. It is written as it is."""
 
 
 class Layers(MutableMapping[str, Any]):
@@ -125,7 +129,8 @@ class Attrs(Layers):
 
     Values are numbers, strings, bytes, lists, tuples, dictionaries, sets, complex numbers and NumPy arrays. They are
     read on access, and are copies: to change a list, assign it again. On an array each assignment is a separate commit;
-    :meth:`update` and ``with array.edit() as e: e.attrs[...] = ...`` combine several into one.
+    :meth:`update` and ``with array.edit() as e: e.attrs[...] = ...`` combine several into one. An attribute that is not
+    msgpack is :class:`b2kit.attrs.Raw`; :meth:`raw` returns the stored bytes of any.
 
     Names and their number are not limited. C-Blosc2 reads at most 16, with names of at most 31 bytes; python-blosc2
     shows those beyond as one dictionary, ``vlmeta["attrs"]``. The layer ``blosc2_indexes``, in which python-blosc2
@@ -136,6 +141,13 @@ class Attrs(Layers):
 
     def __init__(self, of: Array | Edit) -> None:
         self._of = of
+
+    def raw(self, name: str) -> bytes:
+        """Returns the bytes of an attribute as they are stored, uncompressed: msgpack, or what a C program has set."""
+        found = self._of._attr_bytes(_name(name))
+        if found is None:
+            raise NoSuchKeyError(name)
+        return found
 
     def _names(self) -> list[str]:
         return self._of._attr_names()

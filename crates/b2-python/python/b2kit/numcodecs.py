@@ -64,7 +64,7 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         if typesize is not None and typesize < 1:
             raise ArgumentError(f"typesize {typesize}, expected at least 1")
         # Unknown names and levels are an error now rather than in the middle of a store.
-        compress(b"", cname, clevel, (), blosc1=self._blosc1)
+        compress(b"", cname, clevel, (), blocksize=blocksize, blosc1=self._blosc1)
         self.cname, self.clevel, self.shuffle = cname, clevel, shuffle
         self.blocksize, self.typesize = blocksize, typesize
 

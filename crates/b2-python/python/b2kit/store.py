@@ -7,13 +7,16 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Union
 from weakref import WeakSet
 
 from b2kit import _b2kit, _repr
-from b2kit._array import Array, Inside, _unpickled, absolute, file_token
+from b2kit._array import Array, Inside, _unpickled, absolute, file_token, sync_folder
 from b2kit._progress import Progress, telling
 from b2kit._repr import printable
 from b2kit.attrs import Layers
@@ -22,6 +25,7 @@ from b2kit.errors import (
     NoSuchKeyError,
     NotBloscError,
     ReadOnlyError,
+    SelectionError,
     UnsupportedError,
     WrongTypeError,
     checked,
@@ -71,7 +75,7 @@ class _Opened:
 
 
 class SuperChunk:
-    """A member of a store that is no array: bytes, or objects that only python-blosc2 can decode.
+    """A frame that is no array, in a file or a store: bytes, or objects that only python-blosc2 can decode.
 
     ``kind`` is what python-blosc2 calls it. It can be verified, and its bytes and attributes can be read.
     """
@@ -104,6 +108,46 @@ class SuperChunk:
     def attrs(self) -> Mapping[str, Any]:
         """The attributes, as they are now."""
         return _FrameAttrs(self._frame()).asdict()
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The metalayers, whose size is fixed."""
+        frame = self._frame()
+        return {name: (frame.meta(name) or (None,))[0] for name in frame.meta_names}
+
+    @property
+    def typesize(self) -> int:
+        """The size of an item in bytes."""
+        return self._frame().typesize
+
+    @property
+    def nchunks(self) -> int:
+        """The number of chunks."""
+        return self._frame().nchunks
+
+    def chunk(self, n: int) -> bytes:
+        """Reads the bytes of a chunk."""
+        if not 0 <= n < self.nchunks:
+            raise SelectionError(f"chunk {n} is out of range for {self.nchunks} chunks")
+        return self._frame().chunk(n)
+
+    def __len__(self) -> int:
+        """Returns the number of items."""
+        return self.nbytes // self.typesize
+
+    def __getitem__(self, key: int | slice) -> bytes:
+        """Reads the bytes of an item or of consecutive items."""
+        size, length = self.typesize, len(self)
+        if isinstance(key, slice):
+            first, last, step = key.indices(length)
+            if step != 1:
+                raise SelectionError("items are read without a step")
+            return self.read(first * size, max(first, last) * size)
+        at = operator.index(key)
+        if not -length <= at < length:
+            raise SelectionError(f"item {at} is out of range for {length} items")
+        at %= length
+        return self.read(at * size, (at + 1) * size)
 
     def read(self, start: int = 0, stop: int | None = None) -> bytes:
         """Reads the bytes from ``start`` to ``stop``, by default all."""
@@ -244,16 +288,57 @@ class Group(Mapping[str, Member]):
         if (x is None) == (shape is None):
             raise ArgumentError("either items or a shape")
         path = self._path_for(key, options.get("overwrite", False))
-        made = _create.asarray(x, path, **options) if x is not None else _create.zeros(shape, dtype, path, **options)
+        made = _create.zeros(shape, dtype, path, **options) if x is None else _create.asarray(x, path, **options)
+        if options.get("overwrite", False):
+            self._changed().forget(self._full(key))
         self._store().announce()
         return made
 
     def __setitem__(self, key: str, x: Any) -> None:
-        """Adds or replaces an array. Arrays in files are copied with attributes and chunks, as by :func:`b2kit.copy`."""
+        """Adds or replaces an array or a group. What is in files is copied with attributes and chunks, as by :func:`b2kit.copy`.
+
+        A path is opened. A group is copied with all its contents; it cannot be copied into itself.
+        """
         from b2kit import _create
 
+        if isinstance(x, (str, os.PathLike)):
+            x = _create.open(x)
+        if isinstance(x, Group):
+            self._put_group(key, x)
+            return
         _create.copy(x, self._path_for(key, True), overwrite=True)
+        self._changed().forget(self._full(key))
         self._store().announce()
+
+    def _put_group(self, key: str, group: Group) -> None:
+        """Copies a group with all its contents, and replaces what has the key."""
+        full, there = self._full(key), group._key
+        same = os.path.realpath(self._path) == os.path.realpath(group._path)
+        if same and (f"{full}/".startswith(f"{there}/") or f"{there}/".startswith(f"{full}/")):
+            raise ArgumentError(f"{full}: a group cannot be copied into itself, or in place of one above it")
+        self._changed()
+        if not len(group) and not group.attrs:
+            if key in self:
+                del self[key]
+            self.create_group(key)
+            return
+        # A name that is not listed. The new group appears when it is complete.
+        folder = tempfile.mkdtemp(prefix=".b2kit-", suffix=".tmp", dir=self._path)
+        try:
+            made = os.path.join(folder, "new.b2d")
+            group.save(made)
+            # That of the store, which a group does not have.
+            os.remove(os.path.join(made, "embed.b2e"))
+            if key in self:
+                del self[key]
+            target = self._path_for(key, False).removesuffix(".b2nd")
+            if os.path.isdir(target):
+                os.rmdir(target)
+            os.rename(made, target)
+            sync_folder(os.path.dirname(target))
+            self._store().announce()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def create_group(self, key: str) -> Group:
         """Adds a group. Others see it only once it has members or attributes, since nothing else is stored."""

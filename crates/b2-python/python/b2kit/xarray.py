@@ -38,7 +38,7 @@ from b2kit._array import Array, Edit, sync_folder
 from b2kit._remote import shown
 from b2kit._staging import Stage
 from b2kit._xarray_hdf5 import Hdf5Store
-from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, WrongTypeError
+from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, NotBloscError, WrongTypeError
 from b2kit.store import Group, SuperChunk
 
 __all__ = ["Accessor", "Backend", "DataStore", "TreeAccessor"]
@@ -903,11 +903,12 @@ def _region(dataset: xr.Dataset, there: xr.Dataset, region: Mapping[Any, slice |
 def _opened(
     source: Any, group: str | None, threads: int | None, storage_options: Mapping[str, Any] | None
 ) -> Array | Group:
-    opened: Array | Group
     if isinstance(source, (Array, Group)):
-        opened = source
+        opened: Array | Group | SuperChunk = source
     else:
         opened = b2kit.open(source, threads=threads, storage_options=storage_options)
+    if isinstance(opened, SuperChunk):
+        raise NotBloscError(f"{source}: a super-chunk, not an array or a store")
     if group is None or not group.strip("/"):
         return opened
     if isinstance(opened, Array):

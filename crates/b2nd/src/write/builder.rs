@@ -227,8 +227,9 @@ impl ArrayBuilder {
     ///
     /// # Errors
     /// [`NdError::Geometry`] or [`NdError::Chunk`] when shapes or compression parameters are out of range, the latter
-    /// also when a chunk cannot be compressed; [`NdError::Argument`] when the compression is for C-Blosc 1, or when the
-    /// source or one of its chunks has another shape, or it ends too early; [`NdError::Element`] or
+    /// also when a chunk cannot be compressed; [`NdError::Argument`] when the compression is for C-Blosc 1 or for items
+    /// of another dtype ([`Dtype::check_compression`]), or when the source or one of its chunks has another shape, or it
+    /// ends too early; [`NdError::Element`] or
     /// [`NdError::BufferLength`] when values have another type or number than the items; [`NdError::Source`] when the
     /// source fails;
     /// [`NdError::Frame`] when writing fails, as for [`WriteOptions::create`] and [`FrameWriter::finish`];
@@ -287,6 +288,7 @@ impl ArrayBuilder {
         if cparams.compatibility() != Compatibility::Blosc2 {
             return Err(NdError::argument("arrays need chunks of Blosc2"));
         }
+        self.dtype.check_compression(&cparams)?;
         let meta = ArrayMeta {
             shape: geometry.shape().to_vec(),
             chunkshape: geometry.chunkshape().to_vec(),

@@ -73,7 +73,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         }
     }
     if starts.last() == Some(&None) {
-        walk.from_end(&mut starts, lost.end);
+        walk.fill_from_end(&mut starts, lost.end);
     }
     let mut known: Vec<bool> = memory::list(nblocks).ok()?;
     for (nblock, start) in starts.iter().enumerate() {
@@ -121,7 +121,7 @@ impl Walk<'_> {
 
     /// Finds the first place from which whole blocks reach exactly to the end of the chunk, at `from` or shortly before
     /// it: the last bytes of a length may be zeros as well.
-    fn from_end(&self, starts: &mut [Option<usize>], from: usize) {
+    fn fill_from_end(&self, starts: &mut [Option<usize>], from: usize) {
         let nblocks = starts.len();
         let most = from.saturating_add(self.header.blocksize().saturating_mul(2)).min(self.stored.len());
         let first_unknown = starts.iter().position(Option::is_none).unwrap_or(nblocks);
