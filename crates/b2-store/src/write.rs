@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::StoreError;
 use crate::change::{bare, check_free, write_attributes};
 use crate::members::kind_of;
-use crate::names::{self, ATTRIBUTES, EMBEDDED, Kind, MAP, MAX_MEMBERS, last_part};
+use crate::names::{self, ATTRIBUTES, EMBEDDED, MAP, MAX_MEMBERS, last_part};
 use crate::store::Store;
 use crate::table;
 

@@ -140,6 +140,7 @@ pub enum Use {
 ///
 /// # Errors
 /// As [`salvage`], and the errors of `fill`; [`FrameError::Argument`] if `given` does not fit the chunks.
+#[allow(clippy::too_many_arguments, reason = "internal; two crates call it")]
 pub fn salvage_with(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
