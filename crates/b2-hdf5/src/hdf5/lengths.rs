@@ -43,7 +43,7 @@ impl Hdf5 {
         if let Some(known) = known {
             return Ok(known);
         }
-        let stored = self.below.attributes(&*self.below.messages(scale)?)?;
+        let stored = self.below.attributes(&self.below.messages(scale)?)?;
         let length = self.is_of_netcdf(&stored).then(|| {
             let own = self.shape_of(scale).and_then(|shape| shape.first().copied());
             self.longest_user(&stored).max(own.unwrap_or(0))
