@@ -293,7 +293,8 @@ impl ContiguousStore {
         let Some(first) = read(range) else { return };
         let mut first = Vec::from(first);
         let page = self.pages.copy.and_then(|page| start_copy::in_page(&page, &read(page.range()?)?));
-        let copy = page.as_ref().and_then(|copy| copy.get(self.header_len as usize..)).unwrap_or_default();
+        let behind_header = usize::try_from(self.header_len).unwrap_or(usize::MAX);
+        let copy = page.as_ref().and_then(|copy| copy.get(behind_header..)).unwrap_or_default();
         for (byte, known) in first.iter_mut().zip(copy) {
             *byte = *known;
         }
