@@ -16,7 +16,7 @@ fn the_report_tells_what_is_lost() {
     let mut bytes = folder.read("a");
     let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
     let cbytes = u32::from_le_bytes(bytes[start + 12..start + 16].try_into().unwrap()) as usize;
-    bytes[start + cbytes..start + cbytes + 8].fill(0);
+    bytes[start + cbytes..start + cbytes + 8].fill(0xEE);
     folder.write("bad", &bytes);
     let output = folder.run(&["salvage", "bad", "c", "--json"]);
     assert_eq!(output.status.code(), Some(1));
@@ -159,13 +159,14 @@ fn lost_chunks_are_filled() {
         folder.pack("a", &npy(dtype, false, "(60, 100)", &raw), &["--chunks", "10,100", "--blocks", "5,100"]);
         let mut bytes = folder.read("a");
         let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
-        bytes[start..start + 8].fill(0);
+        let cbytes = u32::from_le_bytes(bytes[start + 12..start + 16].try_into().unwrap()) as usize;
+        bytes[start + cbytes..start + cbytes + 8].fill(0xEE);
         folder.write("bad", &bytes);
         let output = folder.run(&["salvage", "bad", "out", "--force", "--fill", fill]);
         assert_eq!(output.status.code(), Some(1), "{dtype}");
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("chunk 0 (rows 0-9, columns 0-99), now"), "{text}");
-        let expected = [item.repeat(1000), raw[1000 * size..].to_vec()].concat();
+        assert!(text.contains("chunk 1 (rows 10-19, columns 0-99), now"), "{text}");
+        let expected = [&raw[..1000 * size], &item.repeat(1000), &raw[2000 * size..]].concat();
         assert!(folder.ok(&["cat", "out"]) == expected, "{dtype} {fill}");
         for wrong in ["1e400x", "none"] {
             folder.fails(2, &["salvage", "bad", "other", "--fill", wrong]);
@@ -187,8 +188,8 @@ fn a_better_output_is_kept() {
     let cbytes = u32::from_le_bytes(whole[start + 12..start + 16].try_into().unwrap()) as usize;
     let mut bytes = whole.clone();
     // Destroy the heads of two chunks.
-    bytes[start..start + 40].fill(0);
-    bytes[start + cbytes..start + cbytes + 40].fill(0);
+    bytes[start + cbytes..start + cbytes + 40].fill(0xEE);
+    bytes[start + 2 * cbytes..start + 2 * cbytes + 40].fill(0xEE);
     folder.write("bad", &bytes);
 
     folder.write("out", &whole);
@@ -199,15 +200,15 @@ fn a_better_output_is_kept() {
     );
     assert_eq!(folder.read("out"), whole);
     // With the same number of chunks, the output is replaced, and then again by the same.
-    bytes[start + 2 * cbytes..start + 2 * cbytes + 40].fill(0);
+    bytes[start + 3 * cbytes..start + 3 * cbytes + 40].fill(0xEE);
     folder.write("worse", &bytes);
     folder.write("out", &bytes);
     for input in ["worse", "bad", "bad"] {
         assert_eq!(folder.run(&["salvage", input, "out", "--force"]).status.code(), Some(1), "{input}");
     }
-    assert!(folder.ok(&["cat", "out"])[20_000..] == raw[20_000..]);
+    assert!(folder.ok(&["cat", "out"])[30_000..] == raw[30_000..]);
     folder.fails(1, &["salvage", "worse", "out", "--force"]);
-    assert!(folder.ok(&["cat", "out"])[20_000..] == raw[20_000..]);
+    assert!(folder.ok(&["cat", "out"])[30_000..] == raw[30_000..]);
     // A file that is not a frame is replaced as usual.
     folder.write("text", b"no frame");
     assert_eq!(folder.run(&["salvage", "bad", "text", "--force"]).status.code(), Some(1));

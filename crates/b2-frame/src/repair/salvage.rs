@@ -7,11 +7,12 @@ mod rebuild;
 mod scan;
 mod sums;
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{Chunk, CodecId, Compression, Container, SpecialKind};
+use b2_chunk::{Chunk, ChunkHeader, CodecId, Compression, Container, SpecialKind};
 use b2_core::{Report, memory};
 
 use crate::error::within;
@@ -26,9 +27,9 @@ use crate::{
 
 use files::Damaged;
 use find::{
-    Among, believable_torn, damaged_trailer, drop_strangers, first_chunks, in_order, index_among,
-    index_in_place, intact_chunk_files, is_believable, is_listed, is_outdated, place_torn, sizes,
-    trailer_in_place, without_place,
+    Among, believable_torn, damaged_trailer, drop_strangers, first_chunks, first_headers, in_order,
+    index_among, index_in_place, intact_chunk_files, is_believable, is_listed, is_outdated, place_torn,
+    sizes, trailer_in_place, without_place,
 };
 use head::{AgainstSum, Head};
 pub use head::{Condition, Given};
@@ -208,6 +209,8 @@ struct Wreck<'a> {
     outdated: bool,
     /// Names of vlmetalayers whose value is lost.
     lost_vlmetalayers: Vec<String>,
+    /// Headers of a few chunks, by which those of others are rebuilt.
+    alike: OnceCell<Vec<(usize, ChunkHeader)>>,
     /// The item that replaces lost ones; empty for zeros.
     fill: Vec<u8>,
     used: Use,
@@ -388,6 +391,7 @@ impl<'a> Wreck<'a> {
             ordered,
             outdated,
             lost_vlmetalayers,
+            alike: OnceCell::new(),
             fill: Vec::new(),
             used: Use::Intact,
         })
@@ -512,7 +516,7 @@ impl<'a> Wreck<'a> {
     /// Rebuilds the head of a chunk, if the index says where it is and other chunks are like it.
     fn rebuilt(&self, nchunk: usize) -> Option<Rebuilt> {
         let Order::Index(index, base) = &self.order else { return None };
-        let (Use::Blocks, Ok(Entry::Stored(offset))) = (self.used, index.entry(nchunk)) else { return None };
+        let Ok(Entry::Stored(offset)) = index.entry(nchunk) else { return None };
         let place = if self.damaged.dir.is_some() { offset } else { base.checked_add(offset)? };
         let next = match (index.next_offset(offset).ok()?, &self.head) {
             _ if self.damaged.dir.is_some() => None,
@@ -522,14 +526,18 @@ impl<'a> Wreck<'a> {
         };
         let stored = self.damaged.stored(place, next)?;
         let nbytes = self.expected(nchunk)?;
-        // Chunks of the same size, since others may be divided into other blocks.
-        let alike = (0..self.len()).filter(|other| *other != nchunk).filter_map(|other| {
-            let Ok(Entry::Stored(offset)) = index.entry(other) else { return None };
-            let place = if self.damaged.dir.is_some() { offset } else { base.checked_add(offset)? };
-            let (header, ..) = self.damaged.chunk_header(place).ok()?;
-            (header.nbytes() == nbytes).then_some(header)
-        });
-        alike.take(MOST_ALIKE).find_map(|like| rebuild(&stored, nbytes, &like))
+        let alike = self.alike.get_or_init(|| first_headers(&self.damaged, index, *base));
+        let others = alike.iter().filter(|(other, _)| *other != nchunk);
+        let rebuilt = others.filter_map(|(_, like)| rebuild(&stored, nbytes, like));
+        rebuilt.max_by_key(|rebuilt| rebuilt.known.iter().filter(|known| **known).count())
+    }
+
+    /// Returns a chunk whose head alone was lost, if its checksum proves that it is right again.
+    fn whole_again(&self, nchunk: usize) -> Option<Chunk> {
+        let expected = self.sums.get(nchunk).copied().flatten()?;
+        let Rebuilt { chunk, .. } = self.rebuilt(nchunk)?;
+        (digest::sum(chunk.as_bytes()) == expected && chunk.check(&self.damaged.dparams).0.is_ok())
+            .then_some(chunk)
     }
 
     /// Returns this many bytes of fill values.
@@ -619,7 +627,10 @@ impl<'a> Wreck<'a> {
         let mut seen = HashSet::new();
         let (mut vl, mut with_data) = (None, 0);
         for nchunk in 0..self.len() {
-            let fetched = self.fetch(nchunk, &mut seen);
+            let fetched = self.fetch(nchunk, &mut seen).or_else(|broken| match self.whole_again(nchunk) {
+                Some(chunk) => Ok(Fetched::Stored(chunk, true)),
+                None => Err(broken),
+            });
             // A chunk is not lost just because the call was cancelled.
             self.damaged.go_on()?;
             let broken = match (fetched, self.expected(nchunk)) {
@@ -693,9 +704,6 @@ const MAX_MADE_UP: u64 = 4096;
 /// The limit for metadata divided by this is the number of index entries for zeros that are made without an index.
 /// Each entry takes dozens of bytes while the frame is written, and only the header supports their number.
 const MADE_UP_SHARE: u64 = 64;
-
-/// The head of a chunk is rebuilt like that of one of so many others.
-const MOST_ALIKE: usize = 16;
 
 /// How many bytes of zeros to make for each byte found, if only a header without a checksum claims them.
 const MOST_PER_FOUND: u64 = 64;

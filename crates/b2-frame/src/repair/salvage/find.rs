@@ -118,6 +118,32 @@ pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> V
     chunks.collect()
 }
 
+/// The headers of the first chunks in the index, and the numbers of those chunks. Of equal ones the first two are enough.
+pub(super) fn first_headers(damaged: &Damaged<'_>, index: &Index, base: u64) -> Vec<(usize, ChunkHeader)> {
+    const LOOKED_AT: usize = 64;
+    const MOST: usize = 8;
+    let mut out: Vec<(usize, ChunkHeader)> = Vec::new();
+    let mut looked_at = 0;
+    for nchunk in 0..index.len() {
+        let Ok(Entry::Stored(offset)) = index.entry(nchunk) else { continue };
+        let place = if damaged.dir.is_some() { Some(offset) } else { base.checked_add(offset) };
+        looked_at += 1;
+        if looked_at > LOOKED_AT || out.len() == MOST || damaged.go_on().is_err() {
+            break;
+        }
+        if let Some(Ok((header, ..))) = place.map(|place| damaged.chunk_header(place)) {
+            let look = |header: &ChunkHeader| FoundChunk::new(0, header).look;
+            let same = out.iter().filter(|(_, other)| {
+                look(other) == look(&header) && other.is_memcpyed() == header.is_memcpyed()
+            });
+            if same.count() < 2 {
+                out.push((nchunk, header));
+            }
+        }
+    }
+    out
+}
+
 /// Reads an index and its checksum.
 fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(Index, u64)> {
     let head = damaged.main.read(&Extent::exactly(FrameFile::Main, at..at.checked_add(32)?)).ok()?;

@@ -1,6 +1,8 @@
 //! Rebuilds the head of a chunk that is in a zeroed sector: the header is that of other chunks of the frame, and where
 //! the blocks are follows from the lengths of their streams.
 
+use std::cell::Cell;
+
 use b2_chunk::{Chunk, ChunkHeader, EXTENDED_HEADER_LEN};
 use b2_core::memory;
 use bytes::Bytes;
@@ -54,7 +56,9 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         EXTENDED_HEADER_LEN + table.windows(8).position(|bytes| bytes == [0; 8])?
     };
     let lost = lost..lost + zeros(lost);
-    let walk = Walk { stored, nbytes, header };
+    // Zeros look like many streams, so the number of those that are tried is limited.
+    let budget = Cell::new(stored.len().saturating_mul(16).saturating_add(1 << 16));
+    let walk = Walk { stored, nbytes, header, budget };
     let mut starts: Vec<Option<usize>> = memory::list(nblocks).ok()?;
     for nblock in 0..nblocks {
         let at = EXTENDED_HEADER_LEN + nblock * 4;
@@ -73,7 +77,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         }
     }
     if starts.last() == Some(&None) {
-        walk.fill_from_end(&mut starts, lost.end);
+        walk.back_from_end(&mut starts, lost.end);
     }
     let mut known: Vec<bool> = memory::list(nblocks).ok()?;
     for (nblock, start) in starts.iter().enumerate() {
@@ -98,6 +102,8 @@ struct Walk<'a> {
     stored: &'a [u8],
     nbytes: usize,
     header: &'a ChunkHeader,
+    /// How many more streams are looked at.
+    budget: Cell<usize>,
 }
 
 impl Walk<'_> {
@@ -107,6 +113,7 @@ impl Walk<'_> {
         let len = self.nbytes.checked_sub(nblock * blocksize)?.min(blocksize);
         let nstreams = if self.header.is_split() && len == blocksize { self.header.itemsize() } else { 1 };
         for _ in 0..nstreams {
+            self.budget.set(self.budget.get().checked_sub(1)?);
             let stream = i32::from_le_bytes(*self.stored.get(at..)?.first_chunk()?);
             at += 4;
             at += match stream {
@@ -121,11 +128,14 @@ impl Walk<'_> {
 
     /// Finds the first place from which whole blocks reach exactly to the end of the chunk, at `from` or shortly before
     /// it: the last bytes of a length may be zeros as well.
-    fn fill_from_end(&self, starts: &mut [Option<usize>], from: usize) {
+    fn back_from_end(&self, starts: &mut [Option<usize>], from: usize) {
         let nblocks = starts.len();
         let most = from.saturating_add(self.header.blocksize().saturating_mul(2)).min(self.stored.len());
         let first_unknown = starts.iter().position(Option::is_none).unwrap_or(nblocks);
         for at in from.saturating_sub(3)..most {
+            if self.budget.get() == 0 {
+                return;
+            }
             // The last block may be shorter, so the number of blocks is tried from the most on.
             for first in first_unknown..nblocks {
                 let mut ends = Vec::new();
