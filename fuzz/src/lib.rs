@@ -10,6 +10,7 @@ mod codecs;
 mod dice;
 mod filters;
 mod frame;
+mod hdf5;
 mod memory;
 mod meta;
 mod msgpack;

@@ -20,6 +20,13 @@ const SEEDS: u64 = 40;
 /// Maximum size of a fixture to copy, in bytes.
 const MAX_FIXTURE: u64 = 8 << 10;
 
+/// Files of HDF5 and NetCDF, of both generations.
+const HDF5: [(&str, &[u8]); 3] = [
+    ("tiny.h5", include_bytes!("../../crates/b2-hdf5/tests/data/tiny.h5")),
+    ("tiny_latest.h5", include_bytes!("../../crates/b2-hdf5/tests/data/tiny_latest.h5")),
+    ("three.nc", include_bytes!("../../crates/b2-hdf5/tests/data/three.nc")),
+];
+
 /// Writes the seeds of each target into a directory of its name.
 ///
 /// # Errors
@@ -87,6 +94,9 @@ pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
         put("attributes", &name, &value)?;
         let trailer = frame_with_values(&plain, &mut dice);
         put("vlmetalayers", &name, &trailer)?;
+    }
+    for (name, bytes) in HDF5 {
+        put("hdf5", name, bytes)?;
     }
     copy_fixtures(fixtures, corpus)
 }

@@ -72,6 +72,8 @@ targets! {
     /// Directories passed to the commands that read.
     #[cfg(feature = "cli")]
     store_dir => |data| crate::cli::directory(data);
+    /// An HDF5 or NetCDF file: its names, attributes and items.
+    hdf5 => |data| crate::hdf5::run(data);
     /// Frames that C-Blosc2 reads too.
     versus_c => |data| crate::versus::run(data);
 }

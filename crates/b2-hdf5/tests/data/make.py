@@ -47,3 +47,8 @@ with netCDF4.Dataset(folder / "three.nc", "w", format="NETCDF3_CLASSIC") as f:
     values.scale_factor, values.units = 0.5, "m"
     f.set_auto_maskandscale(False)
     values[:] = np.arange(12).reshape(4, 3)
+
+# Small enough for a fuzzer.
+for name, libver, options in [("tiny", "earliest", {}), ("tiny_latest", "latest", dict(chunks=(2, 4), compression="gzip"))]:
+    with h5py.File(folder / f"{name}.h5", "w", libver=libver) as f:
+        f.create_dataset("d", data=ramp[:2, :6], **options).attrs["a"] = 0.5

@@ -1,0 +1,48 @@
+//! HDF5 and NetCDF files: object headers, datatypes, heaps and indexes of chunks, as one file leads to them.
+
+use std::io;
+use std::sync::Arc;
+
+use b2_frame::ReadAt;
+use b2_hdf5::{Content, File};
+use bytes::Bytes;
+
+use crate::frame::small;
+
+struct Memory(Bytes);
+
+impl ReadAt for Memory {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let at = usize::try_from(offset).map_err(|_| end())?;
+        let stop = at.checked_add(buf.len()).ok_or_else(end)?;
+        buf.copy_from_slice(self.0.get(at..stop).ok_or_else(end)?);
+        Ok(())
+    }
+}
+
+/// The input is a file.
+pub(crate) fn run(data: &[u8]) {
+    let file = Arc::new(Memory(Bytes::copy_from_slice(data)));
+    let Ok(file) = File::from_reader(file, "input", &small()) else { return };
+    let Ok(entries) = file.tree() else { return };
+    for entry in entries.iter().take(50) {
+        match &entry.content {
+            Content::DataSet(data) => {
+                let Ok(dtype) = data.dtype() else { continue };
+                let Some(nbytes @ ..=0x1_0000) = data.nbytes() else { continue };
+                assert_eq!(data.shape().iter().product::<u64>() * dtype.itemsize() as u64, nbytes);
+                let mut items = vec![0; nbytes as usize];
+                if let Err(error) = data.read_box(&vec![0; data.shape().len()], data.shape(), &mut items) {
+                    drop(error.to_string());
+                }
+            }
+            Content::Group => drop(file.group_attrs(&entry.path)),
+            Content::Failed(error) => drop(error.to_string()),
+            _ => {}
+        }
+    }
+}
