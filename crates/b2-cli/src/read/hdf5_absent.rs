@@ -36,8 +36,12 @@ impl Hdf5 {
         match self.0 {}
     }
 
-    pub(crate) fn arrays(&self, _: Option<&str>) -> Result<Vec<(String, Box<dyn Plain>)>> {
+    pub(crate) fn arrays(&self, _: Option<&str>) -> Result<Vec<(String, Result<Box<dyn Plain>>)>> {
         match self.0 {}
+    }
+
+    pub(crate) fn is_unsupported(_: &Error) -> bool {
+        false
     }
 
     pub(crate) fn facts(&self, _: Option<&str>, _: bool, _: bool) -> Result<String> {
