@@ -93,6 +93,7 @@ impl Hdf5 {
     ///
     /// # Errors
     /// Fails if there is nothing of this name.
+    #[expect(clippy::type_complexity, reason = "a list of results")]
     pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<(String, Result<Box<dyn Plain>>)>> {
         let mut arrays = Vec::new();
         let entries = match (self.file.tree_below(name.unwrap_or("/")), name) {

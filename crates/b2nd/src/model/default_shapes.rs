@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn dimensions_without_items_can_grow() {
-        let cases: [(&[u64], usize, &[u32], &[u32]); 7] = [
+        type Case = (&'static [u64], usize, &'static [u32], &'static [u32]);
+        let cases: [Case; 7] = [
             (&[0], 8, &[1 << 20], &[1 << 15]),
             (&[0, 5], 4, &[1 << 18, 5], &[1 << 13, 5]),
             (&[5, 0, 7], 4, &[5, 1 << 15, 7], &[5, 1 << 10, 7]),
