@@ -51,6 +51,11 @@ impl Fitted {
 }
 
 impl Draft {
+    /// Takes the rules for chunks from the header of the state.
+    pub(crate) fn settle_rules(&mut self) {
+        self.rules = ChunkRules::of(&self.state.head.header, self.rules.dparams.clone());
+    }
+
     /// Returns a frame for reading, with everything stored so far.
     pub(crate) fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
         let (files, layout) = self.store.snapshot()?;

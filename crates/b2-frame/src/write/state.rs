@@ -61,6 +61,14 @@ impl StoredHeader {
         Ok(Self { header, metalayers: Metalayers::parse(&bytes)?, bytes })
     }
 
+    /// Returns the same header with another size of blocks.
+    pub(crate) fn with_blocksize(&self, blocksize: i32) -> Self {
+        let mut bytes = BytesMut::from(&self.bytes[..]);
+        patch::put(&mut bytes, patch::BLOCKSIZE, &blocksize.to_be_bytes());
+        let header = FrameHeader { blocksize, ..self.header.clone() };
+        Self { header, metalayers: self.metalayers.clone(), bytes: bytes.freeze() }
+    }
+
     /// Returns the same header for a contiguous frame.
     pub(crate) fn contiguous(&self) -> Self {
         let mut bytes = BytesMut::from(&self.bytes[..]);

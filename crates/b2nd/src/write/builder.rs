@@ -8,7 +8,7 @@ use b2_core::Control;
 use b2_frame::{FrameParams, FrameWriter, Storage, WriteOptions};
 use bytes::Bytes;
 
-use crate::model::default_shapes::default_blockshape;
+use crate::model::default_shapes::{default_blockshape, growable};
 use crate::model::geometry::wrong_length;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 use crate::write::produce::{ChunkProducer, Produced};
@@ -126,7 +126,8 @@ impl ArrayBuilder {
         self.shape = shape.into();
         self
     }
-    /// Sets the length of a chunk along each dimension, in items.
+    /// Sets the length of a chunk along each dimension, in items. Along a dimension without items, 0 stands for a length
+    /// that is chosen.
     pub fn chunks(mut self, chunks: impl Into<Vec<u32>>) -> Self {
         self.chunks = Some(chunks.into());
         if std::mem::take(&mut self.inherited) {
@@ -211,6 +212,13 @@ impl ArrayBuilder {
                 }
                 (default_chunkshape(&self.shape, &blocks, itemsize), blocks)
             }
+        };
+        // Lengths of 0, which arrays of other programs may have, would keep the dimension from growing. Shapes that do not fit
+        // each other are refused below.
+        let fits = [chunkshape.len(), blockshape.len()] == [self.shape.len(); 2];
+        let (chunkshape, blockshape) = match fits {
+            true => growable(&self.shape, &chunkshape, &blockshape, itemsize),
+            false => (chunkshape, blockshape),
         };
         let (larger, inherited) =
             (chunkshape.iter().zip(&blockshape).position(|(c, b)| b > c), self.inherited);

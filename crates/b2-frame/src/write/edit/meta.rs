@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use b2_chunk::MAX_CHUNK_NBYTES;
+use b2_chunk::{MAX_BLOCKSIZE, MAX_CHUNK_NBYTES};
 use bytes::BytesMut;
 
 use crate::FrameError;
@@ -91,6 +91,24 @@ impl FrameEditor {
         let state = &mut self.draft.state;
         state.sizes = Sizes::Equal { chunksize, last: chunksize };
         state.head = state.head(state.head.header.cbytes, state.head.header.frame_len);
+        Ok(())
+    }
+
+    /// Sets the size of the blocks of special chunks, in bytes, as long as there are no chunks.
+    ///
+    /// # Errors
+    /// [`FrameError::Argument`] when there are chunks, or when the size is 0 or exceeds that of a block.
+    pub fn set_blocksize(&mut self, blocksize: usize) -> Result<(), FrameError> {
+        if self.nchunks() > 0 {
+            return Err(FrameError::argument("blocksize", "cannot be set when there are chunks"));
+        }
+        let Some(stored) = i32::try_from(blocksize).ok().filter(|_| (1..=MAX_BLOCKSIZE).contains(&blocksize))
+        else {
+            let what = format!("{blocksize} bytes, expected 1 to {MAX_BLOCKSIZE}");
+            return Err(FrameError::argument("blocksize", what));
+        };
+        self.draft.state.head = Arc::new(self.draft.state.head.with_blocksize(stored));
+        self.draft.settle_rules();
         Ok(())
     }
 

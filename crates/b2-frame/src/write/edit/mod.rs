@@ -314,6 +314,7 @@ impl FrameEditor {
         self.epoch = Arc::default();
         self.tail = None;
         self.draft.state = self.committed.clone();
+        self.draft.settle_rules();
         self.has_sums.1 = self.has_sums.0;
         self.draft.store.rollback();
     }

@@ -159,9 +159,6 @@ impl EditOptions {
         path: Option<&Path>,
     ) -> Result<FrameEditor, FrameError> {
         let state = FrameState::of(schunk)?;
-        let (typesize, blocksize) = (schunk.itemsize(), schunk.header().blocksize());
-        // As in new frames: with a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
-        let blocksize = if blocksize < typesize { 0 } else { blocksize };
         let sums = schunk.chunk_sums()?;
         // The first chunks decide whether there is space for block starts.
         let new = sums.is_some() && schunk.nchunks() == 0;
@@ -183,7 +180,7 @@ impl EditOptions {
             draft: Draft {
                 store: store(&state)?,
                 state,
-                rules: ChunkRules { typesize, blocksize, dparams: schunk.dparams().clone() },
+                rules: ChunkRules::of(schunk.header(), schunk.dparams().clone()),
                 sums,
                 starts,
                 max_vlmetalayers: self.max_vlmetalayers,

@@ -127,6 +127,24 @@ fn the_chunk_size_can_be_set_without_chunks() {
 }
 
 #[test]
+fn the_block_size_can_be_set_without_chunks() {
+    for home in HOMES {
+        let mut home = Home::new(home, FrameParams::from_cparams(&cparams(4)));
+        home.change(|editor| {
+            is_argument(editor.set_blocksize(0));
+            is_argument(editor.set_blocksize(b2_chunk::MAX_BLOCKSIZE + 1));
+            editor.set_blocksize(400).unwrap();
+        });
+        assert_eq!(home.read().header().blocksize(), 400);
+        home.change(|editor| {
+            editor.append_bytes(&data(2000, 1)).unwrap();
+            is_argument(editor.set_blocksize(800));
+        });
+        assert_eq!(home.read().header().blocksize(), 400);
+    }
+}
+
+#[test]
 fn more_than_16_vlmetalayers_only_on_demand() {
     let mut editor = FrameEditor::memory(FrameParams::new(1)).unwrap();
     for i in 0..16 {
