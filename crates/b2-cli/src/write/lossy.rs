@@ -400,23 +400,17 @@ pub(crate) struct Promise<'a> {
     /// The largest error allowed.
     most: Option<f64>,
     /// Whether to accept a larger loss.
-    force: bool,
+    allow: bool,
     quiet: bool,
 }
 
 impl<'a> Promise<'a> {
-    /// `None` if nothing is lost. `tolerance`: as given on the command line.
-    pub(crate) fn of(
-        name: &'a Path,
-        cparams: &CParams,
-        tolerance: Option<f64>,
-        force: bool,
-        global: Global,
-    ) -> Option<Self> {
+    /// `None` if nothing is lost. `encoding`: as given on the command line.
+    pub(crate) fn of(name: &'a Path, cparams: &CParams, encoding: &Encoding, global: Global) -> Option<Self> {
         let what = of_params(cparams)?;
         let most = lossy_codec(cparams.codec()).and_then(|codec| (codec.most)(cparams.codec_meta()));
-        let most = most.map(|most| tolerance.unwrap_or(most));
-        Some(Self { name, what, most, force, quiet: global.quiet })
+        let most = most.map(|most| encoding.tolerance.unwrap_or(most));
+        Some(Self { name, what, most, allow: encoding.allow_lossy, quiet: global.quiet })
     }
 
     /// Explains why this loss is more than allowed; `None` if it is not.
@@ -456,9 +450,9 @@ impl<'a> Promise<'a> {
             loss.add(&of_items, &before, &after);
         }
         let named = printable(&self.name.display().to_string());
-        match (self.broken(&loss), self.force) {
+        match (self.broken(&loss), self.allow) {
             (Some(why), false) => bail!(
-                "{named}: not written: lossy ({}), and {why}; --force accepts that, a lossless codec keeps all",
+                "{named}: not written: lossy ({}), and {why}; --allow-lossy accepts that, a lossless codec keeps all",
                 self.what
             ),
             (Some(why), true) if !self.quiet => say(&format!("{named}: warning: {why}")),
