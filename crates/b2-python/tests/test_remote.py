@@ -111,6 +111,24 @@ def check(a, x):
     assert a.verify() == "ok"
 
 
+@pytest.mark.parametrize("block", [0, 4096])
+def test_hdf5_at_urls_is_told_by_content(server, tmp_path, block):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "any.mat", "w", userblock_size=block) as file:
+        file["x"] = np.arange(5)
+    url = f"{server.url}/any.mat"
+    with pytest.raises(ValueError, match="HDF5 or NetCDF file: key names a data set"):
+        b2kit.open(url)
+    np.testing.assert_array_equal(b2kit.open(url, key="x")[...], np.arange(5))
+    assert b2kit.hdf5.is_hdf5(url)
+
+
+def test_stores_at_urls_are_named(server, items, tmp_path):
+    (tmp_path / "s.b2z").write_bytes(b"PK\x03\x04" + bytes(500))
+    with pytest.raises(ValueError, match="a store: download it"):
+        b2kit.open(f"{server.url}/s.b2z")
+
+
 def test_urls(server, items, tmp_path):
     a = b2kit.open(f"{server.url}/a.b2nd")
     check(a, items)

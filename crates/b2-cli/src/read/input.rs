@@ -106,7 +106,12 @@ impl Input {
             return opened.and_then(Self::from_frame);
         }
         // By content only: pass no file name.
-        match foreign::recognise(Path::new(""), &head, have) {
+        // With an offset, the frame is inside of another file.
+        let found = match offset {
+            0 => foreign::recognise_file(Path::new(""), &head, have, |buf, at| file.read_exact_at(at, buf))?,
+            _ => foreign::recognise(Path::new(""), &head, have),
+        };
+        match found {
             Some(Foreign { what: foreign::CHUNK, .. }) | None => {}
             Some(Foreign { what, hint }) => bail!("not a Blosc2 file but {what}: {hint}"),
         }

@@ -20,9 +20,11 @@ from b2kit.attrs import as_layers
 from b2kit.errors import (
     ArgumentError,
     Error,
+    IoError,
     NotBloscError,
     ReadOnlyError,
     SelectionError,
+    UnsupportedError,
     WrongTypeError,
     checked,
 )
@@ -114,8 +116,7 @@ def _member(source: Source, mode: Literal["r", "a"], threads: int | None, key: s
 
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
-        suffix = path.split("?")[0].lower().rsplit(".", 1)[-1] if is_web(source) else ""
-        if suffix in ("h5", "hdf5", "he5", "hdf", "nc", "nc4") or not suffix and hdf5.is_hdf5(path):
+        if hdf5.is_hdf5(path):
             if mode != "r":
                 raise ReadOnlyError(f"{path}: HDF5 files are not changed")
             return hdf5.File(path if is_web(path) else absolute(path), threads)[key]
@@ -165,7 +166,16 @@ def _web(url: str, mode: Literal["r", "a"], threads: int | None) -> Array:
     try:
         array = Array(url, mode, threads)
     except Error as error:
-        raise _named(error, shown(url)) from error.__cause__
+        from b2kit import hdf5
+
+        name = shown(url)
+        if name.lower().endswith((".b2z", ".b2e")) and not isinstance(error, IoError):
+            what = f"{name}: a store: download it, then open that (the command reads members at URLs: {name}::/key)"
+            raise UnsupportedError(what) from error
+        if isinstance(error, NotBloscError) and hdf5.is_hdf5(url):
+            what = f"{name}: an HDF5 or NetCDF file: key names a data set, b2kit.hdf5.open lists them"
+            raise NotBloscError(what) from error
+        raise _named(error, name) from error.__cause__
     array._again = (_web, (url, mode, threads))
     return array
 

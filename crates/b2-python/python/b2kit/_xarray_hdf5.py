@@ -18,7 +18,7 @@ from b2kit._remote import is_web
 from b2kit.errors import ArgumentError
 
 _DIMS = "_ARRAY_DIMENSIONS"
-_SUFFIXES = (".h5", ".hdf5", ".he5", ".nc", ".nc4")
+_OURS = (".b2nd", ".b2d", ".b2z", ".b2e")
 
 
 def is_hdf5(source: Any) -> bool:
@@ -28,9 +28,8 @@ def is_hdf5(source: Any) -> bool:
     if not isinstance(source, (str, os.PathLike)):
         return False
     path = os.fspath(source)
-    if is_web(source):
-        return path.split("?")[0].lower().endswith(_SUFFIXES)
-    return hdf5.is_hdf5(path)
+    # Of other URLs the content decides, which takes a request.
+    return not (is_web(path) and path.split("?")[0].lower().endswith(_OURS)) and hdf5.is_hdf5(path)
 
 
 def opened(source: Any, threads: int | None) -> hdf5.File:

@@ -28,7 +28,7 @@ from b2kit import _b2kit
 from b2kit._array import absolute
 from b2kit._items import Items
 from b2kit._remote import is_web
-from b2kit.errors import ArgumentError, ReadOnlyError, WrongTypeError
+from b2kit.errors import ArgumentError, Error, IoError, NotBloscError, ReadOnlyError, WrongTypeError
 
 __all__ = ["Data", "File", "compression", "is_hdf5", "open", "register"]
 
@@ -221,15 +221,29 @@ def open(path: str | os.PathLike[str], key: str | None = None, threads: int | No
 
 
 def is_hdf5(path: str) -> bool:
-    """Return whether the file at a path starts like one of HDF5 or NetCDF."""
+    """Return whether the file at a path or an http URL is one of HDF5 or NetCDF, by its content."""
+    if is_web(path):
+        try:
+            _b2kit.Hdf5File(path)
+        except NotBloscError:
+            return False
+        except Error as error:
+            # Damaged, or of a kind that cannot be read: opening it says so. Nobody else could, if the server does not answer.
+            return not isinstance(error, IoError)
+        return True
     try:
         # A FIFO would wait for its writer.
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
         with io.open(path, "rb") as file:
-            head = file.read(2056)
+            at, head = 0, file.read(8)
+            if head[:4] in (b"CDF\1", b"CDF\2", b"CDF\5"):
+                return True
+            # Other bytes may be before it: 512 of them, or a power of two times as many.
+            while len(head) == 8 and head != b"\x89HDF\r\n\x1a\n":
+                at = at * 2 or 512
+                file.seek(at)
+                head = file.read(8)
+            return len(head) == 8
     except (OSError, ValueError):
         return False
-    return head[:4] in (b"CDF\1", b"CDF\2", b"CDF\5") or any(
-        head[at : at + 8] == b"\x89HDF\r\n\x1a\n" for at in (0, 512, 1024, 2048)
-    )
