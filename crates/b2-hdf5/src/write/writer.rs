@@ -92,7 +92,7 @@ impl<W: Write + Seek + Send> Writer<W> {
     pub fn new(mut out: W, name: impl Into<String>) -> Result<Self, Hdf5Error> {
         let name = name.into();
         // The superblock comes last: what is there before is no HDF5 file.
-        out.write_all(&[0; header::SUPERBLOCK as usize]).map_err(Hdf5Error::io(&name))?;
+        out.write_all(&[0; header::SUPERBLOCK as usize]).map_err(Hdf5Error::write(&name))?;
         let root = Node {
             name: String::new(),
             path: "/".into(),
@@ -225,7 +225,7 @@ impl<W: Write + Seek + Send> Writer<W> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<u64, Hdf5Error> {
         let at = self.at;
-        self.out.write_all(bytes).map_err(Hdf5Error::io(&self.name))?;
+        self.out.write_all(bytes).map_err(Hdf5Error::write(&self.name))?;
         self.at = at.saturating_add(bytes.len() as u64);
         Ok(at)
     }
@@ -386,7 +386,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         let root = addresses.first().copied().unwrap_or(UNDEFINED);
         let start = header::superblock(root, self.at);
         let written = self.out.seek(SeekFrom::Start(0)).and_then(|_| self.out.write_all(&start));
-        written.map_err(Hdf5Error::io(&self.name))?;
+        written.map_err(Hdf5Error::write(&self.name))?;
         Ok(self.out)
     }
 }
