@@ -10,7 +10,7 @@ use b2kit::base::{Control, ErrorKind};
 use b2kit::nd::Value;
 use serde_json::{Map, Value as Json, json as object};
 
-use super::plain::Plain;
+use super::plain::{MaybePlain, Plain};
 use super::store;
 use crate::args::Global;
 use crate::files::foreign;
@@ -93,8 +93,7 @@ impl Hdf5 {
     ///
     /// # Errors
     /// Fails if there is nothing of this name.
-    #[expect(clippy::type_complexity, reason = "a list of results")]
-    pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<(String, Result<Box<dyn Plain>>)>> {
+    pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<MaybePlain>> {
         let mut arrays = Vec::new();
         let entries = match (self.file.tree_below(name.unwrap_or("/")), name) {
             (Err(error), Some(name)) if error.kind() == ErrorKind::Unsupported => {

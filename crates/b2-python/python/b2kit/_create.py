@@ -23,7 +23,6 @@ from b2kit.errors import (
     DamagedError,
     Error,
     IoError,
-    LimitError,
     NotBloscError,
     ReadOnlyError,
     SelectionError,
