@@ -129,7 +129,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
         }
     }
     let mut line = match &verified {
-        _ if json => to_json(file, &verified, global).to_string().into_bytes(),
+        _ if json => printable_json(&to_json(file, &verified, global).to_string()).into_bytes(),
         Ok(verified) => {
             format!("{}\t{}\t{}\t", verified.verdict(), verified.nbytes, verified.hash).into_bytes()
         }
@@ -154,10 +154,10 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
 
 /// Escapes characters of a name that could fake columns, lines or other names, or change colours.
 fn escaped(name: &[u8]) -> Vec<u8> {
-    if !name.iter().any(u8::is_ascii_control) && !String::from_utf8_lossy(name).contains(char::is_control) {
-        return name.to_vec();
-    }
-    printable(&String::from_utf8_lossy(name)).into_bytes()
+    let text = String::from_utf8_lossy(name);
+    let safe = printable(&text);
+    // Bytes that are not UTF-8 stay as they are.
+    if safe == text { name.to_vec() } else { safe.into_bytes() }
 }
 
 /// The result for one file as a JSON object. Keys that do not apply are null.

@@ -23,6 +23,7 @@ from b2kit.errors import (
     DamagedError,
     Error,
     IoError,
+    LimitError,
     NotBloscError,
     ReadOnlyError,
     SelectionError,

@@ -18,6 +18,8 @@ from b2kit._remote import is_web
 from b2kit.errors import ArgumentError
 
 _DIMS = "_ARRAY_DIMENSIONS"
+_CHARACTERS = "_ARRAY_CHARACTERS"
+_SUFFIXES = (".h5", ".hdf5", ".he5", ".nc", ".nc4")
 _OURS = (".b2nd", ".b2d", ".b2z", ".b2e")
 
 
@@ -28,8 +30,11 @@ def is_hdf5(source: Any, storage_options: Mapping[str, Any] | None = None) -> bo
     if not isinstance(source, (str, os.PathLike)):
         return False
     path = os.fspath(source)
+    name = path.split("?")[0].lower()
+    if storage_options is not None:
+        return name.endswith(_SUFFIXES)
     # Of other URLs the content decides, which takes a request.
-    return not (is_web(path) and path.split("?")[0].lower().endswith(_OURS)) and hdf5.is_hdf5(path)
+    return not (is_web(path) and name.endswith(_OURS)) and hdf5.is_hdf5(path)
 
 
 def opened(source: Any, threads: int | None, storage_options: Mapping[str, Any] | None = None) -> hdf5.File:

@@ -27,7 +27,7 @@ import numpy as np
 from b2kit import _b2kit
 from b2kit._array import _unpickled, absolute, file_token
 from b2kit._items import Items
-from b2kit._remote import is_web
+from b2kit._remote import Source, is_web, shown, source_with
 from b2kit.errors import ArgumentError, Error, IoError, NotBloscError, ReadOnlyError, WrongTypeError
 
 __all__ = ["Data", "File", "compression", "is_hdf5", "open", "register"]
