@@ -18,7 +18,7 @@ impl CodecId {
     pub const LZ4: Self = Self(1);
     /// LZ4 with the high-compression encoder.
     pub const LZ4HC: Self = Self(2);
-    /// Snappy, which C-Blosc2 has removed. No codec of this library reads it; a plugin can.
+    /// Snappy, which C-Blosc2 has removed. It is only decoded, with the feature `snappy`.
     pub const SNAPPY: Self = Self(3);
     /// zlib (RFC 1950).
     pub const ZLIB: Self = Self(4);

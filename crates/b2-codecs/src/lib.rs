@@ -30,6 +30,8 @@ mod ndlz;
 #[cfg_attr(not(all(feature = "zlib-rs", feature = "zstd-c")), allow(dead_code))] // Each uses its own part.
 #[allow(clippy::cast_possible_truncation, reason = "counts and positions of streams below 4 GiB")]
 mod probe;
+#[cfg(feature = "snappy")]
+mod snappy;
 #[cfg(any(feature = "zlib-rs", feature = "miniz_oxide"))]
 mod zlib;
 #[cfg(any(feature = "zstd-c", feature = "zstd-rs"))]
@@ -82,5 +84,7 @@ pub fn builtin() -> Vec<Arc<dyn Codec>> {
         #[cfg(all(feature = "zstd-rs", not(feature = "zstd-c")))]
         Arc::new(ZstdRs),
         Arc::new(ndlz::Ndlz),
+        #[cfg(feature = "snappy")]
+        Arc::new(snappy::Snappy),
     ]
 }

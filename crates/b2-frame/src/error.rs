@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use b2_chunk::{ChunkError, DParams};
 use b2_core::{Cancelled, ErrorKind, LimitExceeded, OutOfMemory};
 
-use crate::names::FrameFile;
-use crate::names::chunk_name;
+use crate::names::redact::redact;
+use crate::names::{FrameFile, chunk_name};
 
 /// The reason why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -407,7 +407,7 @@ impl FrameError {
                 | Self::Msgpack { .. }
                 | Self::Chunk { .. }
                 | Self::Checksum { .. }
-                | Self::Limit(_) => Self::Unreadable { name: name.to_owned(), source: Box::new(self) },
+                | Self::Limit(_) => Self::Unreadable { name: redact(name), source: Box::new(self) },
                 _ => self,
             }
         }
@@ -416,7 +416,7 @@ impl FrameError {
     b2_core::internal! {
         /// Makes errors of I/O with this file or storage.
         pub fn io(name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-            let name = name.into();
+            let name = redact(&name.into());
             move |source| match source.kind() {
                 // What storage far away says of an object that is another one by now.
                 io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },

@@ -73,13 +73,15 @@ pub use write::writer::{FrameWriter, Written};
 // For our other crates.
 #[cfg(not(feature = "__internal"))]
 pub(crate) use {
+    format::indexes::{INDEXES, Outdated, outdate_catalog, outdate_indexes},
+    names::redact::redact,
     read::disjoint::Destination,
     read::local::read_places,
     read::open_plan::{Layout, OpenPlan, Opened},
     read::places::{Found, Places},
     read::plan::{Plan, Step, drive},
     read::target::Target,
-    repair::salvage::{Use, salvage_with},
+    repair::salvage::{Given, Use, salvage_with},
     storage::disk::refuse_device,
     storage::files::{FrameFiles, OpenFile},
     storage::inside::Inside,
@@ -88,13 +90,15 @@ pub(crate) use {
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use {
+    format::indexes::{INDEXES, Outdated, outdate_catalog, outdate_indexes},
+    names::redact::redact,
     read::disjoint::Destination,
     read::local::read_places,
     read::open_plan::{Layout, OpenPlan, Opened},
     read::places::{Found, Places},
     read::plan::{Plan, Step, drive},
     read::target::Target,
-    repair::salvage::{Use, salvage_with},
+    repair::salvage::{Given, Use, salvage_with},
     storage::disk::refuse_device,
     storage::files::{FrameFiles, OpenFile},
     storage::inside::Inside,

@@ -2,13 +2,11 @@
 
 use std::ffi::CStr;
 
-use b2_chunk::codecs::CodecFormat;
-use b2_chunk::{ChunkRef, CodecId, Compatibility, DParams, Plugins};
+use b2_chunk::{ChunkRef, CodecId, Compatibility, DParams};
 use bytes::Bytes;
 
 use crate::filter::control;
 use crate::parameters::Parameters;
-use crate::snappy::Snappy;
 use crate::{Dataset, Error, Filter, Memory, Plain};
 
 /// Revision of the filter, and version of the format of its chunks.
@@ -44,11 +42,7 @@ impl Filter for Blosc {
     fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<Plain<M>, Error> {
         let parameters = Parameters::new(parameters)?;
         let chunk = ChunkRef::from_slice(stored)?;
-        let mut dparams = DParams::default().control(control());
-        // With other codecs than its own, the library keeps less from chunk to chunk.
-        if chunk.header().codec_format() == CodecFormat::SNAPPY {
-            dparams = dparams.plugins(Plugins::builtin().with_codec(Snappy));
-        }
+        let dparams = DParams::default().control(control());
         parameters.decoded(chunk.nbytes() as u64, |bytes| Ok(chunk.decompress_bytes_into(bytes, &dparams)?))
     }
 }

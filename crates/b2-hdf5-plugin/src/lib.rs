@@ -25,7 +25,6 @@ mod error;
 pub mod ffi;
 mod filter;
 mod parameters;
-mod snappy;
 #[cfg(test)]
 mod tests;
 

@@ -10,6 +10,8 @@ const LONGEST: usize = 31;
 const REST: &str = "attrs";
 /// The names of the dimensions. They stay a layer of their own, since readers look for it.
 pub(crate) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+/// Marks letters, which netCDF stores one by one: those along the last dimension are a text.
+pub(crate) const CHARACTERS: &str = "_ARRAY_CHARACTERS";
 /// The names of the values of an enumeration.
 pub(crate) const ENUM: &str = "_ENUM";
 /// Extension types of python-blosc2.

@@ -23,6 +23,7 @@ use crate::{Hdf5Error, attrs};
 pub struct DataSet {
     path: String,
     shape: Vec<u64>,
+    max_shape: Vec<Option<u64>>,
     chunkshape: Option<Vec<u32>>,
     filters: Vec<Filter>,
     layout: &'static str,
@@ -58,13 +59,16 @@ impl std::fmt::Debug for DataSet {
 
 impl DataSet {
     pub(crate) fn of_hdf5(path: String, found: Found) -> Self {
-        let Found { data, attrs, filters, chunkshape, layout, stored, is_dimension_only } = found;
+        let Found { data, mut attrs, filters, chunkshape, layout, stored, is_dimension_only, max_shape } =
+            found;
+        mark_characters(&mut attrs.values, data.dtype());
         let inner = data.inner_dims().iter().map(|&length| u32::try_from(length).unwrap_or(u32::MAX));
         let chunkshape = chunkshape.map(|chunks| chunks.into_iter().chain(inner).collect());
         let (shape, limits) = (data.shape(), data.limits().clone());
         Self {
             path,
             shape,
+            max_shape,
             chunkshape,
             filters,
             layout,
@@ -87,9 +91,11 @@ impl DataSet {
         let dims = variable.dims.iter().map(|name| name.as_str().into()).collect();
         let mut values = vec![(attrs::DIMENSIONS.to_owned(), Value::Array(dims))];
         values.extend(variable.attrs.iter().cloned());
+        mark_characters(&mut values, Some(&variable.dtype));
         Self {
             path,
             shape: variable.shape.clone(),
+            max_shape: variable.max_shape(),
             chunkshape: None,
             filters: Vec::new(),
             layout: "NetCDF 3",
@@ -110,6 +116,10 @@ impl DataSet {
     /// Returns the shape of the array. Dimensions of items that are arrays come last.
     pub fn shape(&self) -> &[u64] {
         &self.shape
+    }
+    /// Returns the most that each dimension may become in the file; `None` for no end.
+    pub fn max_shape(&self) -> &[Option<u64>] {
+        &self.max_shape
     }
     /// Returns the shape of the chunks, if the data set has chunks.
     pub fn chunkshape(&self) -> Option<&[u32]> {
@@ -143,7 +153,7 @@ impl DataSet {
         }
     }
     /// Returns the attributes: those of the file, the names of the dimensions (`_ARRAY_DIMENSIONS`) and of the values of
-    /// enumerations (`_ENUM`).
+    /// enumerations (`_ENUM`), and a mark of letters that form texts along the last dimension (`_ARRAY_CHARACTERS`).
     pub fn attrs(&self) -> &[(String, Value)] {
         &self.attrs.values
     }
@@ -383,13 +393,16 @@ impl DataSet {
         let dtype = self.dtype()?.clone();
         let nbytes = product(&self.shape).saturating_mul(dtype.itemsize() as u64);
         self.check_output(nbytes)?;
-        let mut builder = ArrayBuilder::of_dtype(self.shape.clone(), dtype);
+        let mut builder = ArrayBuilder::of_dtype(self.shape.clone(), dtype.clone());
         if let Some(chunks) = self.usable_chunks()? {
             builder = builder.chunks(chunks);
         }
         if let Some(sample) = self.sample()? {
             builder = builder.blocks(sample.blockshape());
-            if let Ok(cparams) = sample.cparams() {
+            // Chunks that are moved may have a compression that is refused for new ones.
+            if let Ok(cparams) = sample.cparams()
+                && dtype.check_compression(&cparams).is_ok()
+            {
                 builder = builder.compression(cparams);
             }
         }
@@ -481,6 +494,14 @@ impl SharedRegions for Source<'_> {
 
     fn is_plain(&self) -> bool {
         self.data.filters.is_empty() && self.data.chunkshape.is_none()
+    }
+}
+
+/// Marks letters of netCDF, of which xarray makes texts. Single letters of Blosc2 are items like others.
+fn mark_characters(values: &mut Vec<(String, Value)>, dtype: Option<&Dtype>) {
+    let is_named = values.iter().any(|(name, _)| name == attrs::DIMENSIONS);
+    if is_named && dtype.is_some_and(|dtype| dtype.as_str() == "|S1") {
+        values.push((attrs::CHARACTERS.to_owned(), true.into()));
     }
 }
 

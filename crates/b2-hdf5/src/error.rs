@@ -19,6 +19,15 @@ pub enum Hdf5Error {
         /// Why.
         source: Arc<io::Error>,
     },
+    /// Writing failed.
+    #[error("cannot write {name}")]
+    #[non_exhaustive]
+    Write {
+        /// The file.
+        name: String,
+        /// Why.
+        source: Arc<io::Error>,
+    },
     /// The file is neither HDF5 nor NetCDF.
     #[error("not an HDF5 or NetCDF file")]
     NotHdf5,
@@ -96,7 +105,7 @@ impl Hdf5Error {
     /// Returns what kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { .. } => ErrorKind::Io,
+            Self::Io { .. } | Self::Write { .. } => ErrorKind::Io,
             Self::NotHdf5 | Self::Damaged { .. } => ErrorKind::Damaged,
             Self::NoSuchPath { .. } | Self::Group { .. } | Self::Argument { .. } => ErrorKind::Argument,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
@@ -107,6 +116,10 @@ impl Hdf5Error {
 
     pub(crate) fn io(name: &str) -> impl Fn(io::Error) -> Self + '_ {
         |source| Self::Io { name: name.to_owned(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn write(name: &str) -> impl Fn(io::Error) -> Self + '_ {
+        |source| Self::Write { name: name.to_owned(), source: Arc::new(source) }
     }
 
     pub(crate) fn damaged(path: &str, what: impl Into<String>) -> Self {

@@ -47,6 +47,12 @@ impl Variable {
         product(&self.shape).saturating_mul(self.dtype.itemsize() as u64)
     }
 
+    /// Returns the most that each dimension may become; `None` for that of the records.
+    pub(crate) fn max_shape(&self) -> Vec<Option<u64>> {
+        let is_record = |axis| axis == 0 && self.record.is_some();
+        self.shape.iter().enumerate().map(|(axis, &length)| (!is_record(axis)).then_some(length)).collect()
+    }
+
     /// Reads a box.
     pub(crate) fn read_box(
         &self,

@@ -97,3 +97,18 @@ fn wrong_and_damaged_selections_are_errors() {
     let read = data.read_slice(&slice, &Control::new(), &mut rows);
     assert!(matches!(read, Err(Hdf5Error::Damaged { .. })), "{read:?}");
 }
+
+#[test]
+fn a_full_disk_is_an_error_of_writing() {
+    let items: Vec<u32> = (0..2000).collect();
+    let builder = ArrayBuilder::new::<u32>([40, 50]).chunks([10, 10]);
+    let array = NdArray::from_bytes(builder.to_bytes(&items).unwrap()).unwrap();
+    for room in [10, 300, 1500] {
+        let mut disk = vec![0; room];
+        let written = Writer::new(io::Cursor::new(&mut disk[..]), "full.h5").and_then(|mut writer| {
+            writer.array("data", &array, Codec::None)?;
+            writer.finish().map(drop)
+        });
+        assert_eq!(written.unwrap_err().to_string(), "cannot write full.h5", "{room}");
+    }
+}

@@ -272,6 +272,35 @@ fn attributes_and_scales_come_back() {
 }
 
 #[test]
+fn netcdf_opens_what_is_written_for_it() {
+    let write = |name: &str, dims_of: &[&str], attr: &str, netcdf: bool| {
+        let mut writer = Writer::new(std::io::Cursor::new(Vec::new()), "memory").unwrap();
+        writer.set_netcdf(netcdf);
+        let square = array("<f4", &[3, 4], &[3, 4], &[dims(dims_of)]);
+        writer.group("/", &[(attr.to_owned(), 1.into())]).unwrap();
+        writer.array(name, &square, Codec::None).map_err(|error| error.to_string())?;
+        let left_out = writer.left_out().join("; ");
+        writer.finish().map(|_| left_out).map_err(|error| error.to_string())
+    };
+    let (fits, long) = ("n".repeat(255), "n".repeat(256));
+    assert_eq!(write(&fits, &["x", "y"], &fits, true).unwrap(), "");
+    for (name, dims) in [(&*long, ["x", "y"]), ("a", ["x", &long]), ("_nc4_non_coord_a", ["x", "y"])] {
+        let error = write(name, &dims, "title", true).unwrap_err();
+        assert!(error.contains("netCDF cannot have this name"), "{error}");
+        assert!(write(name, &dims, "title", false).is_ok(), "{name}");
+    }
+    // A variable of two dimensions named like one of them.
+    for name in ["x", "y"] {
+        let error = write(name, &["x", "y"], "title", true).unwrap_err();
+        assert!(error.contains(&format!("dimension {name:?}")), "{error}");
+    }
+    for attr in ["_Netcdf4Dimid", "_NCProperties", &long] {
+        assert!(write("a", &["x", "y"], attr, true).unwrap().contains("netCDF cannot have this name"));
+        assert_eq!(write("a", &["x", "y"], attr, false).unwrap(), "");
+    }
+}
+
+#[test]
 fn what_cannot_be_written_is_named() {
     let mut writer = Writer::new(std::io::Cursor::new(Vec::new()), "memory").unwrap();
     let ramp = array("<i4", &[4], &[4], &[]);

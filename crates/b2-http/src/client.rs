@@ -114,6 +114,8 @@ pub(crate) struct Reply {
 enum Failed {
     /// A permanent error; a retry would not help.
     Always(io::Error),
+    /// There is no such host, or nothing answers there. It may be restarting, but more often the name is wrong.
+    Unreached(io::Error),
     /// A temporary error; a retry may succeed, after this time if the server specified one.
     Now(io::Error, Option<Duration>),
 }
@@ -122,6 +124,8 @@ enum Failed {
 const MOST_REDIRECTS: usize = 5;
 /// Maximum number of retries.
 const MOST_TRIES: u32 = 6;
+/// Maximum number of retries where no server is reached, and how long it may have taken so far.
+const MOST_UNREACHED: (u32, Duration) = (2, Duration::from_secs(1));
 /// Longest pause before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Maximum memory that is reserved before bytes arrive, in bytes.
@@ -155,9 +159,14 @@ impl Client {
         let left = || timeout.saturating_sub(begun.elapsed());
         let mut tries = 0_u32;
         loop {
+            let (most, longest) = MOST_UNREACHED;
             let (error, wait) = match self.follow(url, asked, &left) {
                 Ok(reply) => return Ok(reply),
                 Err(Failed::Always(error)) => return Err(error),
+                Err(Failed::Unreached(error)) if tries >= most || begun.elapsed() > longest => {
+                    return Err(error);
+                }
+                Err(Failed::Unreached(error)) => (error, None),
                 Err(Failed::Now(error, wait)) => (error, wait),
             };
             let pause = self.options.pause.saturating_mul(1 << tries).min(LONGEST_PAUSE);
@@ -333,11 +342,16 @@ fn refused(status: StatusCode, headers: &HeaderMap) -> Failed {
 fn failed(error: ureq::Error) -> Failed {
     use ureq::Error as E;
     let now = |kind, what: String| Failed::Now(io::Error::new(kind, what), None);
+    let unreached = |what: &str| Failed::Unreached(io::Error::new(io::ErrorKind::HostUnreachable, what));
     match error {
+        E::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let what = "the connection was refused: no server answers at this address";
+            Failed::Unreached(io::Error::new(error.kind(), what))
+        }
         E::Io(error) => Failed::Now(lost(error), None),
         E::Timeout(what) => now(io::ErrorKind::TimedOut, timed_out(what).to_owned()),
-        E::HostNotFound => now(io::ErrorKind::HostUnreachable, "the host cannot be found".to_owned()),
-        E::ConnectionFailed => now(io::ErrorKind::HostUnreachable, "the host cannot be reached".to_owned()),
+        E::HostNotFound => unreached("the host cannot be found"),
+        E::ConnectionFailed => unreached("the host cannot be reached"),
         E::BadUri(_) | E::Http(_) => {
             Failed::Always(io::Error::new(io::ErrorKind::InvalidInput, "not a URL that can be requested"))
         }

@@ -30,9 +30,11 @@ impl Resolver for LookUp {
             // After a timeout the receiver is gone, so sending may fail.
             let _ = sender.send(DefaultResolver::default().resolve(&theirs, &options, unlimited));
         };
-        match thread::Builder::new().spawn(work) {
+        let found = match thread::Builder::new().spawn(work) {
             Ok(_) => receiver.recv_timeout(*timeout.after).unwrap_or(Err(Error::Timeout(timeout.reason))),
             Err(_) => self.0.resolve(uri, config, unlimited),
-        }
+        };
+        // What the system says about a name that it cannot find.
+        found.map_err(|error| if let Error::Io(_) = error { Error::HostNotFound } else { error })
     }
 }

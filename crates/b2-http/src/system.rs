@@ -1,16 +1,17 @@
 //! A file system whose paths are URLs.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use b2_frame::{FileKind, INDEX_NAME, Links, OpenFiles, ReadAt, ReadFiles};
+use b2_frame::{FileKind, INDEX_NAME, Links, OpenFiles, ReadAt, ReadFiles, redact};
 
 use crate::client::{Client, Counts, HttpOptions};
 use crate::file::{self, HttpFile, HttpSource};
-use crate::url::Url;
+use crate::url::{Url, is_url};
 
 /// A file system whose paths are URLs. It only reads. Cloning is cheap; clones share connections.
 ///
@@ -18,12 +19,18 @@ use crate::url::Url;
 #[derive(Clone, Debug)]
 pub struct Http(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     client: Arc<Client>,
     open: OpenFiles<HttpSource>,
     /// URLs by their names without secrets; see [`Http::hide`].
     hidden: Mutex<HashMap<String, String>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The hidden URLs have secrets.
+        f.debug_struct("Shared").field("client", &self.client).finish_non_exhaustive()
+    }
 }
 
 impl Default for Http {
@@ -65,9 +72,9 @@ impl Http {
     /// Returns a name for a URL that does not show its user, password and query. This file system
     /// opens the name like the URL itself. A URL without them is its own name.
     pub fn hide(&self, url: &str) -> String {
-        let Some(parsed) = Url::parse(url) else { return url.to_owned() };
-        let shown = parsed.shown();
-        if parsed.target() == shown && parsed.authorization().is_none() {
+        let shown = redact(url);
+        // What is no URL for requests, for example because of a blank, may have secrets, too.
+        if shown == url || is_url(url) && Url::parse(url).is_some_and(|url| url.is_public()) {
             return url.to_owned();
         }
         let mut hidden = self.0.hidden.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,6 +165,12 @@ mod tests {
             assert_eq!(url.target(), format!("http://host/a/{name}"));
         }
         assert_eq!(http.0.url(Path::new("http://host/a/b")).unwrap().target(), "http://host/a/b");
+        assert_eq!(http.hide("http://host/a#top"), "http://host/a#top");
+        for bad in ["http://me:secret@host/a b", "http://me:sec/secret@host/a", "ftp://me:secret@host/a"] {
+            let name = http.hide(bad);
+            assert!(!name.contains("secret") && http.0.url(Path::new(&name)).is_err(), "{name}");
+        }
+        assert!(!format!("{http:?}").contains("secret"));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Parses the parts of URLs that reading needs.
 
+use std::fmt;
 use std::path::Path;
 
+use b2_frame::redact;
 use data_encoding::BASE64;
 
 /// Returns whether a path is an `http` or `https` URL.
@@ -21,7 +23,7 @@ fn scheme(url: &str) -> Option<&'static str> {
 }
 
 /// A parsed URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: &'static str,
     /// User name and password, still percent-encoded.
@@ -31,6 +33,12 @@ pub(crate) struct Url {
     /// The path, with its leading slash.
     path: String,
     query: Option<String>,
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Url").field(&self.shown()).finish()
+    }
 }
 
 impl Url {
@@ -53,7 +61,9 @@ impl Url {
             Some((user, host)) => (Some(user.to_owned()), host),
             None => (None, authority),
         };
-        if host.is_empty() {
+        // What looks like a port and is none is part of a password with a slash in it.
+        let port = if host.starts_with('[') { "" } else { host.split_once(':').map_or("", |(_, port)| port) };
+        if host.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
         Some(Self { scheme, user, host: host.to_owned(), path, query })
@@ -83,10 +93,14 @@ impl Url {
         }
     }
 
+    /// Returns whether the URL has no user, password and query.
+    pub(crate) fn is_public(&self) -> bool {
+        self.user.is_none() && self.query.is_none()
+    }
+
     /// Returns the URL without user, password and query, which may be secret.
     pub(crate) fn shown(&self) -> String {
-        let Self { scheme, host, path, query, .. } = self;
-        format!("{scheme}://{host}{path}{}", if query.is_some() { "?..." } else { "" })
+        redact(&self.target())
     }
 
     /// Returns the value of the `Authorization` header with user and password.
@@ -153,7 +167,15 @@ mod tests {
         assert_eq!(url.authorization().unwrap(), format!("Basic {}", BASE64.encode(b"me:p@ss")));
         assert_eq!(url.join("x").target(), "https://host:81/a/b.b2nd/x?sig=1");
         assert_eq!(url.name(), "b.b2nd");
-        for bad in ["ftp://host/a", "http://", "https:///a", "http://host/a b", "/a/b", "http:/host"] {
+        for bad in [
+            "ftp://host/a",
+            "http://",
+            "https:///a",
+            "http://host/a b",
+            "/a/b",
+            "http:/host",
+            "http://me:sec/ret@host/a",
+        ] {
             assert_eq!(Url::parse(bad), None, "{bad}");
         }
         assert!(is_url("http://host") && !is_url("http.b2nd") && !is_url("file:///a"));

@@ -2,9 +2,10 @@
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use b2_core::memory;
 use b2_http::{Http, HttpFile};
 use b2_store::Place;
 use b2kit::chunk::{FilterSlot, SpecialKind};
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use numpy::PyArrayDescr;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::control::How;
 use crate::errors::{OrRaise, argument, exception, is_changed, selection, wrong_type};
@@ -30,7 +31,9 @@ use crate::store::Store;
 #[pyclass(frozen, subclass, module = "b2kit._b2kit")]
 pub(crate) struct ArrayBase {
     state: Mutex<State>,
-    pub(crate) origin: Origin,
+    origin: Origin,
+    /// The file that an embedded member of a store has got.
+    file: OnceLock<PathBuf>,
     /// The absolute path, or a URL or name in place of it.
     path: Option<String>,
     pub(crate) writable: bool,
@@ -58,9 +61,17 @@ struct State {
 pub(crate) enum Origin {
     Path(PathBuf),
     Memory,
+    /// A member of the store in a directory, in its frame with small members.
+    Embedded {
+        store: PathBuf,
+        key: String,
+    },
     /// Part of a file, a Python object or a server: read-only.
     Elsewhere,
 }
+
+/// The metalayers with the shape of an array.
+const OWN: [&[u8]; 2] = [b"b2nd", b"caterva"];
 
 /// Sets the number of threads that an array uses by default.
 fn controlled(array: NdArray, threads: Option<usize>) -> NdArray {
@@ -84,6 +95,28 @@ impl ArrayBase {
     pub(crate) fn both(&self, py: Python<'_>) -> PyResult<(NdArray, Py<PyArrayDescr>)> {
         let array = self.now()?;
         Ok((array, self.lock().dtype.clone_ref(py)))
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        self.file.get().map_or_else(|| self.origin.clone(), |path| Origin::Path(path.clone()))
+    }
+
+    /// Gives an embedded member of a store a file of its own, so that it can be changed.
+    pub(crate) fn give_file(&self, py: Python<'_>) -> PyResult<()> {
+        let Origin::Embedded { store, key } = self.origin() else { return Ok(()) };
+        self.now()?;
+        let (path, inside, array) = How::short(None).run(py, move |_| {
+            let opened = b2_store::Store::open(store, &read_options())?;
+            let opened = opened.ok_or_else(|| b2_store::StoreError::NoSuchKey(key.clone()))?;
+            let path = opened.file_of(&key, &read_options())?;
+            let inside = opened.inside().cloned();
+            let frame = crate::folder::reading(inside.as_ref()).open(&path)?;
+            Ok::<_, b2_store::StoreError>((path, inside, frame))
+        })?;
+        self.set(py, NdArray::from_super_chunk(array).or_raise(py)?, None)?;
+        self.lock().store = inside;
+        let _ = self.file.set(path);
+        Ok(())
     }
 
     pub(crate) fn frame(&self) -> Option<Bytes> {
@@ -173,7 +206,7 @@ impl ArrayBase {
 
     /// Moves to the newest state if its geometry and dtype equal those of `old`. Returns whether they do.
     fn follow(&self, py: Python<'_>, old: &NdArray) -> PyResult<bool> {
-        if !matches!(self.origin, Origin::Path(..)) {
+        if !matches!(self.origin(), Origin::Path(..)) {
             return Ok(false);
         }
         let mut newest = old.clone();
@@ -280,6 +313,10 @@ impl ArrayBase {
                     inside = store.inside().cloned();
                     (Origin::Path(path.clone()), Some(text))
                 }
+                Place::Embedded(_) if store.inside().is_some() => {
+                    let root = store.inside().map(|inside| inside.path().to_owned()).unwrap_or_default();
+                    (Origin::Embedded { store: root, key: key.clone() }, name)
+                }
                 _ => (Origin::Elsewhere, name),
             };
             (opened, frame) = (NdArray::from_super_chunk(frame_of_member).or_raise(py)?, None);
@@ -296,7 +333,7 @@ impl ArrayBase {
             let name = match name {
                 Some(name) => name,
                 None => match source.getattr_opt(intern!(py, "name"))? {
-                    Some(name) => name.str()?.to_string(),
+                    Some(name) => b2kit::frame::redact(&name.str()?.to_string()),
                     None => source.get_type().name()?.to_string(),
                 },
             };
@@ -324,7 +361,7 @@ impl ArrayBase {
         let array = Some(controlled(opened, threads));
         let far = web.is_some();
         let state = Mutex::new(State { array, dtype, frame, store: inside, remote, web });
-        Ok(Self { state, origin, path, writable, threads, far })
+        Ok(Self { state, origin, file: OnceLock::new(), path, writable, threads, far })
     }
 
     /// The length of each dimension, in items.
@@ -395,8 +432,9 @@ impl ArrayBase {
     }
     /// The absolute path, the URL without user, password and query, or the name of the source; `None` in memory.
     #[getter]
-    fn path(&self) -> Option<&str> {
-        self.path.as_deref()
+    fn path(&self) -> Option<String> {
+        let file = self.file.get().map(|path| path.to_string_lossy().into_owned());
+        file.or_else(|| self.path.clone())
     }
     /// `"r"` for reading, or `"a"` for reading and changing.
     #[getter]
@@ -417,11 +455,11 @@ impl ArrayBase {
     /// Where the array comes from: "path", "web", "memory" or "elsewhere". It decides how to open the array again.
     #[getter]
     fn _origin(&self) -> &'static str {
-        match self.origin {
+        match self.origin() {
             _ if self.far => "web",
             Origin::Path(..) => "path",
             Origin::Memory => "memory",
-            Origin::Elsewhere => "elsewhere",
+            Origin::Embedded { .. } | Origin::Elsewhere => "elsewhere",
         }
     }
     /// The directory of the store that contains the array.
@@ -500,7 +538,7 @@ impl ArrayBase {
 
     /// Moves to the newest committed state of a file. Returns whether there was a newer one.
     fn _refresh(&self, py: Python<'_>) -> PyResult<bool> {
-        if !matches!(self.origin, Origin::Path(..)) {
+        if !matches!(self.origin(), Origin::Path(..)) {
             return Ok(false);
         }
         let mut array = self.now()?;
@@ -561,9 +599,13 @@ impl ArrayBase {
         })
     }
 
-    /// Returns where the chunks of a contiguous frame are: the kind of each, and the range of bytes of the file or
-    /// buffer that the frame starts in, which may have more bytes than the chunk.
-    fn _chunk_places(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64, u64)>> {
+    /// Returns where the chunks of a contiguous frame are: the kind of each, a byte, and the starts and ends of their
+    /// ranges in the file or buffer that the frame starts in, as integers of 64 bits. A range may have more bytes than the
+    /// chunk. Kinds are stored (0), and the special ones zeros, nan, uninit and value.
+    fn _chunk_places<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let array = self.now()?;
         if array.super_chunk().storage() != Storage::Contiguous {
             return Err(argument(py, "the chunks of this array are files of their own"));
@@ -571,24 +613,48 @@ impl ArrayBase {
         let places = move |_| {
             let frame = array.super_chunk();
             let data = frame.layout().data.clone();
-            let mut places = Vec::new();
+            // Their number is the file's.
+            let count = usize::try_from(frame.nchunks()).unwrap_or(usize::MAX);
+            let mut kinds = memory::list(count)?;
+            let (mut starts, mut ends, mut sorted) =
+                (memory::list(count)?, memory::list(count)?, memory::list(count)?);
             for nchunk in 0..frame.nchunks() {
-                places.push(match frame.chunk(nchunk).entry()? {
-                    Entry::Stored(offset) => ("stored", data.start.saturating_add(offset), data.end),
-                    Entry::Special(kind) => (special(kind), 0, 0),
-                });
+                let (kind, start) = match frame.chunk(nchunk).entry()? {
+                    Entry::Stored(offset) => (0, data.start.saturating_add(offset)),
+                    Entry::Special(SpecialKind::Zeros) => (1, 0),
+                    Entry::Special(SpecialKind::NaN) => (2, 0),
+                    Entry::Special(SpecialKind::Uninit) => (3, 0),
+                    Entry::Special(_) => (4, 0),
+                };
+                kinds.push(kind);
+                starts.push(start);
+                if kind == 0 {
+                    sorted.push(start);
+                }
             }
             // A chunk ends where the next one starts, or before.
-            let mut starts: Vec<u64> =
-                places.iter().filter(|(kind, ..)| *kind == "stored").map(|(_, start, _)| *start).collect();
-            starts.sort_unstable();
-            for (_, start, end) in places.iter_mut().filter(|(kind, ..)| *kind == "stored") {
-                let next = starts.partition_point(|at| at <= start);
-                *end = starts.get(next).copied().unwrap_or(*end).min(*end);
+            sorted.sort_unstable();
+            for (&kind, start) in kinds.iter().zip(&starts) {
+                let next = sorted.partition_point(|at| at <= start);
+                let end = sorted.get(next).copied().unwrap_or(data.end).min(data.end);
+                ends.push(if kind == 0 { end } else { 0 });
             }
-            Ok::<_, FrameError>(places)
+            Ok::<_, FrameError>((kinds, starts, ends))
         };
-        self.short_how().run_near_or_apart(py, places)
+        let (kinds, starts, ends) = self.short_how().run_near_or_apart(py, places)?;
+        let numbers = |list: &[u64]| {
+            PyBytes::new_with(py, list.len().saturating_mul(8), |into| {
+                for (into, number) in into.chunks_exact_mut(8).zip(list) {
+                    into.copy_from_slice(&number.to_ne_bytes());
+                }
+                Ok(())
+            })
+        };
+        let kinds = PyBytes::new_with(py, kinds.len(), |into| {
+            into.copy_from_slice(&kinds);
+            Ok(())
+        })?;
+        Ok((kinds, numbers(&starts)?, numbers(&ends)?))
     }
 
     /// Releases the file, or the memory. A read that runs in another thread ends first.
@@ -611,16 +677,35 @@ impl ArrayBase {
         self.frame().map(|frame| PyBytes::new(py, &frame))
     }
 
+    /// Returns the names of the attributes, and of the layer that is none.
     fn _attr_names(&self) -> PyResult<Vec<String>> {
-        Ok(self.now()?.attrs().names().map(std::borrow::Cow::into_owned).collect())
+        let array = self.now()?;
+        Ok(array.super_chunk().vlmetalayers().names().map(std::borrow::Cow::into_owned).collect())
     }
 
     /// Returns an attribute in a tuple, since its value may be `None`; `None` if there is no such attribute.
     fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
-        match self.now()?.attrs().get_object(name).or_raise(py)? {
-            Some(value) => Ok(Some((crate::attrs::to_object(py, value)?,))),
-            None => Ok(None),
+        let array = self.now()?;
+        let bytes = array.super_chunk().vlmetalayers().get(name).or_raise(py)?;
+        crate::attrs::of_layer(py, name, bytes, &array.super_chunk().dparams().limits)
+    }
+
+    /// Returns the bytes of an attribute as they are stored, without compression.
+    fn _attr_bytes<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bytes = self.now()?.super_chunk().vlmetalayers().get(name).or_raise(py)?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// Returns the names and values of the metalayers that are not the array's own.
+    fn _meta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (array, found) = (self.now()?, PyDict::new(py));
+        let frame = array.super_chunk();
+        for (name, bytes) in frame.metalayers().iter().filter(|(name, _)| !OWN.contains(name)) {
+            let name = String::from_utf8_lossy(name);
+            let value = crate::attrs::of_layer(py, &name, Some(bytes.to_vec()), &frame.dparams().limits)?;
+            found.set_item(&*name, value.map(|(value,)| value))?;
         }
+        Ok(found)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Attributes: conversion between Python objects and msgpack values as python-blosc2 writes and reads them.
 
-use b2kit::nd::{Object, Value};
+use b2kit::Limits;
+use b2kit::nd::{NdError, Object, Value};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -9,7 +10,7 @@ use pyo3::types::{
     PyTuple,
 };
 
-use crate::errors::{argument, exception, ours, wrong_type};
+use crate::errors::{OrRaise, argument, exception, ours, wrong_type};
 use crate::index::numpy;
 
 /// First item of a list that python-blosc2 wrote for a tuple.
@@ -93,7 +94,12 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
 
 /// Returns the class for extension values whose type only their writer knows.
 fn ext_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    PyModule::import(py, "b2kit.attrs")?.getattr(intern!(py, "Ext"))
+    class(py, "Ext")
+}
+
+/// Returns a class of `b2kit.attrs`.
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    PyModule::import(py, "b2kit.attrs")?.getattr(name)
 }
 
 fn array_value(array: &Bound<'_, PyUntypedArray>, depth: usize) -> PyResult<Value> {
@@ -113,6 +119,28 @@ fn array_value(array: &Bound<'_, PyUntypedArray>, depth: usize) -> PyResult<Valu
         ("data".into(), Value::Binary(data)),
     ]);
     Ok(Value::Ext(ARRAY, packed(&map)))
+}
+
+/// Returns the bytes of the layer that holds a value: those of `Raw` as they are, others as msgpack.
+pub(crate) fn layer(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    match value.is_instance(&class(value.py(), "Raw")?)? {
+        true => value.extract(),
+        false => Ok(packed(&to_value(value)?)),
+    }
+}
+
+/// Returns the value of a layer, in a tuple since it may be `None`; `Raw` if it is not msgpack.
+pub(crate) fn of_layer<'py>(
+    py: Python<'py>,
+    name: &str,
+    bytes: Option<Vec<u8>>,
+    limits: &Limits,
+) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
+    let Some(bytes) = bytes else { return Ok(None) };
+    match Object::decode(name, &bytes, limits) {
+        Err(NdError::Attribute { .. }) => Ok(Some((class(py, "Raw")?.call1((PyBytes::new(py, &bytes),))?,))),
+        value => Ok(Some((to_object(py, value.or_raise(py)?)?,))),
+    }
 }
 
 /// Returns the encoded bytes of a value.

@@ -6,7 +6,7 @@ use std::{ptr, slice};
 use b2_core::for_each;
 use b2kit::chunk::{ChunkError, Compatibility, DParams};
 use b2kit::{Chunk, Control, Limits};
-use numpy::{PyReadwriteArray1, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyReadwriteArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -41,6 +41,12 @@ pub(crate) fn compress<'py>(
         .compatibility(compatibility)
         .blocksize(blocksize)
         .itemsize(typesize);
+    // Of plain bytes with another item size nothing is known.
+    if items.dtype().itemsize() == typesize
+        && let Ok(dtype) = crate::dtype::from_numpy(&items.dtype())
+    {
+        dtype.check_compression(&compression.clone().build().or_raise(py)?).or_raise(py)?;
+    }
     let items = Items::new(items);
     let chunk = How::threads(threads).run(py, move |control| {
         let cparams = compression.control(control).build()?;

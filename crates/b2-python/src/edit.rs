@@ -12,11 +12,11 @@ use b2kit::{ArrayEditor, Control, NdArray, source};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::array::{ArrayBase, Origin, get, style_of};
 use crate::control::{How, in_callback};
-use crate::errors::{argument, exception, ours, wrong_type};
+use crate::errors::{OrRaise, argument, exception, ours, wrong_type};
 use crate::index::{Chosen, Together, is_masked, numpy};
 use crate::options::{compression, durability, read_options};
 use crate::source::Items;
@@ -158,7 +158,7 @@ impl EditorBase {
     }
 }
 
-/// Converts any value to an array of `dtype`. Numbers are converted as in a NumPy assignment.
+/// Converts any value to an array of `dtype`. A value that does not fit is an error.
 pub(crate) fn as_items<'py>(
     value: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
@@ -176,12 +176,7 @@ fn converted<'py>(
     }
     let array = match value.cast::<PyUntypedArray>() {
         Ok(array) if array.dtype().is(dtype) => return Ok(array.clone()),
-        Ok(array) => {
-            let options = PyDict::new(py);
-            options.set_item(intern!(py, "copy"), false)?;
-            array.call_method(intern!(py, "astype"), (dtype,), Some(&options))?
-        }
-        Err(_) => numpy(py)?.call_method1(intern!(py, "asarray"), (value, dtype))?,
+        _ => py.import("b2kit._cast")?.call_method1(intern!(py, "cast"), (value, dtype))?,
     };
     // Converts matrices and other subclasses to plain arrays.
     Ok(numpy(py)?.call_method1(intern!(py, "asarray"), (array,))?.cast_into::<PyUntypedArray>()?)
@@ -196,23 +191,28 @@ pub(crate) fn constant(item: &Bound<'_, PyUntypedArray>) -> PyResult<source::Fil
 #[pymethods]
 impl EditorBase {
     #[new]
-    #[pyo3(signature = (array, sync = true))]
-    fn new(py: Python<'_>, array: Py<ArrayBase>, sync: bool) -> PyResult<Self> {
+    #[pyo3(signature = (array, sync = true, allow_table_edit = false))]
+    fn new(py: Python<'_>, array: Py<ArrayBase>, sync: bool, allow_table_edit: bool) -> PyResult<Self> {
         let base = array.get();
         if !base.writable {
             return Err(exception(py, "ReadOnlyError", "the array is open for reading: use mode=\"a\""));
         }
-        let key = match &base.origin {
+        base.give_file(py)?;
+        let origin = base.origin();
+        let key = match &origin {
             Origin::Path(path) => Key::Path(fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
             _ => Key::Memory(array.as_ptr() as usize),
         };
         let turn = Turn::wait(py, key)?;
         base.now()?;
-        let (origin, store, frame, threads) = (base.origin.clone(), base.store(), base.frame(), base.threads);
+        let (store, frame, threads) = (base.store(), base.frame(), base.threads);
         let editor = How::short(threads).run(py, move |_| match (origin, frame) {
             (Origin::Path(path), _) => {
-                let edit = EditOptions::from(crate::folder::reading(store.as_ref()));
-                ArrayEditor::new(edit.durability(durability(sync)).edit(path)?)
+                let read = crate::folder::reading(store.as_ref());
+                let edit = EditOptions::from(read.clone()).durability(durability(sync));
+                let mut frame = edit.edit(&path)?;
+                b2_store::protect_table(&mut frame, &path, &read, &edit, allow_table_edit);
+                ArrayEditor::new(frame)
             }
             (_, Some(frame)) => ArrayEditor::new(EditOptions::from(read_options()).edit_bytes(frame)?),
             _ => Err(closed()),
@@ -344,8 +344,8 @@ impl EditorBase {
     }
 
     fn _set_attr(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = crate::attrs::to_value(value)?;
-        self.run(py, How::short(None), move |editor| editor.attrs_mut().set(name, value))
+        let value = crate::attrs::layer(value)?;
+        self.run(py, How::short(None), move |editor| editor.set_vlmetalayer(name, &value))
     }
 
     /// Removes an attribute. Returns whether it existed.
@@ -355,14 +355,18 @@ impl EditorBase {
 
     fn _attr_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let array = self.snapshot(py)?;
-        Ok(array.attrs().names().map(std::borrow::Cow::into_owned).collect())
+        Ok(array.super_chunk().vlmetalayers().names().map(std::borrow::Cow::into_owned).collect())
     }
 
     fn _attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
-        match self.run(py, How::short(None), |editor| editor.attrs_mut().get_object(name))? {
-            Some(value) => Ok(Some((crate::attrs::to_object(py, value)?,))),
-            None => Ok(None),
-        }
+        let array = self.snapshot(py)?;
+        let bytes = array.super_chunk().vlmetalayers().get(name).or_raise(py)?;
+        crate::attrs::of_layer(py, name, bytes, &array.super_chunk().dparams().limits)
+    }
+
+    fn _attr_bytes<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bytes = self.snapshot(py)?.super_chunk().vlmetalayers().get(name).or_raise(py)?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     /// Commits, and gives the space of replaced and removed chunks back to the file system.
@@ -379,7 +383,7 @@ impl EditorBase {
             let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
             let mut open = editor.take().ok_or_else(closed)?;
             open.commit()?;
-            if let Origin::Path(..) = base.origin {
+            if let Origin::Path(..) = base.origin() {
                 drop(open);
                 array.refresh()?;
                 return Ok((array, None));

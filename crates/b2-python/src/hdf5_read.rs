@@ -16,6 +16,7 @@ use crate::control::How;
 use crate::errors::{Kinded, OrRaise};
 use crate::index::{Chosen, Style, View, refuse_masked};
 use crate::reader;
+use crate::remote::Remote;
 
 impl Kinded for Hdf5Error {
     fn kind(&self) -> ErrorKind {
@@ -36,9 +37,18 @@ pub(crate) struct Hdf5File(File);
 
 #[pymethods]
 impl Hdf5File {
-    /// Opens the file at a path or an http URL.
+    /// Opens the file at a path or an http URL, or of a source that fetches ranges.
     #[new]
-    fn new(py: Python<'_>, path: String) -> PyResult<Self> {
+    #[pyo3(signature = (path, source = None))]
+    fn new(py: Python<'_>, path: String, source: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        if let Some(source) = source {
+            let reader = Arc::new(Remote::new(source, &path)?).file();
+            let opened =
+                How::short(None).run(py, move |_| File::from_reader(reader, path, &Limits::default()))?;
+            return Ok(Self(opened));
+        }
+        // The name without secrets, under which the file system opens the URL.
+        let path = if b2_http::is_url(&path) { connections().hide(&path) } else { path };
         let named = path.clone();
         let reader: Arc<dyn ReadAt> = How::short(None).run(py, move |_| {
             let path = Path::new(&named);
@@ -117,6 +127,12 @@ impl Hdf5Data {
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.data.shape())
+    }
+
+    /// The most that each dimension may become; `None` for no end.
+    #[getter]
+    fn maxshape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.data.max_shape())
     }
 
     #[getter]

@@ -27,10 +27,10 @@ mod store;
 mod write;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use b2kit::frame::{Disk, FileSystem, FrameError};
+use b2kit::frame::{Disk, FileKind, FileSystem, FrameError, Links, ReadFiles};
 use pyo3::prelude::*;
 
 /// Sets the default number of threads for a call; 0 means all available. Returns the previous value.
@@ -54,6 +54,39 @@ fn set_timeout(py: Python<'_>, seconds: f64) -> PyResult<f64> {
     }
 }
 
+/// Gives a directory that replaces another, and the files in it that replace others, their permissions and attributes.
+fn copy_all_attributes(from: &Path, to: &Path) -> io::Result<()> {
+    let mut pending = vec![(from.to_owned(), to.to_owned())];
+    while let Some((from, to)) = pending.pop() {
+        let [old, new] = [&from, &to].map(|path| Disk.kind(path, Links::Refuse));
+        match (old, new?) {
+            (Ok(FileKind::Directory), FileKind::Directory) => {
+                let entries = Disk.list(&to)?;
+                pending.extend(entries.into_iter().map(|name| (from.join(&name), to.join(name))));
+            }
+            // The same file under both names stays as it is.
+            (Ok(FileKind::File), FileKind::File)
+                if Disk.identity(&from, Links::Refuse)? != Disk.identity(&to, Links::Refuse)? => {}
+            _ => continue,
+        }
+        Disk.copy_attributes(&from, &to)?;
+    }
+    Ok(())
+}
+
+/// Returns a URL without user, password and query, which may be secret.
+#[pyfunction]
+fn redact(url: &str) -> String {
+    b2kit::frame::redact(url)
+}
+
+/// Gives a file that is about to replace another its permissions and attributes.
+#[pyfunction]
+fn copy_attributes(py: Python<'_>, replaced: PathBuf, new: PathBuf) -> PyResult<()> {
+    let io = FrameError::io(replaced.display().to_string());
+    control::How::short(None).run(py, |_| Disk.copy_attributes(&replaced, &new).map_err(io))
+}
+
 /// Gives a directory its final name. With `replace`, one that has the name gets the old name of the first one, in one
 /// step where the system can. Returns whether there was one.
 #[pyfunction]
@@ -66,6 +99,7 @@ fn publish(py: Python<'_>, new: PathBuf, target: PathBuf, replace: bool) -> PyRe
         if !replace || std::fs::symlink_metadata(&target).is_err() {
             return Disk.rename_new(&new, &target).map(|()| false).map_err(io);
         }
+        copy_all_attributes(&target, &new).map_err(io)?;
         if Disk.exchange(&new, &target).is_ok() {
             return Ok(true);
         }
@@ -101,6 +135,8 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_other_hosts, module)?)?;
     module.add_function(wrap_pyfunction!(set_timeout, module)?)?;
     module.add_function(wrap_pyfunction!(publish, module)?)?;
+    module.add_function(wrap_pyfunction!(redact, module)?)?;
+    module.add_function(wrap_pyfunction!(copy_attributes, module)?)?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_items, module)?)?;
     module.add_function(wrap_pyfunction!(write::write_constant, module)?)?;

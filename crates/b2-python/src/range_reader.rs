@@ -108,6 +108,14 @@ impl RangeReader {
         }
     }
 
+    #[getter]
+    fn itemsize(&self, py: Python<'_>) -> PyResult<usize> {
+        match self.lock().opening.array() {
+            Some(array) => Ok(array.dtype().itemsize()),
+            None => Err(argument(py, "it is not open yet")),
+        }
+    }
+
     /// Reads a selection. Returns an array, or a list of the ranges to fetch first. Until an array is returned, the
     /// next call continues with the same selection.
     fn read<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

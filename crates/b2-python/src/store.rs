@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use b2_store::{ATTRIBUTES, Kind, Layout, Place, StoreError, StoreWriter};
 use b2kit::SuperChunk;
 use b2kit::frame::FrameError;
-use b2kit::nd::Object;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -39,13 +38,39 @@ impl FrameBase {
     }
 
     fn attr<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
-        match self.0.vlmetalayers().get(name).or_raise(py)? {
-            Some(bytes) => {
-                let value = Object::decode(name, &bytes, &self.0.dparams().limits).or_raise(py)?;
-                Ok(Some((crate::attrs::to_object(py, value)?,)))
-            }
-            None => Ok(None),
-        }
+        let bytes = self.0.vlmetalayers().get(name).or_raise(py)?;
+        crate::attrs::of_layer(py, name, bytes, &self.0.dparams().limits)
+    }
+
+    /// Returns the bytes of an attribute as they are stored, without compression.
+    fn attr_bytes<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bytes = self.0.vlmetalayers().get(name).or_raise(py)?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// Returns the value of a metalayer, in a tuple.
+    fn meta<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
+        let bytes = self.0.metalayers().get(name).map(<[u8]>::to_vec);
+        crate::attrs::of_layer(py, name, bytes, &self.0.dparams().limits)
+    }
+
+    /// Size of an item in bytes.
+    #[getter]
+    fn typesize(&self) -> usize {
+        self.0.itemsize()
+    }
+
+    #[getter]
+    fn nchunks(&self) -> usize {
+        self.0.nchunks()
+    }
+
+    /// Returns the uncompressed bytes of a chunk.
+    fn chunk<'py>(&self, py: Python<'py>, nchunk: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let frame = self.0.clone();
+        let bytes = How::threads(None)
+            .run(py, move |control| frame.with_control(control).chunk(nchunk).decompress())?;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// Size of the uncompressed bytes.
@@ -107,9 +132,10 @@ impl Store {
 impl Store {
     /// Opens a store; `None` if there is something else.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Option<Self>> {
+    #[pyo3(signature = (path, allow_table_edit = false))]
+    fn open(py: Python<'_>, path: PathBuf, allow_table_edit: bool) -> PyResult<Option<Self>> {
         let found = How::short(None).run(py, |_| b2_store::Store::open(path, &read_options()))?;
-        Ok(found.map(Self))
+        Ok(found.map(|store| Self(if allow_table_edit { store.allow_table_edits() } else { store })))
     }
 
     /// Creates an empty store in a directory.
@@ -128,6 +154,11 @@ impl Store {
     /// Returns the bytes of an archive that a member has; `None` for other stores and members.
     fn window(&self, py: Python<'_>, key: &str) -> PyResult<Option<(u64, u64)>> {
         Ok(self.run(py, |store| store.window(key))?.map(|range| (range.start, range.end)))
+    }
+
+    /// Compares the directory of an archive with the headers of its members.
+    fn verify_directory(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, b2_store::Store::verify_directory)
     }
 
     /// Returns "member", "group", or "elsewhere" for members that cannot be opened; `None` if there is nothing.
@@ -160,12 +191,27 @@ impl Store {
         self.run(py, |store| store.place_for(key, Kind::Array, overwrite)).map(PathBuf::into_os_string)
     }
 
+    /// Takes members off the list of the frame with small members.
+    fn forget(&self, py: Python<'_>, key: String) -> PyResult<()> {
+        self.run(py, |store| store.forget(&[key]))
+    }
+
     fn create_group(&self, py: Python<'_>, key: &str) -> PyResult<()> {
         self.run(py, |store| store.create_group(key))
     }
 
     fn remove(&self, py: Python<'_>, key: &str) -> PyResult<()> {
         self.run(py, |store| store.remove(key))
+    }
+
+    /// Tells other handles that members were added or replaced.
+    fn announce(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, b2_store::Store::announce)
+    }
+
+    /// Whether a member is an index of an array or a table.
+    fn is_index(&self, key: &str) -> bool {
+        self.0.is_index(key)
     }
 
     fn attrs(&self, py: Python<'_>, group: &str) -> PyResult<Option<FrameBase>> {
@@ -181,7 +227,7 @@ impl Store {
     ) -> PyResult<()> {
         let mut layers = Vec::new();
         for (name, value) in changed {
-            layers.push((name.extract()?, crate::attrs::packed(&crate::attrs::to_value(&value)?)));
+            layers.push((name.extract()?, crate::attrs::layer(&value)?));
         }
         self.run(py, |store| store.set_attributes(group, &layers, &removed, &read_options()))
     }

@@ -42,23 +42,7 @@ pub(crate) struct Options<'py> {
 impl Options<'_> {
     /// Returns the builder for an array of this shape.
     fn builder(&self, py: Python<'_>, shape: Vec<u64>, dtype: Dtype) -> PyResult<ArrayBuilder> {
-        let builder = ArrayBuilder::of_dtype(shape.clone(), dtype.clone());
-        let mut builder = self.apply(py, builder, None)?;
-        let empty = shape.iter().filter(|&&length| length == 0).count();
-        if empty > 0 && self.chunks.is_none() {
-            // Chunks without items could never be filled, so their shape is chosen for the array once it has grown.
-            let grown = if empty == 1 { 1 << 22 } else { 1 << 11 };
-            let shape: Vec<u64> =
-                shape.iter().map(|&length| if length == 0 { grown } else { length }).collect();
-            let mut later = ArrayBuilder::of_dtype(shape, dtype);
-            if let Some(blocks) = &self.blocks {
-                later = later.blocks(blocks.clone());
-            }
-            if let Ok(geometry) = later.geometry() {
-                builder = builder.chunks(geometry.chunkshape()).blocks(geometry.blockshape());
-            }
-        }
-        Ok(builder)
+        self.apply(py, ArrayBuilder::of_dtype(shape, dtype), None)
     }
 
     fn apply(
@@ -101,12 +85,10 @@ impl Options<'_> {
             builder = builder.blocks(blocks.clone());
         }
         for (name, value) in self.attrs.iter().flat_map(|attrs| attrs.iter()) {
-            let value = crate::attrs::packed(&crate::attrs::to_value(&value)?);
-            builder = builder.vlmetalayer(name.extract::<String>()?, value);
+            builder = builder.vlmetalayer(name.extract::<String>()?, crate::attrs::layer(&value)?);
         }
         for (name, value) in self.meta.iter().flat_map(|meta| meta.iter()) {
-            let value = crate::attrs::packed(&crate::attrs::to_value(&value)?);
-            builder = builder.metalayer(name.extract::<String>()?, value);
+            builder = builder.metalayer(name.extract::<String>()?, crate::attrs::layer(&value)?);
         }
         let storage = if self.sparse { Storage::Sparse } else { Storage::Contiguous };
         let mut options = FrameWriter::options().overwrite(self.overwrite).durability(durability(self.sync));

@@ -240,7 +240,7 @@ def test_setting_by_coordinates():
         ((np.eye(3, 4, dtype=bool), slice(1, 3)), [[1, 2]]),
         (([[0, 1], [1, 2]],), 5),
         (([[0, 1], [2, 2]],), np.arange(2 * 4 * 5).reshape(2, 1, 4, 5)),
-        ((0,), 1.9),
+        ((0,), 2.0),
         ((..., [1]), True),
         ((None, 0), 3),
     ]:

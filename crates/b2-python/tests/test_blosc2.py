@@ -426,7 +426,7 @@ def test_directories_and_frames(tmp_path):
     schunk = blosc2.SChunk(chunksize=800, data=x, urlpath=str(tmp_path / "plain.b2frame"), mode="w")
     assert schunk.nchunks == 1
     with pytest.raises(b2kit.Error, match="not an array"):
-        b2kit.open(tmp_path / "plain.b2frame")
+        b2kit.open_array(tmp_path / "plain.b2frame")
     assert b2kit.verify(tmp_path / "plain.b2frame") == "none"
     np.testing.assert_array_equal(b2kit.asarray(blosc2.asarray(x))[...], x)
 
@@ -435,6 +435,31 @@ def test_chunks_both_ways():
     data = np.arange(10_000, dtype="f8").tobytes()
     assert b2kit.decompress(blosc2.compress2(data, typesize=8)) == data
     assert blosc2.decompress2(b2kit.compress(data, "lz4", typesize=8)) == data
+
+
+@pytest.mark.parametrize("itemsize", [1, 4, 127, 128, 131, 200, 255, 256, 257, 300, 1000])
+def test_bytedelta_of_items_of_any_size(tmp_path, itemsize):
+    data = (np.arange(itemsize * 1000) // 3).astype("u1").tobytes()
+    filters = ("shuffle", "bytedelta")
+    chunk = b2kit.compress(data, filters=filters, typesize=itemsize)
+    assert b2kit.decompress(chunk) == data == blosc2.decompress2(chunk)
+    # blosc2.open reads the parameter as a signed byte.
+    x = np.frombuffer(data, f"V{itemsize}")
+    path = str(tmp_path / "a.b2nd")
+    b2kit.asarray(x, path, filters=filters, chunks=400, blocks=100)
+    theirs = blosc2.open(path, mode="a")
+    assert theirs[:].tobytes() == data and theirs[399:401].tobytes() == x[399:401].tobytes()
+    theirs[5:450] = x[0:445]
+    theirs.resize((1100,))
+    theirs[1000:] = x[100:200]
+    want = np.concatenate([x, x[100:200]])
+    want[5:450] = x[0:445]
+    assert b2kit.open(path)[:].tobytes() == want.tobytes()
+    b2kit.verify(path)
+    ours = b2kit.open(path, mode="a")
+    ours[700:] = x[:400]
+    want[700:] = x[:400]
+    assert blosc2.open(path)[:].tobytes() == want.tobytes()
 
 
 def _overwrite(path, shape, ready, stop):

@@ -31,6 +31,35 @@ def test_it_shows_packs_and_verifies(tmp_path, program):
     assert raw.stdout == items.tobytes()
 
 
+def test_it_starts_without_numpy(tmp_path):
+    b2kit.asarray(np.arange(10), tmp_path / "a.b2nd")
+    script = """if True:
+        import sys
+        from b2kit import __main__
+        from b2kit import _b2kit
+        sys.argv = ["b2kit", "info", sys.argv[1]]
+        code = _b2kit.run_command(sys.argv)
+        heavy = {"numpy", "asyncio", "concurrent.futures", "b2kit._array"} & set(sys.modules)
+        assert code == 0 and not heavy, heavy
+    """
+    assert run("-c", script, tmp_path / "a.b2nd", program=(sys.executable,)).returncode == 0
+
+
+def test_the_package_imports_on_first_use():
+    script = """if True:
+        import sys, b2kit
+        assert "numpy" not in sys.modules
+        assert set(b2kit.__all__) <= set(dir(b2kit))
+        assert b2kit.errors.Error is b2kit.Error and b2kit.store.Group is b2kit.Group
+        assert not hasattr(b2kit, "no_such_name")
+        from b2kit import *
+        assert all(globals()[name] is getattr(b2kit, name) for name in b2kit.__all__)
+        assert "numpy" in sys.modules
+    """
+    told = run("-c", script, program=(sys.executable,))
+    assert told.returncode == 0, told.stderr
+
+
 def test_exit_codes_and_messages(tmp_path):
     missing = run("info", tmp_path / "none.b2nd")
     assert missing.returncode == 1 and "none.b2nd" in missing.stderr

@@ -264,3 +264,13 @@ def test_workers_that_are_killed_in_the_middle(tmp_path, cluster, kills):
     assert killed == [False] * kills
     np.testing.assert_array_equal(a[...], items((400, 40)) + 1)
     assert a.verify() == "ok" and leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 30), (4, 0, 3)])
+def test_empty_arrays_can_grow(tmp_path, shape):
+    a = to_b2kit(da.zeros(shape, dtype="f4", chunks=-1), tmp_path / "a.b2nd")
+    assert a.shape == shape and all(a.chunks)
+    assert np.prod(a.chunks) >= 1000
+    grown = tuple(n or 5 for n in shape)
+    a.resize(grown)
+    assert b2kit.open(tmp_path / "a.b2nd").shape == grown

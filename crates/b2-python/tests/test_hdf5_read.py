@@ -16,6 +16,24 @@ h5py = pytest.importorskip("h5py")
 items = np.arange(2 * 30 * 40, dtype="f4").reshape(2, 30, 40)
 
 
+@pytest.mark.parametrize("block", [0, 512, 4096, 65536])
+def test_other_bytes_may_be_in_front(tmp_path, block):
+    path = str(tmp_path / "any.name")
+    with h5py.File(path, "w", userblock_size=block) as file:
+        file["x"] = np.arange(5)
+    assert b2kit.hdf5.is_hdf5(path)
+    assert (b2kit.open(path, key="x")[...] == np.arange(5)).all()
+    with pytest.raises(b2kit.Error, match="HDF5"):
+        b2kit.open(path)
+
+
+def test_text_is_not_hdf5(tmp_path):
+    path = tmp_path / "text"
+    for text in (b"", b"abc", b"a" * 600, b"a" * 5000):
+        path.write_bytes(text)
+        assert not b2kit.hdf5.is_hdf5(str(path))
+
+
 @pytest.fixture
 def path(tmp_path):
     path = str(tmp_path / "x.h5")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import struct
 from typing import Any
 
 import numpy as np
@@ -162,3 +164,15 @@ def test_damaged_chunks_are_errors() -> None:
         assert isinstance(decoded, bytes)
     with pytest.raises(ValueError):
         ours.Blosc().decode(chunk[: len(chunk) // 2])
+
+
+def test_snappy_is_read():
+    # Two blocks, each one stream: 8 literals, and a copy of 56 bytes.
+    stream = bytes([64, 7 << 2]) + b"abcdefgh" + bytes([(55 << 2) | 2, 8, 0])
+    starts = (24, 24 + 4 + len(stream))
+    head = bytes([2, 1, 0x50, 1]) + struct.pack("<5i", 128, 64, starts[1] + 4 + len(stream), *starts)
+    chunk = head + 2 * (struct.pack("<i", len(stream)) + stream)
+    assert ours.Blosc().decode(chunk) == b2kit.decompress(chunk) == b"abcdefgh" * 16
+    for at in range(24, len(chunk)):
+        with contextlib.suppress(ValueError):
+            b2kit.decompress(chunk[:at] + bytes([chunk[at] ^ 0x41]) + chunk[at + 1 :])

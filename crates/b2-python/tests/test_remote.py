@@ -1,12 +1,14 @@
 """Arrays behind URLs, fsspec and obstore."""
 
 import http.server
+import importlib
 import os
 import pickle
 import re
 import signal
 import threading
 import time
+import traceback
 import warnings
 import zlib
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 import b2kit
+import b2kit.hdf5
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 
@@ -109,6 +112,24 @@ def check(a, x):
     assert a.read((slice(None), slice(None), 5), out=out) is out
     np.testing.assert_array_equal(out, x[:, :, 5])
     assert a.verify() == "ok"
+
+
+@pytest.mark.parametrize("block", [0, 4096])
+def test_hdf5_at_urls_is_told_by_content(server, tmp_path, block):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "any.mat", "w", userblock_size=block) as file:
+        file["x"] = np.arange(5)
+    url = f"{server.url}/any.mat"
+    with pytest.raises(ValueError, match="HDF5 or NetCDF file: key names a data set"):
+        b2kit.open(url)
+    np.testing.assert_array_equal(b2kit.open(url, key="x")[...], np.arange(5))
+    assert b2kit.hdf5.is_hdf5(url)
+
+
+def test_stores_at_urls_are_named(server, items, tmp_path):
+    (tmp_path / "s.b2z").write_bytes(b"PK\x03\x04" + bytes(500))
+    with pytest.raises(ValueError, match="a store: download it"):
+        b2kit.open(f"{server.url}/s.b2z")
 
 
 def test_urls(server, items, tmp_path):
@@ -319,3 +340,93 @@ def test_redirects_to_other_hosts_can_be_refused(tmp_path):
         b2kit.set_other_hosts(before)
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize("kind", ["array", "hdf5"])
+def test_secrets_are_in_nothing_that_is_shown(server, items, kind, tmp_path):
+    xr = pytest.importorskip("xarray")
+    hdf5 = importlib.import_module("b2kit.hdf5")
+    name = "a.b2nd"
+    if kind == "hdf5":
+        h5py = pytest.importorskip("h5py")
+        name = "x.h5"
+        with h5py.File(os.path.join(server.folder, name), "w") as file:
+            file["t"] = np.arange(12.0)
+    url = server.url.replace("://", "://me:secret@") + "/" + name
+    # A password with a slash or another mark in it, a URL with a blank, and one that does not exist.
+    for bad in ("me:se/secret@", "me:se@secret@", "me:secret@", "me:1/secret@"):
+        wrong = server.url.replace("://", "://" + bad) + f"/no {name}?token=secret"
+        with pytest.raises(b2kit.errors.Error) as caught:
+            b2kit.open(wrong) if kind == "array" else hdf5.open(wrong)
+        shown = "".join(traceback.format_exception(caught.value)[-1:])
+        assert "secret" not in shown
+    if kind == "hdf5":
+        file = hdf5.open(url)
+        told = [repr(file), file.path, repr(file["t"]), file["t"].path]
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(file["t"]))[...], np.arange(12.0))
+        with pytest.raises(b2kit.errors.Error) as caught:
+            file["none"]
+        told.append(str(caught.value))
+    else:
+        array = b2kit.open(url)
+        told = [repr(array), array.path, str(array.info), array._repr_html_()]
+    with xr.open_dataset(url, engine="b2kit") as dataset:
+        told += [str(dataset), str(dataset.encoding), *map(str, dataset.variables)]
+        told += [str(variable.encoding) for variable in dataset.variables.values()]
+    assert not [text for text in told if "secret" in text]
+
+
+def test_references_have_no_secrets(server, items):
+    virtual = pytest.importorskip("b2kit.virtual")
+    url = server.url.replace("://", "://me:secret@") + "/a.b2nd"
+    refs = virtual.kerchunk(url)
+    assert "secret" not in str(refs) and server.url + "/a.b2nd" in str(refs)
+    with pytest.raises(b2kit.errors.ArgumentError, match="password"):
+        virtual.kerchunk(url, url="https://host/a.b2nd?token=secret")
+
+
+def test_errors_of_other_packages_are_redacted():
+    from b2kit import _remote
+
+    # The source text is in the traceback, too.
+    told = "403, url='https://me:{0}@host/a?token={0}'".format("sec" + "ret")
+    with pytest.raises(b2kit.errors.Error) as caught, _remote._told("https://host/a"):
+        raise RuntimeError(told)
+    assert "sec" + "ret" not in "".join(traceback.format_exception(caught.value))
+    assert "403" in str(caught.value)
+
+
+def test_options_for_fsspec(tmp_path):
+    """Credentials and headers reach the file system, also for HDF5 and xarray, and pickles have them."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Guarded(MemoryFileSystem):
+        protocol = "guarded"
+        store, pseudo_dirs = {}, [""]
+
+        def __init__(self, token=None, **options):
+            super().__init__(**options)
+            if token != "secret":
+                raise PermissionError("a token is needed")
+
+    fsspec.register_implementation("guarded", Guarded, clobber=True)
+    fs = Guarded(token="secret")
+    fs.pipe("guarded://a.b2nd", bytes(b2kit.asarray(np.arange(5), attrs={"_ARRAY_DIMENSIONS": ["x"]})._frame()))
+    told = {"token": "secret"}
+    with pytest.raises(OSError):
+        b2kit.open("guarded://a.b2nd")
+    array = b2kit.open("guarded://a.b2nd", storage_options=told)
+    assert array[3] == 3
+    with pytest.raises(ValueError, match="storage_options"):
+        b2kit.open(tmp_path / "a.b2nd", storage_options=told)
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("data", data=np.arange(1000), chunks=(100,), compression="gzip")
+    fs.pipe("guarded://a.h5", (tmp_path / "a.h5").read_bytes())
+    assert b2kit.open("guarded://a.h5", key="data", storage_options=told)[999] == 999
+    assert b2kit.hdf5.open("guarded://a.h5", storage_options=told)["data"][5:7].tolist() == [5, 6]
+    xr = pytest.importorskip("xarray", reason="xarray is not installed")
+    for name, variable in ("a.b2nd", "a"), ("a.h5", "data"):
+        with xr.open_dataset(f"guarded://{name}", engine="b2kit", storage_options=told, chunks={}) as ds:
+            assert ds[variable][:3].values.tolist() == [0, 1, 2]

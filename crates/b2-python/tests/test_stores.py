@@ -205,3 +205,28 @@ def test_errors_of_the_system_are_those_of_the_package(tmp_path):
         b2kit.open(tmp_path / "file" / "s.b2d", mode="a")
     with pytest.raises(b2kit.Error, match="missing"):
         b2kit.Group(tmp_path / "missing.b2d")["a"]
+
+
+def test_verify_sees_what_the_command_sees(tmp_path):
+    group = b2kit.open_group(tmp_path / "s.b2d", mode="a")
+    group.create("a", np.arange(10))
+    group.create("g/b", np.arange(10.0))
+    group.save(tmp_path / "s.b2z")
+    whole = (tmp_path / "s.b2z").read_bytes()
+    expected = {key: array[...].tobytes() for key, array in b2kit.open_group(tmp_path / "s.b2z").walk()}
+    assert b2kit.verify(tmp_path / "s.b2z") == "ok"
+    directory = whole.index(b"PK\1\2")
+    unnoticed = 0
+    for at in range(directory, len(whole)):
+        odd = bytearray(whole)
+        odd[at] ^= 0xFF
+        (tmp_path / "odd.b2z").write_bytes(odd)
+        try:
+            b2kit.verify(tmp_path / "odd.b2z")
+        except b2kit.errors.Error:
+            continue
+        found = {key: array[...].tobytes() for key, array in b2kit.open_group(tmp_path / "odd.b2z").walk()}
+        assert found == expected, at
+        unnoticed += 1
+    # Times, versions and attributes of files.
+    assert unnoticed < (len(whole) - directory) / 2

@@ -282,3 +282,16 @@ def test_damaged_chunks_are_errors(tmp_path, eager):
         for read in (lambda: z[3:5, 7], lambda: z[...], lambda: numcodec.decode(damaged)):
             with pytest.raises(b2kit.errors.DamagedError):
                 read()
+
+
+def test_the_number_of_references_is_limited(tmp_path):
+    b2kit.zeros((1 << 27,), path=tmp_path / "many.b2nd", dtype="u1", chunks=(1,), blocks=(1,))
+    assert (tmp_path / "many.b2nd").stat().st_size < 1000
+    with pytest.raises(b2kit.errors.LimitError, match="max_references"):
+        virtual.kerchunk(tmp_path / "many.b2nd")
+    group = b2kit.open_group(tmp_path / "s.b2d", mode="a")
+    for name in "abc":
+        group.create(name, np.arange(10), chunks=(1,))
+    with pytest.raises(b2kit.errors.LimitError, match="max_references"):
+        virtual.kerchunk(tmp_path / "s.b2d", max_references=29)
+    assert len(virtual.kerchunk(tmp_path / "s.b2d", max_references=30)["refs"]) >= 30

@@ -3,6 +3,8 @@
 import contextlib
 import os
 import pickle
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -445,3 +447,51 @@ def test_a_tree_is_written_at_once(tmp_path, series):
         tree.b2kit.to_store(tmp_path / "b.b2d", encoding={"/other": {}})
     tree["deep"].b2kit.to_store(tmp_path / "c.b2d")
     assert set(xr.open_datatree(tmp_path / "c.b2d", engine="b2kit").groups) == {"/", "/er"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_leftovers_of_killed_writers_are_removed(tmp_path, dataset):
+    code = """
+import os, sys, signal, numpy as np, xarray as xr, b2kit.xarray
+from b2kit import _b2kit
+_b2kit.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+xr.Dataset({"x": ("t", np.arange(5))}).b2kit.to_store(sys.argv[1])
+"""
+    target = tmp_path / "a.b2d"
+    child = subprocess.run([sys.executable, "-c", code, str(target)], check=False)
+    assert child.returncode != 0
+    [left] = os.listdir(tmp_path)
+    assert left.startswith(".b2kit-a.b2d-") and left.endswith(".tmp")
+    # Of other stores, of a living process, and with the only copy of a store.
+    others = [".b2kit-b.b2d-0123456789ab.tmp", ".b2kit-a.b2d-0123456789ab.tmp", ".b2kit-a.b2d-0123456789ac.tmp"]
+    for name in others:
+        (tmp_path / name).mkdir()
+    (tmp_path / others[2] / "a.old").mkdir()
+    import fcntl
+
+    held = os.open(tmp_path / others[1], os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    dataset.b2kit.to_store(target)
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "a.b2d"])
+    os.close(held)
+    dataset.b2kit.to_store(target, mode="w")
+    assert sorted(os.listdir(tmp_path)) == sorted([others[0], others[2], "a.b2d"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
+def test_what_is_replaced_keeps_its_mode(tmp_path):
+    dataset = xr.Dataset({"x": ("t", np.arange(5))})
+    target = tmp_path / "a.b2d"
+    dataset.b2kit.to_store(target)
+    os.chmod(target, 0o750)
+    os.chmod(target / "x.b2nd", 0o604)
+    try:
+        os.setxattr(target / "x.b2nd", "user.note", b"kept")
+        noted = True
+    except (OSError, AttributeError):
+        noted = False
+    for mode in "w", "a":
+        dataset.b2kit.to_store(target, mode=mode)
+        assert os.stat(target).st_mode & 0o777 == 0o750
+        assert os.stat(target / "x.b2nd").st_mode & 0o777 == 0o604
+        assert not noted or os.getxattr(target / "x.b2nd", "user.note") == b"kept"

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -390,3 +391,53 @@ def test_many_chunks_at_once_over_an_asynchronous_store(tmp_path):
     np.testing.assert_array_equal(z[3:57, 2:58:5], items[3:57, 2:58:5])
     kinds = RangeByteRequest | SuffixByteRequest | None
     assert all(isinstance(range, kinds) for _, range in store.requests)
+
+
+def _claiming(nbytes):
+    """A chunk of 32 bytes that claims to be zeros."""
+    return b2kit.zeros((nbytes,), dtype="u1", chunks=(nbytes,))._chunk(0)
+
+
+@pytest.mark.parametrize("codec", ["b2kit.blosc2", "numcodecs.blosc2", 2])
+def test_what_a_chunk_claims_is_compared_before_memory_is_taken(tmp_path, codec):
+    nbytes = 1 << 30
+    assert len(_claiming(nbytes)) == 32
+    where = tmp_path / "z"
+    if codec == 2:
+        import numcodecs
+
+        z = zarr.create_array(
+            where, shape=(100,), chunks=(100,), dtype="i4", zarr_format=2, compressors=numcodecs.get_codec({"id": "blosc2"})
+        )
+        name = where / "0"
+    else:
+        z = zarr.create_array(where, shape=(100,), chunks=(100,), dtype="i4", compressors=[{"name": codec, "configuration": {}}])
+        name = where / "c" / "0"
+    z[...] = np.arange(100)
+    assert zarr.open_array(where)[7] == 7
+    name.write_bytes(_claiming(nbytes))
+    tracemalloc.start()
+    with pytest.raises(b2kit.errors.LimitError, match="1073741824 bytes"):
+        zarr.open_array(where)[...]
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
+    with pytest.raises(b2kit.errors.LimitError):
+        b2kit.decompress(_claiming(nbytes), max_nbytes=nbytes - 1)
+
+
+def test_the_item_size_of_a_b2nd_chunk_is_compared_first(tmp_path):
+    z = zarr.create_array(tmp_path / "z", shape=(64,), chunks=(64,), dtype="i4", serializer=B2ndCodec(), compressors=None)
+    z[...] = 1
+    claims = b2kit.zeros((64,), dtype="V10000000", chunks=(1,), blocks=(1,))
+    (tmp_path / "z" / "c" / "0").write_bytes(claims._frame())
+    with pytest.raises(b2kit.errors.DamagedError, match="items of 10000000 bytes"):
+        zarr.open_array(tmp_path / "z")[...]
+
+
+@pytest.mark.parametrize("wrong", [{"codec": "gzip"}, {"filters": ("nope",)}, {"level": 11}, {"filters": ("shuffle",) * 7}], ids=str)
+def test_wrong_options_are_refused_when_a_codec_is_created(wrong):
+    for codec in (B2ndCodec, Blosc2Codec):
+        with pytest.raises(ValueError):
+            codec(**wrong)
+        with pytest.raises(ValueError):
+            codec.from_dict({"name": codec().name, "configuration": wrong})

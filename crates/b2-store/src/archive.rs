@@ -13,12 +13,51 @@ use crate::names::{self, EMBEDDED, MAX_MEMBERS, key_of, last_part};
 
 /// Length of the header of a member without its name and extra field.
 const HEADER: usize = 30;
+/// How the header of a member starts.
+const SIGNATURE: [u8; 4] = *b"PK\x03\x04";
+/// The flags that change how a member is read: encryption, a descriptor behind the data, the encoding of the name.
+const FLAGS: u16 = 1 | DESCRIPTOR | 1 << 6 | 1 << 11;
+/// The flag for lengths and checksum behind the data, instead of in the header of the member.
+const DESCRIPTOR: u16 = 1 << 3;
+/// Length of the longest descriptor.
+const LONGEST_DESCRIPTOR: u64 = 24;
+/// In place of a length that needs 64 bits, and is in the extra field with this id.
+const IN_EXTRA: u32 = u32::MAX;
+const ZIP64: u16 = 1;
 
 /// An open archive. Its members can be read while other programs replace the file.
 pub struct Archive {
     file: Arc<dyn ReadAt>,
-    /// Where the members start, and the directory, in ascending order.
-    starts: Vec<u64>,
+    /// All entries of the directory, by the offsets of their headers.
+    listed: Vec<Listed>,
+    /// Where the directory starts.
+    directory: u64,
+    /// How many entries the end of the archive promises.
+    promised: u64,
+}
+
+/// What the directory says of an entry, to be compared with its header.
+struct Listed {
+    header: u64,
+    name: Box<[u8]>,
+    method: u16,
+    flags: u16,
+    crc: u32,
+    /// Lengths, stored and uncompressed.
+    lens: [u64; 2],
+}
+
+impl Listed {
+    /// Returns where the entry ends at the earliest: the length of its extra field is only in its header.
+    fn least_end(&self) -> u64 {
+        let [len, _] = self.lens;
+        self.header.saturating_add(HEADER as u64).saturating_add(self.name.len() as u64).saturating_add(len)
+    }
+
+    fn damaged(&self, what: &str) -> StoreError {
+        let name = names::text_of(&self.name);
+        StoreError::Damaged(format!("zip archive: {name}: the directory and the member differ in {what}"))
+    }
 }
 
 /// A member as the directory describes it.
@@ -67,25 +106,32 @@ impl Archive {
         let end = file.len().map_err(StoreError::archive)?;
         let located = ZipLocator::new().locate_in_reader(Reader(file.clone()), &mut buffer, end);
         let archive = located.map_err(|(_, error)| StoreError::archive(error))?;
-        let (mut found, mut places) = (Vec::new(), vec![(archive.directory_offset(), u64::MAX)]);
+        let (directory, promised) = (archive.directory_offset(), archive.entries_hint());
+        let (mut found, mut listed) = (Vec::new(), Vec::new());
         let mut entries = archive.entries(&mut buffer);
         while let Some(entry) = entries.next_entry().map_err(StoreError::archive)? {
-            if places.len() > MAX_MEMBERS {
+            if listed.len() >= MAX_MEMBERS {
                 return Err(StoreError::Damaged(format!("zip archive: more than {MAX_MEMBERS} members")));
             }
+            let method = entry.compression_method();
+            let lens = [entry.compressed_size_hint(), entry.uncompressed_size_hint()];
             let (header, len) = (entry.local_header_offset(), entry.compressed_size_hint());
-            let name = entry.file_path();
-            let name = name.as_bytes();
-            // Its extra field follows too, whose length only the header of the member tells.
-            let end =
-                header.saturating_add(HEADER as u64).saturating_add(name.len() as u64).saturating_add(len);
-            places.push((header, end));
-            let Ok(name) = std::str::from_utf8(name) else { continue };
-            if !wanted(name) {
+            let path = entry.file_path();
+            let raw: &[u8] = path.as_bytes();
+            listed.push(Listed {
+                header,
+                name: raw.into(),
+                method: method.as_u16(),
+                flags: entry.flags().bits(),
+                crc: entry.crc32(),
+                lens,
+            });
+            let name = names::text_of(raw);
+            if !wanted(&name) {
                 continue;
             }
-            names::check_entry(name)?;
-            let method = entry.compression_method();
+            // A name that is not UTF-8 is checked before it is escaped, since backslashes are refused.
+            names::check_entry(&String::from_utf8_lossy(raw))?;
             let unreadable = if entry.flags().is_encrypted() {
                 Some("encrypted in the archive".to_owned())
             } else if method != CompressionMethod::STORE {
@@ -97,13 +143,14 @@ impl Archive {
             } else {
                 None
             };
-            found.push(Entry { name: name.to_owned(), header, len, unreadable });
+            found.push(Entry { name: name.into_owned(), header, len, unreadable });
         }
-        places.sort_unstable();
-        if places.windows(2).any(|pair| matches!(pair, [(_, end), (next, _)] if end > next)) {
+        listed.sort_by_key(|entry| (entry.header, entry.least_end()));
+        let starts = listed.iter().map(|entry| entry.header).skip(1).chain([directory]);
+        if listed.iter().zip(starts).any(|(entry, next)| entry.least_end() > next) {
             return Err(StoreError::Damaged("zip archive: members overlap".to_owned()));
         }
-        Ok((Self { file, starts: places.into_iter().map(|(start, _)| start).collect() }, found))
+        Ok((Self { file, listed, directory, promised }, found))
     }
 
     /// The file of the archive.
@@ -111,26 +158,148 @@ impl Archive {
         &self.file
     }
 
-    /// Returns where the bytes of a member are. The header of the member is read only now, so that listing an archive
-    /// far away takes no request per member.
+    /// Returns where the bytes of a member are. The header of the member is read and compared with the directory only
+    /// now, so that listing an archive far away takes no request per member.
     pub fn data(&self, header: u64, len: u64) -> Result<Range<u64>, StoreError> {
-        let mut fixed = [0; HEADER];
-        self.file.read_exact_at(header, &mut fixed).map_err(StoreError::archive)?;
-        let [b'P', b'K', 3, 4, .., n0, n1, x0, x1] = fixed else {
-            return Err(StoreError::Damaged(format!("zip archive: no member starts at byte {header}")));
-        };
-        let variable =
-            u64::from(u16::from_le_bytes([n0, n1])).saturating_add(u16::from_le_bytes([x0, x1]).into());
-        let start = header.saturating_add(HEADER as u64).saturating_add(variable);
-        let next = self.starts.partition_point(|start| *start <= header);
-        let limit = self.starts.get(next).copied().unwrap_or(0);
-        match start.checked_add(len) {
-            Some(end) if end <= limit => Ok(start..end),
-            _ => Err(StoreError::Damaged(format!(
-                "zip archive: the member at byte {header} is longer than its place in the archive"
-            ))),
+        let none = || StoreError::Damaged(format!("zip archive: no member starts at byte {header}"));
+        let at = self.listed.binary_search_by_key(&header, |entry| entry.header).map_err(|_| none())?;
+        let data = self.compared(at)?;
+        match data.end.checked_sub(data.start) {
+            Some(found) if found == len => Ok(data),
+            _ => Err(none()),
         }
     }
+
+    /// Compares the directory with the headers of all members, also of those that are no members of a store.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        // Without 64 bits the count of many is only the rest of it.
+        let count = |entries: u64| entries & u64::from(u16::MAX);
+        if count(self.promised) != count(self.listed.len() as u64) {
+            return Err(StoreError::Damaged(format!(
+                "zip archive: the directory has {} entries, its end says {}",
+                self.listed.len(),
+                self.promised
+            )));
+        }
+        self.check_unlisted(0, self.listed.first().map_or(self.directory, |entry| entry.header))?;
+        for (at, entry) in self.listed.iter().enumerate() {
+            let (end, next) = (self.compared(at)?.end, self.next(at));
+            let end = match entry.flags & DESCRIPTOR {
+                0 => end,
+                _ => end.saturating_add(self.descriptor(entry, end, next)?),
+            };
+            self.check_unlisted(end, next)?;
+        }
+        Ok(())
+    }
+
+    /// Returns where the entry behind the one at an index starts, or the directory.
+    fn next(&self, at: usize) -> u64 {
+        self.listed.get(at.saturating_add(1)).map_or(self.directory, |entry| entry.header)
+    }
+
+    /// Returns where the bytes of an entry are, after comparing its header with the directory.
+    fn compared(&self, at: usize) -> Result<Range<u64>, StoreError> {
+        let Some(entry) = self.listed.get(at) else { return Err(StoreError::Damaged(String::new())) };
+        let [len, _] = entry.lens;
+        let header = entry.header;
+        let name_at = header.saturating_add(HEADER as u64);
+        let extra_at = name_at.saturating_add(entry.name.len() as u64);
+        let head = self.file.read_at(header..extra_at).map_err(StoreError::archive)?;
+        let number =
+            |at: usize| head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |n| u16::from_le_bytes(*n));
+        let long =
+            |at: usize| head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |n| u32::from_le_bytes(*n));
+        if !head.starts_with(&SIGNATURE) {
+            return Err(StoreError::Damaged(format!("zip archive: no member starts at byte {header}")));
+        }
+        let [flags, method, name_len, extra_len] = [6, 8, 26, 28].map(number);
+        let [crc, stored, uncompressed] = [14, 18, 22].map(long);
+        let start = name_at.saturating_add(name_len.into()).saturating_add(extra_len.into());
+        let data = match start.checked_add(len) {
+            Some(end) if end <= self.next(at) => start..end,
+            _ => {
+                return Err(StoreError::Damaged(format!(
+                    "zip archive: the member at byte {header} is longer than its place in the archive"
+                )));
+            }
+        };
+        if head.get(HEADER..) != Some(&*entry.name) || usize::from(name_len) != entry.name.len() {
+            return Err(entry.damaged("its name"));
+        }
+        if method != entry.method {
+            return Err(entry.damaged("the method of compression"));
+        }
+        if flags & FLAGS != entry.flags & FLAGS {
+            return Err(entry.damaged("the flags"));
+        }
+        // Where both are in a descriptor, they may be missing here.
+        let later = flags & DESCRIPTOR != 0;
+        if crc != entry.crc && !(later && crc == 0) {
+            return Err(entry.damaged("the checksum"));
+        }
+        let mut lens = [uncompressed, stored].map(u64::from);
+        if [uncompressed, stored].contains(&IN_EXTRA) {
+            let extra = extra_at..extra_at.saturating_add(extra_len.into());
+            let extra = self.file.read_at(extra).map_err(StoreError::archive)?;
+            let mut long = zip64(&extra);
+            for len in lens.iter_mut().filter(|len| **len == IN_EXTRA.into()) {
+                if let Some((first, rest)) = long.split_first_chunk() {
+                    (*len, long) = (u64::from_le_bytes(*first), rest);
+                }
+            }
+        }
+        lens.reverse();
+        let same = |(found, listed): (u64, u64)| found == listed || later && found == 0;
+        if !lens.into_iter().zip(entry.lens).all(same) {
+            return Err(entry.damaged("the length"));
+        }
+        Ok(data)
+    }
+
+    /// Returns the length of the descriptor behind the data of an entry, after comparing it with the directory.
+    fn descriptor(&self, entry: &Listed, at: u64, next: u64) -> Result<u64, StoreError> {
+        let found = at..next.min(at.saturating_add(LONGEST_DESCRIPTOR));
+        let found = self.file.read_at(found).map_err(StoreError::archive)?;
+        let [short, long] = [
+            entry.lens.iter().flat_map(|len| u32::try_from(*len).unwrap_or(u32::MAX).to_le_bytes()).collect(),
+            entry.lens.iter().flat_map(|len| len.to_le_bytes()).collect::<Vec<u8>>(),
+        ];
+        let crc = entry.crc.to_le_bytes();
+        for start in [&b"PK\x07\x08"[..], b""] {
+            for lens in [&short, &long] {
+                let expected = [start, &crc, lens].concat();
+                if found.starts_with(&expected) {
+                    return Ok(expected.len() as u64);
+                }
+            }
+        }
+        Err(entry.damaged("the lengths and the checksum behind the data"))
+    }
+
+    /// Fails if there is a member in a gap between members.
+    fn check_unlisted(&self, from: u64, to: u64) -> Result<(), StoreError> {
+        let found = from..to.min(from.saturating_add(SIGNATURE.len() as u64)).max(from);
+        match self.file.read_at(found).map_err(StoreError::archive)?.starts_with(&SIGNATURE) {
+            true => Err(StoreError::Damaged(format!(
+                "zip archive: the member at byte {from} is missing from the directory"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Returns the content of the extra field with lengths of 64 bits; empty if there is none.
+fn zip64(mut extra: &[u8]) -> &[u8] {
+    while let Some(([i0, i1, n0, n1], rest)) = extra.split_first_chunk() {
+        let len = usize::from(u16::from_le_bytes([*n0, *n1])).min(rest.len());
+        let (content, rest) = rest.split_at(len);
+        if u16::from_le_bytes([*i0, *i1]) == ZIP64 {
+            return content;
+        }
+        extra = rest;
+    }
+    &[]
 }
 
 /// Adapts a file to the reader of archives.

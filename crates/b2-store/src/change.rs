@@ -1,17 +1,23 @@
 //! Changes of stores in directories, each of which is visible to others when it is complete.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_frame::{
-    EditOptions, FileKind, FileSystem, FrameParams, FrameWriter, Inside, Links, ReadFiles, ReadOptions,
+    EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Inside, Links,
+    ReadFiles, ReadOptions, SuperChunk,
 };
+use rmpv::Value;
 
 use crate::StoreError;
-use crate::members::Place;
-use crate::names::{self, EMBEDDED, Kind, absolute, last_part};
+use crate::members::{Place, kind_of};
+use crate::names::{self, EMBEDDED, Kind, MAP, absolute, last_part};
 use crate::store::{Files, Root, Store};
+use crate::table::{self, META, Table};
+
+/// The vlmetalayer of [`EMBEDDED`] that counts changes of members which are files.
+const TICK: &str = "dstore_tick";
 
 impl Store {
     /// Returns the directory of the store, which does not follow links: the file system for what is written to
@@ -30,15 +36,101 @@ impl Store {
         }
     }
 
+    /// Allows changes of members of tables of python-blosc2 (`CTable`) after which it cannot read the table any more, or
+    /// reads other rows: columns that get another length, are replaced or removed, and changes of `_valid_rows`.
+    #[must_use]
+    pub fn allow_table_edits(mut self) -> Self {
+        self.table_edits = true;
+        self
+    }
+
+    /// Opens a member for changing. In a table of python-blosc2, each commit of changed items marks the indexes of the table
+    /// as outdated first, and fails if the column gets another length (see [`allow_table_edits`](Self::allow_table_edits)).
+    ///
+    /// ```no_run
+    /// # use b2_frame::ReadOptions;
+    /// # use b2_store::Store;
+    /// # use b2nd::{ArrayEditor, s, source};
+    /// let options = ReadOptions::default();
+    /// let store = Store::open("table.b2d", &options)?.expect("a store");
+    /// let mut column = ArrayEditor::new(store.edit("_cols/price", &options)?)?;
+    /// column.set(s![10..20], source::item(1.5_f64.to_le_bytes()))?;
+    /// column.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchKey`] when there is no such member, [`StoreError::Unsupported`] when it is embedded or the store
+    /// cannot be changed, [`StoreError::Frame`] as for [`EditOptions::edit`].
+    pub fn edit(&self, key: &str, options: &ReadOptions) -> Result<FrameEditor, StoreError> {
+        self.changed()?;
+        let Place::Path(path) = &self.member(key)?.place else {
+            return Err(StoreError::Unsupported(format!(
+                "{key}: small members in {EMBEDDED} cannot be changed"
+            )));
+        };
+        let read = self.options(options);
+        let edit = EditOptions::from(read.clone());
+        let mut editor = edit.edit(path)?;
+        table::protect_table(&mut editor, path, &read, &edit, self.table_edits);
+        Ok(editor)
+    }
+
+    /// Tells other handles that share the store that members were added, replaced or removed: those of python-blosc2 that
+    /// were opened with `locking=True` list the members again. Call it after writing a member to
+    /// [`place_for`](Self::place_for). Does nothing if no program shares the store in this way.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Frame`] when the frame that is to tell
+    /// cannot be changed.
+    pub fn announce(&self) -> Result<(), StoreError> {
+        let inside = self.changed()?;
+        let path = inside.path().join(EMBEDDED);
+        let lock = inside.path().join(format!("{EMBEDDED}.b2lock"));
+        let ticks = self
+            .embedded
+            .as_ref()
+            .is_some_and(|frame| frame.vlmetalayers().iter().any(|(name, _)| name == TICK.as_bytes()));
+        let is_there = |path: &PathBuf| table::is_file(&**inside, path).is_some();
+        if !is_there(&path) || !(ticks || is_there(&lock)) {
+            return Ok(());
+        }
+        let mut editor = EditOptions::from(self.options(&ReadOptions::default())).edit(path)?;
+        table::count(&mut editor, TICK)?;
+        editor.commit()?;
+        Ok(())
+    }
+
+    /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`, and
+    /// `_valid_rows` says which rows there are. The root is `""`.
+    pub fn is_table(&self, group: &str, options: &ReadOptions) -> bool {
+        let key = format!("{}/{META}", absolute(group).trim_end_matches('/'));
+        self.frame(&key, options).is_ok_and(|frame| table::is_table(&frame))
+    }
+
+    /// Fails if a member belongs to a table, unless all is allowed, and prepares the table for the change.
+    fn check_table(&self, key: &str) -> Result<(), StoreError> {
+        let read = self.options(&ReadOptions::default());
+        let Some(table) = Table::of(&self.path_of(key)?, &read) else { return Ok(()) };
+        if !self.table_edits {
+            return Err(StoreError::Unsupported(table.refusal()));
+        }
+        Ok(table.outdate(true, &EditOptions::from(read))?)
+    }
+
     /// Returns the path at which to write the frame of a new member, or of one that is replaced if `overwrite` is given.
     /// Creates the directories above it.
     ///
     /// # Errors
     /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken,
-    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Io`] when a directory cannot be
-    /// created.
+    /// [`StoreError::Unsupported`] when the store cannot be changed, or when a column of a table would be replaced (see
+    /// [`allow_table_edits`](Self::allow_table_edits)); [`StoreError::Io`] when a directory cannot be created.
     pub fn place_for(&self, key: &str, kind: Kind, overwrite: bool) -> Result<PathBuf, StoreError> {
-        let path = self.with_folder(self.free(key, overwrite)?, kind)?;
+        let free = self.free(key, overwrite)?;
+        if self.members.0.contains_key(&absolute(key)) {
+            self.check_table(key)?;
+        }
+        let path = self.with_folder(free, kind)?;
         match self.members.0.get(&absolute(key)).map(|member| &member.place) {
             // Readers would go on to find the other file, or might.
             Some(Place::Path(there)) if *there != path => {
@@ -46,6 +138,58 @@ impl Store {
             }
             _ => Ok(path),
         }
+    }
+
+    /// Returns the path of the file of a member, to change it. A member in the frame with small members gets a file of its
+    /// own, and is taken off the list of that frame, as python-blosc2 keeps members that are not small.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchKey`] when there is no such member, [`StoreError::Unsupported`] when the store cannot be
+    /// changed, [`StoreError::Frame`] when the member cannot be read or its file not be written; otherwise as for
+    /// [`place_for`](Self::place_for).
+    pub fn file_of(&self, key: &str, options: &ReadOptions) -> Result<PathBuf, StoreError> {
+        let inside = self.changed()?;
+        if let Place::Path(path) = &self.member(key)?.place {
+            return Ok(path.clone());
+        }
+        let frame = self.frame(key, options)?;
+        let path = self.with_folder(self.path_of(&absolute(key))?, kind_of(&frame))?;
+        // Another thread or process may have been faster.
+        if inside.kind(&path, Links::Refuse).is_err() {
+            copy_frame(&frame, inside, &path)?;
+        }
+        self.forget(&[absolute(key)])?;
+        Ok(path)
+    }
+
+    /// Takes members off the list of the frame with small members, if they are on it. Their bytes remain, as
+    /// python-blosc2 leaves them.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Damaged`] or [`StoreError::Frame`]
+    /// when the list cannot be read or written.
+    pub fn forget(&self, keys: &[String]) -> Result<(), StoreError> {
+        let path = self.changed()?.path().join(EMBEDDED);
+        if !self.has_embedded() {
+            return Ok(());
+        }
+        let mut editor = EditOptions::from(self.options(&SuperChunk::options())).edit(path)?;
+        let list = editor.snapshot()?.vlmetalayers().get(MAP)?.unwrap_or_default();
+        let damaged = || StoreError::Damaged(format!("{MAP} is malformed"));
+        let mut list = rmpv::decode::read_value(&mut list.as_slice()).map_err(|_| damaged())?;
+        let Value::Map(fields) = &mut list else { return Err(damaged()) };
+        let found = fields.iter_mut().find(|(name, _)| name.as_str() == Some("embed_map"));
+        let Some((_, Value::Map(entries))) = found else { return Err(damaged()) };
+        let before = entries.len();
+        entries.retain(|(key, _)| !key.as_str().is_some_and(|key| keys.contains(&absolute(key))));
+        if entries.len() == before {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        rmpv::encode::write_value(&mut bytes, &list).map_err(|_| damaged())?;
+        editor.vlmeta().set(MAP, &bytes)?;
+        editor.commit()?;
+        Ok(())
     }
 
     /// Creates a group. Readers see it only once it has members or attributes, since nothing else is stored.
@@ -60,8 +204,9 @@ impl Store {
     /// Removes a member, or a group and all its contents.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when one of the members is embedded
-    /// or the store cannot be changed, [`StoreError::Io`] when a file cannot be removed.
+    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when the store cannot be changed or it
+    /// belongs to a table (see [`allow_table_edits`](Self::allow_table_edits)), [`StoreError::Io`] when a file cannot be
+    /// removed, or as for [`forget`](Self::forget).
     pub fn remove(&self, key: &str) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, absolute(key));
         let group = format!("{key}/");
@@ -71,13 +216,12 @@ impl Store {
         if gone.is_empty() {
             return Err(StoreError::NoSuchKey(key));
         }
+        self.check_table(&key)?;
+        // Also of those that are files now: there may be an older one of that key.
+        self.forget(&gone.iter().map(|(member, _)| (*member).clone()).collect::<Vec<_>>())?;
         let mut paths = Vec::new();
-        for (member, found) in gone {
-            let Place::Path(path) = &found.place else {
-                return Err(StoreError::Unsupported(format!(
-                    "{member}: small members in {EMBEDDED} cannot be removed"
-                )));
-            };
+        for (_, found) in gone {
+            let Place::Path(path) = &found.place else { continue };
             // Files of the same key with another suffix would come to light.
             let others = names::suffixes().map(|suffix| path.with_extension(suffix));
             paths.extend(others.filter(|other| other != path && inside.kind(other, Links::Refuse).is_ok()));
@@ -87,7 +231,8 @@ impl Store {
         if matches!(inside.kind(&folder, Links::Refuse), Ok(FileKind::Directory)) {
             paths.push(folder);
         }
-        paths.iter().try_for_each(|path| inside.remove_all(path).map_err(StoreError::io(path)))
+        paths.iter().try_for_each(|path| inside.remove_all(path).map_err(StoreError::io(path)))?;
+        self.announce()
     }
 
     /// Changes attributes of a group in one commit. The values are msgpack; the root is `""`.
@@ -115,7 +260,7 @@ impl Store {
             editor.commit()?;
             return Ok(());
         }
-        // Attributes in the frame with small members are copied, since that frame cannot be changed.
+        // Attributes in the frame with small members get a file of their own.
         let mut all = BTreeMap::new();
         if let Some(frame) = self.attributes(group, options)? {
             for (name, _) in frame.vlmetalayers().iter() {
@@ -129,7 +274,8 @@ impl Store {
         let path = self.with_folder(self.path_of(&key)?, Kind::SuperChunk)?;
         let writer = FrameWriter::options().file_system(inside.clone()).create(path, bare())?;
         write_attributes(writer, &all)?;
-        Ok(())
+        self.forget(&[key])?;
+        self.announce()
     }
 
     fn changed(&self) -> Result<&Arc<Inside>, StoreError> {
@@ -190,6 +336,32 @@ pub(crate) fn check_free(
         Some(key) => Err(StoreError::Exists(format!("{key}: there is a member of that name"))),
         None => Ok(()),
     }
+}
+
+/// Writes a copy of a frame to a new file, chunk by chunk.
+fn copy_frame(frame: &SuperChunk, inside: &Arc<Inside>, path: &Path) -> Result<(), StoreError> {
+    let mut params = FrameParams::like(frame.header()).plugins(frame.dparams().plugins.clone());
+    for (name, value) in frame.metalayers().iter() {
+        params = params.metalayer(name, value);
+    }
+    let mut writer = FrameWriter::options().file_system(inside.clone()).create(path, params)?;
+    for (name, _) in frame.vlmetalayers().iter() {
+        writer.set_vlmetalayer(name, &frame.vlmetalayers().get(name)?.unwrap_or_default())?;
+    }
+    for nchunk in 0..frame.nchunks() {
+        let chunk = frame.chunk(nchunk);
+        match chunk.entry()? {
+            Entry::Special(kind) => {
+                let nbytes = usize::try_from(chunk.nbytes()?).unwrap_or(usize::MAX);
+                writer.append_special(kind, nbytes)?;
+            }
+            Entry::Stored(_) => {
+                writer.append(chunk.read()?)?;
+            }
+        }
+    }
+    writer.finish()?;
+    Ok(())
 }
 
 /// Parameters of a frame without data, for attributes.

@@ -26,6 +26,7 @@ mod error;
 mod members;
 mod names;
 mod store;
+mod table;
 mod window;
 mod write;
 
@@ -38,4 +39,4 @@ pub use write::{Layout, StoreWriter};
 // For the page in a browser, which reads archives and frames asynchronously.
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
-pub use {archive::Archive, members::Members};
+pub use {archive::Archive, members::Members, table::protect_table};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use b2_frame::SuperChunk;
-use b2nd::Object;
+use b2nd::{METALAYER, OLD_METALAYER, Object};
 
 use crate::StoreError;
 use crate::names::{self, Kind, MAP, MARKS, MAX_DEPTH, MAX_MEMBERS};
@@ -109,6 +109,18 @@ impl Members {
             self.insert(names::absolute(key), Member { kind: Kind::Unknown, place })?;
         }
         Ok(())
+    }
+}
+
+/// Returns what a frame holds.
+pub(crate) fn kind_of(frame: &SuperChunk) -> Kind {
+    let has = |name: &str| frame.metalayers().get(name).is_some();
+    if has(METALAYER) || has(OLD_METALAYER) {
+        Kind::Array
+    } else if has("batcharray") {
+        Kind::Batches
+    } else {
+        Kind::SuperChunk
     }
 }
 

@@ -1,5 +1,7 @@
 //! The names that python-blosc2 gives members, and the rules for them.
 
+use std::borrow::Cow;
+
 use crate::StoreError;
 
 /// What the name of a member says it holds. Opening it tells for sure.
@@ -52,6 +54,19 @@ pub(crate) fn suffix(kind: Kind) -> &'static str {
 /// Returns the suffixes of members, without the dot.
 pub(crate) fn suffixes() -> impl Iterator<Item = &'static str> {
     SUFFIXES.iter().map(|(suffix, _)| suffix.trim_start_matches('.'))
+}
+
+/// Returns a name as text. Bytes that are not UTF-8 are escaped, so that the member is listed and can be read.
+pub(crate) fn text_of(name: &[u8]) -> Cow<'_, str> {
+    if let Ok(name) = std::str::from_utf8(name) {
+        return name.into();
+    }
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02X}")));
+    }
+    text.into()
 }
 
 /// Returns whether a part of a path is the name of a file or directory, and nothing else: no `..`, no drive, and no path

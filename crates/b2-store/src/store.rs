@@ -15,6 +15,7 @@ use crate::StoreError;
 use crate::archive::Archive;
 use crate::members::{Member, Members, Place};
 use crate::names::{self, ATTRIBUTES, EMBEDDED, MAX_DEPTH, MAX_MEMBERS, key_of, last_part};
+use crate::table::{self, META};
 use crate::window::{Decoded, Window};
 
 /// An open store: the keys, and where their members are. It does not follow later changes of the store.
@@ -23,7 +24,9 @@ pub struct Store {
     pub(crate) root: Root,
     pub(crate) members: Members,
     /// The frame with small members.
-    embedded: Option<SuperChunk>,
+    pub(crate) embedded: Option<SuperChunk>,
+    /// Whether members of tables may be changed in any way.
+    pub(crate) table_edits: bool,
 }
 
 pub(crate) enum Root {
@@ -130,7 +133,7 @@ impl Store {
     }
 
     fn new(name: String, root: Root) -> Self {
-        Self { name, root, members: Members::default(), embedded: None }
+        Self { name, root, members: Members::default(), embedded: None, table_edits: false }
     }
 
     fn open_directory(path: &Path, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
@@ -181,9 +184,23 @@ impl Store {
         &self.members.0
     }
 
-    /// Returns the keys in order, except for those with attributes of groups, as python-blosc2 lists them.
+    /// Returns the keys in order, except for those with attributes of groups and those of indexes of python-blosc2.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.members.0.keys().map(String::as_str).filter(|key| last_part(key) != ATTRIBUTES)
+        let keys = self.members.0.keys().map(String::as_str);
+        keys.filter(|key| last_part(key) != ATTRIBUTES && !self.is_index(key))
+    }
+
+    b2_core::internal! {
+        /// Returns whether a member is an index that python-blosc2 keeps of an array or of a column of a table.
+        pub fn is_index(&self, key: &str) -> bool {
+            let of_table = || {
+                key.match_indices(table::INDEXES).any(|(at, _)| {
+                    let group = key.get(..at).filter(|group| group.ends_with('/'));
+                    group.is_some_and(|group| self.members.0.contains_key(&format!("{group}{META}")))
+                })
+            };
+            table::is_index(last_part(key)) || of_table()
+        }
     }
 
     /// Returns the member with this key. The slash at its start may be omitted.
@@ -213,6 +230,19 @@ impl Store {
         match self.frame(&names::attributes_of(group), options) {
             Err(StoreError::NoSuchKey(_)) => Ok(None),
             found => found.map(Some),
+        }
+    }
+
+    /// Compares the directory of an archive with the headers of all its members. Other stores have no directory, and are
+    /// fine. The members are not read; [`SuperChunk::verify`] does that for each.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] when they contradict each other or cannot be read, with
+    /// [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail).
+    pub fn verify_directory(&self) -> Result<(), StoreError> {
+        match &self.root {
+            Root::Archive(archive) => archive.verify().map_err(|error| error.of(&self.name)),
+            Root::Directory { .. } | Root::Frame => Ok(()),
         }
     }
 
@@ -281,8 +311,8 @@ impl Store {
                 entries => entries.map_err(StoreError::io(&dir))?,
             };
             for (name, kind) in entries {
-                let Ok(name) = name.into_string() else { continue };
                 let path = dir.join(&name);
+                let name = names::text_of(name.as_encoded_bytes());
                 match (key_of(&name), kind) {
                     (Some((stem, of)), FileKind::File) => found.push((format!("{prefix}/{stem}"), of, path)),
                     (Some((stem, of)), FileKind::Directory) if files.exists(&path.join(INDEX_NAME))? => {
@@ -301,6 +331,11 @@ impl Store {
         Ok(())
     }
 
+    /// Returns whether there is a frame with small members.
+    pub(crate) fn has_embedded(&self) -> bool {
+        self.embedded.is_some()
+    }
+
     fn list_embedded(&mut self, frame: SuperChunk) -> Result<(), StoreError> {
         self.members.embedded(&frame)?;
         self.embedded = Some(frame);
@@ -317,7 +352,8 @@ fn start_of(file: &dyn ReadAt, offset: u64) -> io::Result<Vec<u8>> {
 /// Returns whether a directory, or one of its subdirectories, has an entry with the name of a member. Looks no deeper,
 /// since the directory may be any.
 fn has_member(files: &Files, dir: &Path) -> Result<bool, StoreError> {
-    let is_member = |(name, _): &(OsString, FileKind)| name.to_str().and_then(key_of).is_some();
+    let is_member =
+        |(name, _): &(OsString, FileKind)| key_of(&names::text_of(name.as_encoded_bytes())).is_some();
     let entries = files.entries(dir).map_err(StoreError::io(dir))?;
     Ok(entries.iter().any(is_member)
         || entries.iter().any(|(name, kind)| {

@@ -6,18 +6,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use b2_frame::{
-    Disk, Extent, FileSystem, FrameEditor, FrameFile, FrameParams, FrameWriter, ReadOptions, Storage,
-    SuperChunk, refuse_device,
+    Disk, Durability, EditOptions, Extent, FileSystem, FrameEditor, FrameFile, FrameParams, FrameWriter,
+    INDEXES, ReadOptions, Storage, SuperChunk, refuse_device,
 };
-use b2nd::{METALAYER, OLD_METALAYER};
 use rawzip::ZipArchiveWriter;
 use rawzip::path::EntryPath;
 use tempfile::TempDir;
 
 use crate::StoreError;
 use crate::change::{bare, check_free, write_attributes};
-use crate::names::{self, ATTRIBUTES, EMBEDDED, Kind, MAP, MAX_MEMBERS};
+use crate::members::kind_of;
+use crate::names::{self, ATTRIBUTES, EMBEDDED, MAP, MAX_MEMBERS, last_part};
 use crate::store::Store;
+use crate::table;
 
 /// Chunk size of the frame for small members, as python-blosc2 creates it, in bytes.
 const CHUNKSIZE: usize = 1 << 13;
@@ -109,7 +110,8 @@ impl StoreWriter {
         })
     }
 
-    /// Adds a member: a copy of the frame, byte by byte if it is contiguous.
+    /// Adds a member: a copy of the frame, byte by byte if it is contiguous. Only the description of the indexes that
+    /// python-blosc2 keeps of an array is left out, since they are not copied.
     ///
     /// # Errors
     /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken;
@@ -160,7 +162,8 @@ impl StoreWriter {
         if start != "/" && !store.members().keys().any(|key| key.starts_with(&start)) {
             return Err(StoreError::NoSuchKey(group.to_owned()));
         }
-        let below = store.members().keys().filter_map(|key| Some((key, key.strip_prefix(&start)?)));
+        let members = store.members().keys().filter(|key| !table::is_index(last_part(key)));
+        let below = members.filter_map(|key| Some((key, key.strip_prefix(&start)?)));
         for (key, relative) in below {
             let frame = store.frame(key, options)?;
             let (group, name) = relative.rsplit_once('/').unwrap_or(("", relative));
@@ -243,12 +246,38 @@ impl StoreWriter {
         Ok(key)
     }
 
+    /// Copies a frame without the description of its indexes.
+    fn without_indexes(&self, frame: &SuperChunk) -> Result<SuperChunk, StoreError> {
+        let path = self.beside.path().join("copy");
+        let io = || StoreError::io(&self.target);
+        let mut file = File::create(&path).map_err(io())?;
+        copy(frame, |piece| file.write_all(piece).map_err(Failed::Io))
+            .map_err(|error| error.or(&self.target))?;
+        drop(file);
+        let (limits, plugins) = (frame.dparams().limits.clone(), frame.dparams().plugins.clone());
+        let read = ReadOptions::default().limits(limits).plugins(plugins);
+        let edit = EditOptions::from(read.clone()).lock(false).durability(Durability::None);
+        let mut editor = edit.many_vlmetalayers(true).edit(&path)?;
+        editor.vlmeta().remove(INDEXES);
+        editor.compact()?;
+        drop(editor);
+        Ok(read.open(&path)?)
+    }
+
     fn note_groups(&mut self, key: &str) {
         let slashes = key.match_indices('/').map(|(at, _)| at.saturating_add(1)).skip(1);
         self.groups.extend(slashes.filter_map(|end| key.get(..end)).map(str::to_owned));
     }
 
     fn write(&mut self, key: &str, frame: &SuperChunk) -> Result<(), StoreError> {
+        let without;
+        let frame = match frame.vlmetalayers().iter().any(|(name, _)| name == INDEXES.as_bytes()) {
+            true => {
+                without = self.without_indexes(frame)?;
+                &without
+            }
+            false => frame,
+        };
         if let Inner::Frame { editor, map } = &mut self.inner {
             let start = editor.nbytes();
             copy(frame, |piece| Ok(editor.append_bytes(piece)?)).map_err(|error| error.or(&self.target))?;
@@ -344,17 +373,6 @@ fn copy(frame: &SuperChunk, mut put: impl FnMut(&[u8]) -> Result<(), Failed>) ->
         at = end;
     }
     Ok(())
-}
-
-fn kind_of(frame: &SuperChunk) -> Kind {
-    let has = |name: &str| frame.metalayers().get(name).is_some();
-    if has(METALAYER) || has(OLD_METALAYER) {
-        Kind::Array
-    } else if has("batcharray") {
-        Kind::Batches
-    } else {
-        Kind::SuperChunk
-    }
 }
 
 /// Parameters of a frame with embedded members; the value of its mark is `{"version": 1}`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use b2_async::{AsyncNdArray, AsyncSuperChunk};
 use b2_chunk::SpecialKind;
-use b2_frame::{Checksums, Entry, Metalayers, SuperChunk};
+use b2_frame::{Checksums, Entry, INDEXES, Metalayers, SuperChunk};
 use b2_store::{Kind, Place};
 use b2_view::edges::{MOST, Points};
 use b2_view::labels::{Labels, shown_dtype, unit};
@@ -228,7 +228,8 @@ fn of_frame(object: Object, frame: &SuperChunk) -> Object {
     let header = frame.header();
     let filters = header.filters();
     let filters = filters.iter().filter(|slot| slot.id.0 != 0).map(|slot| quoted(&slot.id.to_string()));
-    let attrs = frame.vlmetalayers().names().map(|name| {
+    let names = frame.vlmetalayers().names().filter(|name| name != INDEXES);
+    let attrs = names.map(|name| {
         let value = frame.vlmetalayers().get(name.as_bytes()).ok().flatten().unwrap_or_default();
         pair(&name, &msgpack(&value))
     });

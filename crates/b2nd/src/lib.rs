@@ -64,7 +64,7 @@ pub use read::items::FromItems;
 pub use read::pieces::{Piece, Pieces};
 pub use read::selected::{SliceJob, SliceRead};
 pub use read::slice::Slice;
-pub use repair::salvage::{salvage, salvage_filled};
+pub use repair::salvage::{salvage, salvage_as, salvage_filled};
 #[doc(no_inline)]
 pub use rmpv::Value;
 pub use select::selection::{IntoSelections, Mark, Selection, range};

@@ -28,7 +28,8 @@ pub(crate) fn itemsize(rng: &mut Rng) -> usize {
 
 /// Returns a random pipeline: its name and filters.
 fn pipeline(rng: &mut Rng, typesize: usize, lossless: bool) -> (&'static str, Vec<FilterSlot>) {
-    let small = typesize.min(127) as u8;
+    // 0 becomes a parameter that suits larger items.
+    let small = if typesize <= 127 { typesize as u8 } else { 0 };
     let (shuffle, bitshuffle, delta) = (FilterSlot::SHUFFLE, FilterSlot::BITSHUFFLE, FilterSlot::DELTA);
     let bytedelta = FilterSlot::new(FilterId::BYTEDELTA, small);
     // python-blosc2 cannot open frames with a parameter above 127 in the header.

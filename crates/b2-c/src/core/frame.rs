@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use b2_chunk::Plugins;
 use b2_frame::{
-    Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, ReadFiles,
+    Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, INDEXES, ReadFiles,
     ReadOptions, Storage, SuperChunk, WriteOptions,
 };
 use bytes::Bytes;
@@ -38,6 +38,9 @@ pub(crate) struct Frame {
     together: u32,
     room: Room,
     plugins: Plugins,
+    /// The description of the indexes of python-blosc2, as it was before this handle changed items. The commit marks them as
+    /// outdated in the file, while the program that changes the items itself may still bring them up to date from it.
+    indexes: Option<Bytes>,
 }
 
 /// What is known of the bytes of a contiguous frame that belong to nothing any more.
@@ -141,6 +144,7 @@ impl Frame {
             together: 0,
             room: Room::default(),
             plugins,
+            indexes: None,
         })
     }
 
@@ -157,6 +161,7 @@ impl Frame {
             together: 0,
             room: Room::default(),
             plugins,
+            indexes: None,
         })
     }
 
@@ -213,7 +218,16 @@ impl Frame {
             self.editor = None;
             self.unseen = true;
         }
-        Ok(std::mem::take(&mut self.unseen))
+        Ok(self.seen())
+    }
+
+    /// Returns whether another handle's change has been read that nobody was told of yet.
+    fn seen(&mut self) -> bool {
+        let unseen = std::mem::take(&mut self.unseen);
+        if unseen {
+            self.indexes = None;
+        }
+        unseen
     }
 
     /// Whether each change takes the lock.
@@ -310,6 +324,38 @@ impl Frame {
         }
     }
 
+    /// Changes items or the shape, as [`change`](Self::change).
+    pub(super) fn change_items<T>(
+        &mut self,
+        change: &mut dyn FnMut(&mut FrameEditor) -> Result<T, FrameError>,
+    ) -> Result<T> {
+        let before = if self.indexes.is_none() { self.stored_indexes() } else { None };
+        let changed = self.change(change)?;
+        if before.is_some() && !self.unseen {
+            self.indexes = before;
+        }
+        Ok(changed)
+    }
+
+    fn stored_indexes(&self) -> Option<Bytes> {
+        let layers = match (&self.editor, &self.reader) {
+            (Some(editor), _) => editor.vlmetalayers(),
+            (None, Some(reader)) => reader.vlmetalayers().clone(),
+            (None, None) => return None,
+        };
+        layers.iter().find(|(name, _)| *name == INDEXES.as_bytes()).map(|(_, chunk)| chunk.clone())
+    }
+
+    /// Returns the description of the indexes that the program is to see instead of the stored one.
+    pub(super) fn shown_indexes(&self) -> Option<Bytes> {
+        self.indexes.clone()
+    }
+
+    /// Notes that the program has set or removed the description.
+    pub(super) fn forget_indexes(&mut self) {
+        self.indexes = None;
+    }
+
     /// Takes the lock until [`unlock`](Self::unlock), as often as it is taken. Changes in between become one commit. Does
     /// nothing where locking is off. Returns whether others have changed the frame before.
     pub(crate) fn lock(&mut self) -> Result<bool> {
@@ -321,7 +367,7 @@ impl Frame {
             self.reader = None;
         }
         self.held += 1;
-        Ok(std::mem::take(&mut self.unseen))
+        Ok(self.seen())
     }
 
     pub(crate) fn unlock(&mut self) -> Result<()> {
@@ -346,7 +392,7 @@ impl Frame {
             }
         }
         self.together += 1;
-        Ok(std::mem::take(&mut self.unseen))
+        Ok(self.seen())
     }
 
     /// Ends them: they are committed or, if they failed, taken back.

@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-use b2_chunk::{Chunk, ChunkHeader, Plugins, SpecialKind};
-use b2_frame::{Entry, FrameParams, FrameWriter};
+use b2_chunk::{Chunk, ChunkHeader, Compression, Plugins, SpecialKind};
+use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, Outdated, outdate_indexes};
 use bytes::Bytes;
 
 use crate::abi::code;
@@ -128,13 +128,14 @@ impl Store {
         match self {
             Self::Memory(memory) => {
                 ensure(nchunk <= memory.chunks.len(), code::INVALID_PARAM)?;
+                memory.outdate_indexes()?;
                 memory.pointers.0.insert(nchunk, chunk.as_ptr());
                 memory.chunks.insert(nchunk, Arc::new(chunk));
                 Ok(())
             }
             Self::Frame(frame) => {
                 let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
-                frame.change(&mut |editor| {
+                frame.change_items(&mut |editor| {
                     set_chunksize(editor, chunksize)?;
                     editor.insert(nchunk, chunk.clone())
                 })
@@ -147,13 +148,14 @@ impl Store {
         self.check(nchunk)?;
         match self {
             Self::Memory(memory) => {
+                memory.outdate_indexes()?;
                 memory.pointers.0[nchunk] = chunk.as_ptr();
                 memory.chunks[nchunk] = Arc::new(chunk);
                 Ok(())
             }
             Self::Frame(frame) => {
                 let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
-                frame.change(&mut |editor| editor.update(nchunk, chunk.clone()))
+                frame.change_items(&mut |editor| editor.update(nchunk, chunk.clone()))
             }
         }
     }
@@ -163,11 +165,12 @@ impl Store {
         self.check(nchunk)?;
         match self {
             Self::Memory(memory) => {
+                memory.outdate_indexes()?;
                 memory.pointers.0.remove(nchunk);
                 memory.chunks.remove(nchunk);
                 Ok(())
             }
-            Self::Frame(frame) => frame.change(&mut |editor| editor.delete(nchunk)),
+            Self::Frame(frame) => frame.change_items(&mut |editor| editor.delete(nchunk)),
         }
     }
 
@@ -179,12 +182,13 @@ impl Store {
         ensure(order.len() == len && order.iter().all(once), code::DATA)?;
         match self {
             Self::Memory(memory) => {
+                memory.outdate_indexes()?;
                 let mut old: Vec<_> = memory.chunks.drain(..).map(Some).collect();
                 memory.chunks.extend(order.iter().filter_map(|nchunk| old[*nchunk].take()));
                 memory.pointers.0 = memory.chunks.iter().map(|chunk| chunk.as_ptr()).collect();
                 Ok(())
             }
-            Self::Frame(frame) => frame.change(&mut |editor| editor.reorder(order)),
+            Self::Frame(frame) => frame.change_items(&mut |editor| editor.reorder(order)),
         }
     }
 
@@ -208,7 +212,7 @@ impl Store {
                 }
                 Ok(())
             }
-            Self::Frame(frame) => frame.change(&mut |editor| {
+            Self::Frame(frame) => frame.change_items(&mut |editor| {
                 set_chunksize(editor, Some(chunksize))?;
                 editor.append_special(kind, nbytes)
             }),
@@ -229,6 +233,14 @@ impl Store {
         }
     }
 
+    /// Returns what the program is to see instead of a stored metalayer of any length.
+    pub(crate) fn shown_vlmeta(&self, name: &[u8]) -> Option<Bytes> {
+        match self {
+            Self::Frame(frame) if name == INDEXES.as_bytes() => frame.shown_indexes(),
+            _ => None,
+        }
+    }
+
     /// Adds a metalayer.
     pub(crate) fn add_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         match self {
@@ -244,12 +256,13 @@ impl Store {
     pub(crate) fn update_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Self::Memory(memory) => {
+                memory.outdate_indexes()?;
                 let meta =
                     memory.metas.iter_mut().find(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
                 meta.1 = value.to_vec();
                 Ok(())
             }
-            Self::Frame(frame) => frame.change(&mut |editor| editor.set_metalayer(name, value)),
+            Self::Frame(frame) => frame.change_items(&mut |editor| editor.set_metalayer(name, value)),
         }
     }
 
@@ -270,10 +283,16 @@ impl Store {
                 }
                 Ok(())
             }
-            Self::Frame(frame) => frame.change(&mut |editor| {
-                set_chunksize(editor, chunksize)?;
-                editor.vlmeta().set(name, value)
-            }),
+            Self::Frame(frame) => {
+                frame.change(&mut |editor| {
+                    set_chunksize(editor, chunksize)?;
+                    editor.vlmeta().set(name, value)
+                })?;
+                if name == INDEXES.as_bytes() {
+                    frame.forget_indexes();
+                }
+                Ok(())
+            }
         }
     }
 
@@ -283,10 +302,16 @@ impl Store {
                 memory.vlmetas.retain(|meta| meta.0 != name);
                 Ok(())
             }
-            Self::Frame(frame) => frame.change(&mut |editor| {
-                editor.vlmeta().remove(name);
+            Self::Frame(frame) => {
+                frame.change(&mut |editor| {
+                    editor.vlmeta().remove(name);
+                    Ok(())
+                })?;
+                if name == INDEXES.as_bytes() {
+                    frame.forget_indexes();
+                }
                 Ok(())
-            }),
+            }
         }
     }
 
@@ -301,21 +326,22 @@ impl Store {
         }
     }
 
-    /// Writes all chunks and metalayers with a writer.
+    /// Writes all chunks and metalayers with a writer, except for the description of the indexes of python-blosc2, whose files
+    /// are not copied.
     fn write(&mut self, mut writer: FrameWriter) -> Result<b2_frame::Written> {
         match self {
             Self::Memory(memory) => {
                 for chunk in &memory.chunks {
                     writer.append(Chunk::from_bytes(b2_core::memory::copied(chunk)?)?)?;
                 }
-                for (name, chunk) in &memory.vlmetas {
+                for (name, chunk) in memory.vlmetas.iter().filter(|meta| meta.0 != INDEXES.as_bytes()) {
                     writer.set_vlmetalayer_chunk(name, Chunk::from_bytes(chunk.clone())?)?;
                 }
             }
             Self::Frame(frame) => {
                 let vlmetas = frame.vlmetas()?;
                 frame.reader()?.copy_into(&mut writer, None, None)?;
-                for (name, chunk) in vlmetas {
+                for (name, chunk) in vlmetas.into_iter().filter(|meta| meta.0 != INDEXES.as_bytes()) {
                     writer.set_vlmetalayer_chunk(name, Chunk::from_bytes(chunk)?)?;
                 }
             }
@@ -392,6 +418,23 @@ impl Memory {
             this.push(Malloced::copy(&reader.chunk(nchunk).read()?.into_bytes())?);
         }
         Ok(this)
+    }
+
+    /// Marks the indexes that python-blosc2 keeps of the items as outdated, since the items change.
+    fn outdate_indexes(&mut self) -> Result<()> {
+        let Some(n) = self.vlmetas.iter().position(|meta| meta.0 == INDEXES.as_bytes()) else {
+            return Ok(());
+        };
+        let value = Chunk::from_bytes(self.vlmetas[n].1.clone()).and_then(|chunk| chunk.decompress_bytes());
+        match value.map_or(Outdated::Unreadable, |value| outdate_indexes(&value)) {
+            Outdated::Same => {}
+            Outdated::New(value) => {
+                let cparams = Compression::new().itemsize(1).build()?;
+                self.vlmetas[n].1 = Chunk::compress_bytes(&value, &cparams)?.into_bytes();
+            }
+            Outdated::Unreadable => drop(self.vlmetas.remove(n)),
+        }
+        Ok(())
     }
 
     pub(crate) fn push(&mut self, chunk: Malloced) {

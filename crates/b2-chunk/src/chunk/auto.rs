@@ -177,13 +177,14 @@ impl Search<'_> {
 
     fn pipelines(&self) -> Vec<Vec<FilterSlot>> {
         let typesize = self.base.itemsize();
-        let bytedelta = FilterSlot { id: FilterId::BYTEDELTA, meta: u8::try_from(typesize).unwrap_or(0) };
+        // Where the item size is not a parameter, 0 gets one that C-Blosc2 reads.
+        let planes = i8::try_from(typesize).map_or(0, i8::cast_unsigned);
+        let bytedelta = FilterSlot { id: FilterId::BYTEDELTA, meta: planes };
         let mut pipelines = vec![vec![], vec![FilterSlot::BITSHUFFLE]];
         if typesize > 1 {
             pipelines.insert(0, vec![FilterSlot::SHUFFLE]);
         }
-        // C-Blosc2 reads the filter's parameter as a signed byte.
-        if typesize <= 127 && self.goal != Goal::Speed {
+        if self.goal != Goal::Speed {
             let shuffle = if typesize > 1 { vec![FilterSlot::SHUFFLE] } else { vec![] };
             pipelines.push([shuffle, vec![bytedelta]].concat());
         }

@@ -203,6 +203,9 @@ impl Compression {
             return fail("filters", format!("{} filters do not fit into 6 slots", filters.len()));
         }
         p.filters.iter_mut().rev().zip(filters.iter().rev()).for_each(|(slot, filter)| *slot = *filter);
+        for slot in p.filters.iter_mut().filter(|slot| slot.id == FilterId::BYTEDELTA && slot.meta == 0) {
+            slot.meta = bytedelta_planes(p.typesize);
+        }
         if p.level > 9 {
             return fail("level", format!("{}, expected 0 to 9", p.level));
         }
@@ -244,6 +247,17 @@ impl Compression {
         }
         Ok(p)
     }
+}
+
+/// Returns the parameter of bytedelta for items of this size: 0, which stands for the item size, where the header of a
+/// chunk can say the item size instead and python-blosc2 opens the frame, so up to 127. Larger items get the largest
+/// divisor of their size up to 127. A plane is then several bytes of the items, which compresses as well.
+fn bytedelta_planes(itemsize: usize) -> u8 {
+    const MOST: u8 = i8::MAX.cast_unsigned();
+    if itemsize <= MOST.into() {
+        return 0;
+    }
+    (1..=MOST).rev().find(|&planes| itemsize.is_multiple_of(planes.into())).unwrap_or(1)
 }
 
 impl CParams {

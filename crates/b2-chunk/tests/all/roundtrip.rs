@@ -72,7 +72,7 @@ fn cparams() -> impl Strategy<Value = CParams> {
         })
 }
 
-/// The facts a frame provides. bytedelta needs them for items above 255 bytes.
+/// The facts a frame provides.
 fn knowing(cparams: &CParams) -> DParams {
     DParams::default().container(Container::default().itemsize(Some(cparams.itemsize())))
 }
@@ -349,15 +349,27 @@ fn parts_of_chunks_without_streams_ignore_the_blocks() {
 }
 
 #[test]
-fn bytedelta_gets_its_parameter_where_python_can_read_it() {
+fn bytedelta_gets_a_parameter_that_is_read_without_a_container() {
     let raw = data(4, 50_000, 1);
-    for (typesize, meta) in [(4, 4), (127, 127), (128, 0), (255, 0)] {
-        let filters = [FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 0)];
+    let filters = [FilterSlot::SHUFFLE, FilterSlot::new(FilterId::BYTEDELTA, 0)];
+    let check = |typesize: usize, meta: Option<u8>| {
         let cparams = Compression::new().itemsize(typesize).filters(filters).build().unwrap();
+        // The frame header has the parameter of the chunks, or 0. python-blosc2 opens values up to 127.
+        let of_frame = cparams.filters()[5].meta;
         let chunk = Chunk::compress_bytes(&raw, &cparams).unwrap();
-        assert_eq!(chunk.header().filters()[5].meta, meta);
-        assert!(chunk.decompress_bytes_with(&knowing(&cparams)).unwrap() == raw);
+        let of_chunk = chunk.header().filters()[5].meta;
+        assert!((1..=127).contains(&of_chunk), "{typesize}: {of_chunk}");
+        assert_eq!(of_frame, if typesize <= 127 { 0 } else { of_chunk });
+        assert!(meta.is_none_or(|meta| meta == of_chunk), "{typesize}: {of_chunk}");
+        assert!(chunk.decompress_bytes().unwrap() == raw, "{typesize}");
+        assert!(chunk.decompress_bytes_with(&knowing(&cparams)).unwrap() == raw, "{typesize}");
+    };
+    for (typesize, meta) in
+        [(1, 1), (4, 4), (127, 127), (128, 64), (131, 1), (255, 85), (256, 64), (1000, 125)]
+    {
+        check(typesize, Some(meta));
     }
+    (1..=600).step_by(7).for_each(|typesize| check(typesize, None));
 }
 
 /// Hands out blocks of a slice in a buffer, and fails at one of them if asked.

@@ -198,6 +198,11 @@ pub(crate) struct Encoding {
         help_heading = "Compression"
     )]
     pub(crate) rate: Option<f64>,
+    /// Accept a larger loss: above the tolerance, or of NaN and infinite values
+    ///
+    /// With --rm, also remove an input of which the new file does not keep everything.
+    #[arg(long, help_heading = "Compression")]
+    pub(crate) allow_lossy: bool,
 
     /// Add a metalayer of fixed size
     #[arg(long, value_name = "NAME=JSON", help_heading = "Metalayers")]

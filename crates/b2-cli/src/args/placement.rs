@@ -21,7 +21,7 @@ pub(crate) struct Placement {
     /// Remove each input when its new file is complete and on disk
     ///
     /// Only regular files are removed, no links, and none that another program has changed meanwhile. Where the new file
-    /// does not keep everything, --rm needs --force.
+    /// does not keep everything, --rm needs --allow-lossy.
     #[arg(long, conflicts_with = "stdout")]
     pub(crate) rm: bool,
 }

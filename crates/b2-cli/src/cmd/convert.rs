@@ -22,10 +22,10 @@ use self::job::{Job, compare};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{Output, check_folder, claim, members, stdio, write_through};
-use crate::print::{count, short_size};
+use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, signals};
 use crate::read::hdf5::{as_json, described, listed, only};
-use crate::read::{Hdf5, slice};
+use crate::read::{Hdf5, Input, Store, slice};
 use crate::write::tell;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         }
         check_folder(&members::file(output))?;
         claim(&members::file(output), args.force, &[input])?;
+        refuse_to_drop_data_sets(output, global)?;
         let job = Job { args, encoding: Encoding::default(), input, global };
         return job.back(output).with_context(named);
     }
@@ -82,7 +83,7 @@ fn list(file: &File, path: &str, args: &Args) -> Result<()> {
     let entries = file.tree_below(path)?;
     let mut output = Output::stdout();
     let text = match args.json {
-        true => entries.iter().map(|entry| format!("{}\n", as_json(entry))).collect(),
+        true => entries.iter().map(|entry| printable_json(&format!("{}\n", as_json(entry)))).collect(),
         false => listed(&entries, 0),
     };
     output.send(text.as_bytes())?;
@@ -127,6 +128,17 @@ impl Job<'_> {
         self.check_all(&entries)?;
         let root = entries.first().map_or("/", |entry| &*entry.path).trim_end_matches('/').to_owned();
         let key = |path: &str| path.strip_prefix(&root).unwrap_or(path).trim_start_matches('/').to_owned();
+        let replaced = members_of(output, self.global);
+        let keys: Vec<String> = entries
+            .iter()
+            .filter(|entry| matches!(&entry.content, Content::DataSet(data) if !data.is_dimension_only()))
+            .map(|entry| match key(&entry.path) {
+                key if key.is_empty() => last_part(&entry.path).to_owned(),
+                key => key,
+            })
+            .collect();
+        let lost: Vec<&String> = replaced.iter().filter(|key| !keys.contains(*key)).collect();
+        refuse_to_lose(output, &lost)?;
         signals::begin();
         let mut writer = StoreWriter::create(output, layout, self.args.force)?;
         let folder = folder_beside(output)?;
@@ -171,7 +183,11 @@ impl Job<'_> {
             false => String::new(),
         };
         let names = format!("{} -> {}", self.input.display(), output.display());
-        self.note(&format!("{names}  {}, {}{seconds}", count(arrays, "array"), short_size(nbytes)));
+        let old = match replaced.len() {
+            0 => String::new(),
+            n => format!(", in place of a store with {}", count(n as u64, "array")),
+        };
+        self.note(&format!("{names}  {}, {}{old}{seconds}", count(arrays, "array"), short_size(nbytes)));
         Ok(())
     }
 
@@ -248,6 +264,42 @@ impl Job<'_> {
         .with_context(named)?;
         Ok(nbytes)
     }
+}
+
+/// The keys of the arrays in a store that is to be replaced, without the leading slash; none if there is no store.
+fn members_of(output: &Path, global: Global) -> Vec<String> {
+    if !output.exists() {
+        return Vec::new();
+    }
+    let inside = || Store::of(&Input::open(output, 0, global).ok()?, output, global).ok()?;
+    let store = Store::open(output, 0, global).ok().flatten().or_else(inside);
+    store.map_or_else(Vec::new, |store| {
+        store.keys().map(|key| key.trim_start_matches('/').to_owned()).collect()
+    })
+}
+
+/// Refuses to replace an HDF5 file, in which `output` names a data set, if it has others.
+fn refuse_to_drop_data_sets(output: &Path, global: Global) -> Result<()> {
+    let Some((file, name)) = members::split(output) else { return Ok(()) };
+    let Some(old) = Hdf5::of(&file, global).ok() else { return Ok(()) };
+    let keys = old.keys("/")?;
+    let lost: Vec<&String> =
+        keys.iter().filter(|key| key.trim_start_matches('/') != name.trim_start_matches('/')).collect();
+    refuse_to_lose(&file, &lost)
+}
+
+/// Fails if there is anything in a file that would not be in the one that replaces it.
+fn refuse_to_lose(output: &Path, lost: &[&String]) -> Result<()> {
+    let Some(first) = lost.first() else { return Ok(()) };
+    let more = match lost.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    bail!(
+        "{}: holds {first}{more}, which would be lost: nothing is added to a file that exists; choose another name, or \
+         remove it first",
+        output.display()
+    )
 }
 
 /// The names of the arrays of a group in their order, for xarray, if they are not in alphabetical order.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::base::{Control, for_each};
 use b2kit::chunk::{CParams, SpecialKind};
-use b2kit::frame::{Entry, FrameParams, Storage};
+use b2kit::frame::{Entry, FrameParams, INDEXES, Storage};
 use b2kit::nd::{ArrayMeta, METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, SuperChunk};
 
@@ -428,7 +428,7 @@ impl Job<'_> {
             let all = frame.metalayers().iter();
             layers.meta = all.map(|(name, content)| (name.to_vec(), content.to_vec())).collect();
             let mut total = 0_u64;
-            for (name, _) in frame.vlmetalayers().iter() {
+            for (name, _) in frame.vlmetalayers().iter().filter(|(name, _)| *name != INDEXES.as_bytes()) {
                 let content = frame.vlmetalayers().get(name).with_context(|| self.named())?;
                 // The limit holds for each of them, but there may be thousands.
                 total = total.saturating_add(content.as_ref().map_or(0, |content| content.len() as u64));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use b2kit::SuperChunk;
 use b2kit::base::{Control, for_each};
+use b2kit::frame::INDEXES;
 use b2kit::nd::{Dtype, DtypeKind};
 
 use crate::args::Global;
@@ -337,6 +338,7 @@ fn compare_metalayers(sides: &[Side<'_>; 2]) -> Result<Option<String>> {
     let names = sides.iter().filter_map(|side| side.frame()).flat_map(|frame| frame.vlmetalayers().iter());
     let mut names: BTreeSet<Vec<u8>> = names.map(|(name, _)| name.to_vec()).collect();
     names.extend(sides.iter().flat_map(|side| side.attributes.keys().cloned()));
+    names.remove(INDEXES.as_bytes());
     for name in names {
         let [first, second] = sides.each_ref().map(|side| vlmetalayer(side, &name));
         if let Some(difference) = compare_layers("vlmetalayer", &[first?, second?]) {
@@ -370,7 +372,7 @@ fn compare_layers(what: &str, [first, second]: &[Layers; 2]) -> Option<String> {
         Some(value) => crate::print::json::show_short(value, LONG),
     });
     let [first, second] = values;
-    Some(format!("{what} {}: {first} | {second}", String::from_utf8_lossy(name)))
+    Some(format!("{what} {}: {first} | {second}", crate::print::printable(&String::from_utf8_lossy(name))))
 }
 
 /// Number of characters to print of the value of a metalayer.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use self::chunks::{SPECIAL_KINDS, json_ratio};
 use crate::args::{Global, Source, Sources, values};
 use crate::files::Output;
-use crate::print::{Table, count, dims, json, printable, ratio, short_size, size, thousands};
+use crate::print::{Table, count, dims, json, printable, printable_json, ratio, short_size, size, thousands};
 use crate::process::{error, several};
 use crate::read::{Hdf5, Input, Store, store};
 use crate::write::{checksums_text, codec_text, filter_text, lossy, one_line};
@@ -93,6 +93,11 @@ fn one_line_of(file: &Path, source: &Source, global: Global) -> Result<String> {
         if source.key.is_none()
             && let Some(store) = Store::open(&source.file, source.offset, global)?
         {
+            if let [table] = &store.tables()?[..]
+                && table.key == "/"
+            {
+                return Ok(table.describe());
+            }
             return Ok(format!("store, {}", count(store.keys().count() as u64, "member")));
         }
         match Input::open_source(source, global) {
@@ -128,7 +133,7 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
     if args.json {
         check_vlmetalayers(&input).with_context(named)?;
         let object = facts.to_json(&input);
-        let text = serde_json::to_string_pretty(&object)?;
+        let text = printable_json(&serde_json::to_string_pretty(&object)?);
         // Chunks and metalayers may be long, so they are written directly to the output.
         output.send(text.strip_suffix("\n}").unwrap_or(&text).as_bytes())?;
         send_layers(output, input.frame(), &named)?;
@@ -154,7 +159,8 @@ fn tell_hdf5(args: &Args, source: &Source, file: &Hdf5, output: &mut Output) -> 
     let key = source.key.as_deref();
     if args.json {
         let object = Value::Object(file.facts_json(key)?);
-        return output.send(format!("{}\n", serde_json::to_string_pretty(&object)?).as_bytes());
+        let text = printable_json(&serde_json::to_string_pretty(&object)?);
+        return output.send(format!("{text}\n").as_bytes());
     }
     let name = printable(&source.file.display().to_string());
     let inside = key.map(|key| format!("::{}", printable(key))).unwrap_or_default();
@@ -166,9 +172,18 @@ fn tell_hdf5(args: &Args, source: &Source, file: &Hdf5, output: &mut Output) -> 
 fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
     let name = printable(&source.file.display().to_string());
     let keys: Vec<&str> = store.keys().collect();
+    let tables = store.tables().with_context(|| source.file.display().to_string())?;
+    let root = tables.iter().find(|table| table.key == "/");
     if args.json {
-        let object = json!({"kind": "store", "keys": keys});
-        return Ok(format!("{}\n", serde_json::to_string_pretty(&object)?));
+        let mut object = json!({"kind": "store", "keys": keys});
+        if let Some(table) = root {
+            object["table"] = table.to_json();
+        }
+        if !tables.is_empty() {
+            let all = tables.iter().map(|table| (table.key.clone(), table.to_json()));
+            object["tables"] = Value::Object(all.collect());
+        }
+        return Ok(format!("{}\n", printable_json(&serde_json::to_string_pretty(&object)?)));
     }
     let mut text = format!("{name}\n");
     if args.tree {
@@ -178,7 +193,18 @@ fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
         }));
     } else {
         let mut table = Table::default();
-        table.row("kind", "store");
+        match root {
+            Some(root) => {
+                table.row("kind", "table (ctable)");
+                table.row("rows", root.rows.to_string());
+                let columns = root.columns.iter().map(|(name, kind)| format!("{name} ({kind})"));
+                table.row("columns", printable(&columns.collect::<Vec<_>>().join(", ")));
+            }
+            None => table.row("kind", "store"),
+        }
+        for inner in tables.iter().filter(|table| table.key != "/") {
+            table.row("table", format!("{} ({})", printable(&inner.key), inner.describe()));
+        }
         table.row("members", keys.len().to_string());
         text.push_str(&table.render(2));
         keys.iter().for_each(|key| text.push_str(&format!("    {}\n", printable(key))));
@@ -313,6 +339,9 @@ impl Facts {
         }
         let looked_at = frame.filter(|_| !self.sums_ignored);
         put("checksums", looked_at.map(|frame| checksums_text(frame.checksums())).into());
+        if frame.is_some_and(SuperChunk::is_restored) {
+            put("restored", true.into());
+        }
         if let Some(len) = frame.and_then(SuperChunk::block_starts_len) {
             put("block_starts", len.into());
         }
@@ -411,6 +440,9 @@ impl Facts {
                     Checksums::Changed => "present, but another program changed the file since",
                 },
             );
+            if frame.is_restored() {
+                table.row("header", "damaged, read from its copy; salvage writes a sound file");
+            }
             if let Some(len) = frame.block_starts_len() {
                 table.row("block starts", format!("{} for readers far away", size(len)));
             }
@@ -505,7 +537,7 @@ fn send_layers(output: &mut Output, frame: Option<&SuperChunk>, named: &dyn Fn()
             Some((name, content)) => {
                 let comma = if close == "}" { "" } else { "," };
                 close = "\n  }";
-                send(&format!("{comma}\n    {}: ", Value::from(name)))
+                send(&format!("{comma}\n    {}: ", printable_json(&Value::from(name).to_string())))
                     .and_then(|()| json::show(content, &mut |text| send(text)))
             }
         };

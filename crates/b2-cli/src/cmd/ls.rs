@@ -6,6 +6,7 @@ use anyhow::{Context, Error, Result, anyhow};
 
 use crate::args::Global;
 use crate::files::{Output, members, stdio};
+use crate::print::printable;
 use crate::read::{Hdf5, Store, find_cut_off};
 
 const EXAMPLES: &str = "\
@@ -16,7 +17,8 @@ Examples:
 
 Stores are those of python-blosc2: EmbedStore (.b2e), DictStore and TreeStore
 (.b2d directories and .b2z archives). Of HDF5 and NetCDF files, or a group in one
-(FILE::/group), the data sets are listed.";
+(FILE::/group), the data sets are listed. A table of python-blosc2 is listed
+first: its key, a tab, and how many columns and rows it has.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -35,15 +37,19 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     };
     let keys: Vec<String> = match Store::open(&args.file, 0, global).and_then(|store| store.ok_or_else(none))
     {
-        Ok(store) => store.keys().map(str::to_owned).collect(),
-        Err(error) => inside(&args.file, global, error).with_context(named)?,
+        Ok(store) => {
+            let tables = store.tables().with_context(named)?;
+            let tables =
+                tables.iter().map(|table| format!("{}\t{}", printable(&table.key), table.describe()));
+            tables.chain(store.keys().map(printable)).collect()
+        }
+        Err(error) => {
+            let keys = inside(&args.file, global, error).with_context(named)?;
+            keys.iter().map(|key| printable(key)).collect()
+        }
     };
     let mut output = Output::stdout();
-    let mut lines = String::new();
-    for key in keys {
-        lines.push_str(&crate::print::table::printable(&key));
-        lines.push('\n');
-    }
+    let lines: String = keys.into_iter().map(|key| key + "\n").collect();
     output.send(lines.as_bytes())?;
     output.finish()
 }

@@ -270,21 +270,21 @@ fn is_packed(path: &Path) -> Result<bool> {
 /// What `--rm` will remove.
 ///
 /// # Errors
-/// Fails if the input must stay: unless `--force` is given, that is also so where the new file does not keep everything.
+/// Fails if the input must stay: unless `--allow-lossy` is given, that is also so where the new file does not keep everything.
 fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<Removal>> {
     if !args.placement.rm {
         return Ok(None);
     }
-    if !args.force {
+    if !args.encoding.allow_lossy {
         let named = input.display();
         if let Some(what) = lossy::of_options(&lossy::settle(&args.encoding, 4, None)?) {
-            bail!("{named}: --rm: lossy ({what}); --force removes it all the same");
+            bail!("{named}: --rm: lossy ({what}); --allow-lossy removes it all the same");
         }
         let chunk = args.encoding.format == Some(Format::Chunk);
         let forgets = chunk && !args.raw && npy::is_npy(input).with_context(|| named.to_string())?;
         ensure!(
             !forgets,
-            "{named}: --rm: a bare chunk keeps neither shape nor dtype; --force removes it all the same"
+            "{named}: --rm: a bare chunk keeps neither shape nor dtype; --allow-lossy removes it all the same"
         );
     }
     let removal = Removal::of(input)?;

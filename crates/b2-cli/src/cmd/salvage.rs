@@ -2,22 +2,25 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use b2kit::frame::{Condition, LostBlocks, Salvaged};
-use b2kit::nd::{DtypeKind, salvage_filled};
-use b2kit::{Dtype, NdArray};
+use b2kit::nd::{DtypeKind, NdError, salvage_as, salvage_filled};
+use b2kit::{ArrayBuilder, Dtype, NdArray};
 use serde_json::{Value, json};
 
-use crate::args::Global;
+use crate::args::{Dims, Global};
 use crate::files::{check_folder, claim, print, stdio};
-use crate::print::{Table, printable, size};
-use crate::process::{Told, Usage, signals};
+use crate::print::{Table, printable, printable_json, size};
+use crate::process::{Told, Usage, say, signals};
 use crate::read::{Input, damage};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit salvage broken.b2nd rescued.b2nd
   b2kit salvage broken.b2nd rescued.b2nd --json | jq .lost_chunks
+  b2kit salvage headless.b2nd rescued.b2nd --like january.b2nd
+  b2kit salvage headless.b2nd rescued.b2nd --dtype '<f4' --shape 365,720,1440 \
+    --chunks 1,720,1440 --blocks 1,90,1440
 
 Recovers every intact chunk, even if header, index or trailer are damaged or the
 end of the file is missing. Checksums, if present, decide what is intact
@@ -25,7 +28,9 @@ end of the file is missing. Checksums, if present, decide what is intact
 blocks that decode are kept, but their values may be wrong. Lost data is replaced
 by zeros (or --fill), so that the rest keeps its place. IN is not changed. OUT
 appears when it is complete, and --force does not replace an OUT that has more
-intact chunks than could be recovered. Exit code 0: all chunks were recovered;
+intact chunks than could be recovered. If shape and dtype are lost (files of b2kit
+have a copy of them, others have not), --like or --dtype, --shape, --chunks and
+--blocks say them; what IN itself still says counts. Exit code 0: all chunks were recovered;
 1: chunks or the metalayers that describe them were lost, or may have been.";
 
 #[derive(Debug, clap::Args)]
@@ -40,6 +45,21 @@ pub(crate) struct Args {
     /// What takes the place of lost items
     #[arg(long, value_name = "nan|zero|VALUE", allow_hyphen_values = true, default_value = "zero")]
     fill: String,
+    /// Take shape, dtype, chunk and block shape from this array if IN has lost them
+    #[arg(long, value_name = "FILE", help_heading = "If the header is lost")]
+    like: Option<PathBuf>,
+    /// Shape of the array
+    #[arg(long, value_name = "A,B,...", help_heading = "If the header is lost")]
+    shape: Option<Dims>,
+    /// NumPy type of the items, like '<f4'
+    #[arg(long, value_name = "DTYPE", help_heading = "If the header is lost")]
+    dtype: Option<String>,
+    /// Shape of the chunks, in items
+    #[arg(long, value_name = "A,B,...", help_heading = "If the header is lost")]
+    chunks: Option<Dims>,
+    /// Shape of the blocks, in items
+    #[arg(long, value_name = "A,B,...", help_heading = "If the header is lost")]
+    blocks: Option<Dims>,
     /// Print the report as one JSON object
     #[arg(long)]
     json: bool,
@@ -61,7 +81,11 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if args.fill != "nan" && args.fill != "zero" && args.fill.parse::<f64>().is_err() {
         return Err(Usage(format!("--fill {}: expected nan, zero or a number", args.fill)).into());
     }
-    let report = salvage_filled(&args.input, &args.output, &open, &write, fill).with_context(named)?;
+    let report = match args.known(global)? {
+        Some(known) => salvage_as(&args.input, &args.output, &known, &open, &write, fill),
+        None => salvage_filled(&args.input, &args.output, &open, &write, fill).map_err(NdError::from),
+    };
+    let report = report.with_context(named)?;
     // The output exists now, so that the message "nothing was changed" would be wrong.
     signals::too_late();
     let opened = Input::open(&args.output, 0, global);
@@ -72,17 +96,26 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     // Same size as in `info`: without the padding of an array's chunks.
     let nbytes = array.map_or(report.nbytes, NdArray::nbytes);
     if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&to_json(&report, nbytes, &args.fill))?))?;
+        let json = serde_json::to_string_pretty(&to_json(&report, nbytes, &args.fill))?;
+        print(&format!("{}\n", printable_json(&json)))?;
     } else if !global.quiet {
         let table = to_table(&report, array, nbytes, &args.fill);
         print(&format!("{}\n{}", printable(&named()), table.render(2)))?;
+    }
+    if report.metalayers == Condition::Lost {
+        say(&format!(
+            "{}: shape and dtype, if it was an array, are lost; --like FILE (an array like it), or --dtype, --shape, \
+             --chunks and --blocks say them",
+            printable(&named())
+        ));
     }
     // Intact chunks are not enough: metalayers that a frame does not check, such as the shape of an array, may be
     // wrong.
     let meaningless = || {
         format!(
-            "{}: the chunks are saved, but the metadata that describes them is lost",
-            args.output.display()
+            "{}: the chunks are saved, but the metadata that describes them {}",
+            args.output.display(),
+            if report.metalayers == Condition::Given { "does not fit them as given" } else { "is lost" }
         )
     };
     if let Input::Array(array) = opened.with_context(meaningless)? {
@@ -97,6 +130,57 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     let all = report.nlost == 0 && report.certain && report.metalayers != Condition::Lost;
     if all { Ok(()) } else { Err(Told.into()) }
+}
+
+impl Args {
+    /// Returns the array that the options describe, if there are any.
+    fn known(&self, global: Global) -> Result<Option<ArrayBuilder>> {
+        let parts =
+            [self.shape.is_some(), self.dtype.is_some(), self.chunks.is_some(), self.blocks.is_some()];
+        let mut known = match (&self.like, &self.dtype, &self.shape) {
+            (None, None, None) if parts == [false; 4] => return Ok(None),
+            (Some(like), dtype, _) => {
+                let named = || format!("--like {}", like.display());
+                let Input::Array(array) = Input::open(like, 0, global).with_context(named)? else {
+                    return Err(anyhow!("{}: not an array", named()));
+                };
+                match dtype {
+                    None => ArrayBuilder::like(&array),
+                    Some(dtype) => ArrayBuilder::of_dtype(array.shape(), parse_dtype(dtype)?)
+                        .chunks(array.chunkshape())
+                        .blocks(array.blockshape()),
+                }
+            }
+            (None, Some(dtype), Some(shape)) => ArrayBuilder::of_dtype(&shape.0[..], parse_dtype(dtype)?),
+            (None, dtype, _) => {
+                let missing = if dtype.is_none() { "--dtype" } else { "--shape" };
+                return Err(Usage(format!(
+                    "{missing} is missing: an array has both, or --like FILE says them"
+                ))
+                .into());
+            }
+        };
+        if let Some(shape) = &self.shape {
+            known = known.shape(&shape.0[..]);
+        }
+        if let Some(chunks) = &self.chunks {
+            known = known.chunks(narrow("--chunks", chunks)?);
+        }
+        if let Some(blocks) = &self.blocks {
+            known = known.blocks(narrow("--blocks", blocks)?);
+        }
+        known.geometry()?;
+        Ok(Some(known))
+    }
+}
+
+fn parse_dtype(text: &str) -> Result<Dtype> {
+    Dtype::parse(text).with_context(|| format!("--dtype {text}"))
+}
+
+fn narrow(option: &str, dims: &Dims) -> Result<Vec<u32>> {
+    let lengths = dims.0.iter().map(|n| u32::try_from(*n));
+    lengths.collect::<Result<_, _>>().with_context(|| format!("{option}: a length is too large"))
 }
 
 /// The bytes of an item with this value; empty for zeros.
@@ -138,6 +222,8 @@ fn word(condition: Condition) -> &'static str {
         Condition::Intact => "intact",
         Condition::Damaged => "damaged",
         Condition::Found => "found",
+        Condition::Restored => "damaged, restored from its copy",
+        Condition::Given => "lost, as given",
         _ => "lost",
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use b2kit::frame::{INDEX_NAME, MAGIC};
+use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
 use crate::args::{Global, Listed, Placement};
 use crate::files::{Output, Removal, Take, refuse_same, stdio, urls, walk};
@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// Replace files that are there
     #[arg(long)]
     force: bool,
+    /// With --rm, also remove files of which the new file does not keep everything, such as metalayers
+    #[arg(long, requires = "rm")]
+    allow_lossy: bool,
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -57,6 +60,17 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     if named.is_none() && files.iter().any(|file| stdio::is_stdin(file)) {
         return Err(Usage("standard input has no name: give -o OUT, or -c for standard output".into()).into());
+    }
+    if let ([_, second], None, None) = (&args.files[..], named, &args.directory)
+        && !urls::is_url(second)
+        && !is_packed(second, global)
+    {
+        // As in `pack IN OUT`. Nothing is unpacked before that is clear.
+        return Err(Usage(format!(
+            "{}: not a packed file: -o names the new file, -d DIR its folder",
+            second.display()
+        ))
+        .into());
     }
     if let Some(dir) = &args.directory {
         // Detect files of the same name in different folders.
@@ -102,6 +116,19 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
     })
 }
 
+/// Whether a path is that of a Blosc2 file, or of something that cannot be read, which is told when it is unpacked.
+fn is_packed(path: &Path, global: Global) -> bool {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => path.join(INDEX_NAME).is_file(),
+        Ok(there) if there.is_file() => {
+            extension(path).is_some()
+                || is_frame(path).unwrap_or(true)
+                || Input::open(path, 0, global).is_ok()
+        }
+        found => found.is_ok(),
+    }
+}
+
 /// Whether a file starts as a frame.
 fn is_frame(path: &Path) -> Result<bool> {
     let mut head = Vec::new();
@@ -133,8 +160,8 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     }
     if let Some(removal) = &removal {
         removal.check_output(&path)?;
-        if let (Some(what), false) = (left_behind(file, &input).with_context(named)?, args.force) {
-            bail!("{}: --rm: {what}; --force removes it all the same", named());
+        if let (Some(what), false) = (left_behind(file, &input).with_context(named)?, args.allow_lossy) {
+            bail!("{}: --rm: {what}; --allow-lossy removes it all the same", named());
         }
     }
     let mut output = Output::create(Some(&path), args.force)?;
@@ -169,7 +196,7 @@ fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
     }
     let Some(frame) = input.frame() else { return Ok(None) };
     let layers = frame.metalayers().iter().any(|(name, _)| !is_array_layer(name));
-    let layers = layers || frame.vlmetalayers().iter().next().is_some();
+    let layers = layers || frame.vlmetalayers().iter().any(|(name, _)| name != INDEXES.as_bytes());
     Ok(layers.then_some("its metalayers are not unpacked"))
 }
 

@@ -11,8 +11,9 @@ use sha2::{Digest, Sha256};
 
 use crate::args::{Global, Listed, Source};
 use crate::files::{Output, again};
-use crate::print::{count, printable};
+use crate::print::{count, printable, printable_json};
 use crate::process::{Progress, Told, one_line_beside, say, signals};
+use crate::read::plain::Plain;
 use crate::read::{Hdf5, Input, Selection, Store, View, damage};
 use crate::write::checksums_text;
 
@@ -31,6 +32,8 @@ are escaped.
 after they were written, so damage to what it changed cannot be seen; `b2kit
 checksum add` writes new ones. Files with more than --max-output bytes of zeros
 and repeated values fail at once. Exit code 1 if any failed.
+What cannot be decoded here, such as references in HDF5, is named behind the name
+as not checked, and is no failure; `not checked` in place of ok: nothing was.
 
 In files without checksums it also compares the headers with each other, and
 prints on standard error what readers accept but no known writer produces: such a
@@ -74,6 +77,8 @@ struct Tally {
     without: u64,
     /// Files whose checksums were ignored (`--no-checksums`).
     unseen: u64,
+    /// Number of data sets that were not checked.
+    unchecked: u64,
 }
 
 impl Tally {
@@ -94,11 +99,14 @@ impl Tally {
             (self.changed, "changed by another program since the checksums were written"),
             (self.without, "without checksums: decoded, but damage that still decodes is not seen"),
         ];
-        let parts: Vec<String> = parts
+        let mut parts: Vec<String> = parts
             .iter()
             .filter(|(n, _)| *n > 0)
             .map(|(n, what)| format!("{} {what}", count(*n, "file")))
             .collect();
+        if self.unchecked > 0 {
+            parts.push(format!("{} not checked", count(self.unchecked, "data set")));
+        }
         if !parts.is_empty() {
             say(&parts.join("; "));
         }
@@ -108,8 +116,11 @@ impl Tally {
 /// Verifies a file and prints its result line. Returns whether the file is intact.
 fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<bool> {
     let verified = again(|| verify(file, global));
-    if let Ok(Verified { checksums, .. }) = &verified {
-        tally.count(*checksums, global);
+    if let Ok(found) = &verified {
+        tally.unchecked += found.unchecked.len() as u64;
+        if found.checked {
+            tally.count(found.checksums, global);
+        }
     }
     if let (Ok(Verified { notes, .. }), false) = (&verified, global.quiet) {
         for note in notes {
@@ -118,17 +129,21 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
         }
     }
     let mut line = match &verified {
-        _ if json => to_json(file, &verified, global).to_string().into_bytes(),
-        Ok(Verified { checksums, nbytes, hash, .. }) => {
-            format!("{}\t{nbytes}\t{hash}\t", verdict(*checksums)).into_bytes()
+        _ if json => printable_json(&to_json(file, &verified, global).to_string()).into_bytes(),
+        Ok(verified) => {
+            format!("{}\t{}\t{}\t", verified.verdict(), verified.nbytes, verified.hash).into_bytes()
         }
         Err(_) => b"FAIL\t-\t-\t".to_vec(),
     };
     if !json {
         line.extend(escaped(file.as_os_str().as_encoded_bytes()));
-        if let Err(error) = &verified {
-            let name = file.display().to_string();
-            line.extend(format!("\t{}", one_line_beside(&name, error)).into_bytes());
+        match &verified {
+            Ok(verified) if verified.unchecked.is_empty() => {}
+            Ok(verified) => line.extend(format!("\t{}", printable(&verified.unchecked_text())).into_bytes()),
+            Err(error) => {
+                let name = file.display().to_string();
+                line.extend(format!("\t{}", one_line_beside(&name, error)).into_bytes());
+            }
         }
     }
     line.push(b'\n');
@@ -137,16 +152,12 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     Ok(verified.is_ok())
 }
 
-/// Escapes control characters in a name, which could fake columns or lines or change colours.
+/// Escapes characters of a name that could fake columns, lines or other names, or change colours.
 fn escaped(name: &[u8]) -> Vec<u8> {
-    if !name.iter().any(u8::is_ascii_control) && !String::from_utf8_lossy(name).contains(char::is_control) {
-        return name.to_vec();
-    }
-    printable(&String::from_utf8_lossy(name)).into_bytes()
-}
-
-fn verdict(checksums: Checksums) -> &'static str {
-    if checksums == Checksums::Changed { "changed" } else { "ok" }
+    let text = String::from_utf8_lossy(name);
+    let safe = printable(&text);
+    // Bytes that are not UTF-8 stay as they are.
+    if safe == text { name.to_vec() } else { safe.into_bytes() }
 }
 
 /// The result for one file as a JSON object. Keys that do not apply are null.
@@ -154,14 +165,17 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
     let file = file.display().to_string();
     let message = verified.as_ref().err().map(|error| one_line_beside(&file, error));
     match verified {
-        Ok(Verified { checksums, nbytes, hash, notes }) => json!({
+        Ok(found) => json!({
             "file": file,
-            "verdict": verdict(*checksums),
-            "nbytes": nbytes,
-            "sha256": hash,
+            "verdict": found.verdict(),
+            "nbytes": found.nbytes,
+            "sha256": found.hash,
             // None if checksums were ignored.
-            "checksums": (!global.no_checksums).then(|| checksums_text(*checksums)),
-            "notes": notes,
+            "checksums": (!global.no_checksums).then(|| checksums_text(found.checksums)),
+            "notes": found.notes,
+            "unchecked": found.unchecked.iter()
+                .map(|Unchecked { key, why }| json!({"key": key, "reason": why}))
+                .collect::<Vec<_>>(),
             "message": null,
         }),
         Err(_) => json!({
@@ -171,6 +185,7 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
             "sha256": null,
             "checksums": null,
             "notes": [],
+            "unchecked": [],
             "message": message,
         }),
     }
@@ -186,6 +201,37 @@ pub(crate) struct Verified {
     pub(crate) hash: String,
     /// Oddities found in a file without checksums.
     pub(crate) notes: Vec<String>,
+    /// Whether anything was checked.
+    checked: bool,
+    /// What was not.
+    unchecked: Vec<Unchecked>,
+}
+
+/// A data set that is not damaged, as far as one can see, but that cannot be decoded here.
+struct Unchecked {
+    key: String,
+    why: String,
+}
+
+impl Verified {
+    fn new(checksums: Checksums) -> Self {
+        let (hash, notes, unchecked) = (String::new(), Vec::new(), Vec::new());
+        Self { checksums, nbytes: 0, hash, notes, checked: false, unchecked }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.checksums {
+            Checksums::Changed => "changed",
+            _ if !self.checked => "not checked",
+            _ => "ok",
+        }
+    }
+
+    /// Names what was not checked.
+    fn unchecked_text(&self) -> String {
+        let all = self.unchecked.iter().map(|Unchecked { key, why }| format!("{key} ({why})"));
+        format!("not checked: {}", all.collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// Compares all checksums and decodes everything; for a store, all its members.
@@ -221,9 +267,11 @@ pub(crate) fn verify(path: &Path, global: Global) -> Result<Verified> {
 
 /// Verifies all members of a store, one after the other.
 fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
-    let mut all = Verified { checksums: Checksums::Ok, nbytes: 0, hash: String::new(), notes: Vec::new() };
+    let mut all = Verified::new(Checksums::Ok);
+    all.checked = true;
     let limit = global.max_output.unwrap_or(u64::MAX);
     let mut unstored = 0;
+    store.verify_directory()?;
     for key in store.every_key() {
         let named = || format!("key {key}");
         let input = store.member(key)?;
@@ -254,22 +302,39 @@ fn verify_hdf5(
     global: Global,
     hasher: &mut Sha256,
 ) -> Result<Verified> {
-    let mut nbytes = 0_u64;
+    let mut verified = Verified::new(Checksums::None);
     for (key, array) in file.arrays(name)? {
-        let named = || key.clone();
-        array.check_output().with_context(named)?;
-        let view = View::of(&*array, &[]).with_context(named)?;
-        let mut progress = Progress::new(path.display().to_string(), view.nbytes(), global.quiet);
-        let mut buffer = Vec::new();
-        for piece in view.pieces() {
-            signals::check()?;
-            view.read(&piece, &mut buffer).with_context(named)?;
-            hasher.update(&buffer);
-            progress.add(buffer.len() as u64);
+        let before = hasher.clone();
+        match array.and_then(|array| verify_plain(&*array, path, global, hasher)) {
+            Ok(nbytes) => {
+                verified.nbytes = verified.nbytes.saturating_add(nbytes);
+                verified.checked = true;
+            }
+            Err(error) if Hdf5::is_unsupported(&error) => {
+                *hasher = before;
+                let why = one_line_beside(&key, &error);
+                verified.unchecked.push(Unchecked { key, why });
+            }
+            Err(error) => return Err(error.context(key)),
         }
-        nbytes = nbytes.saturating_add(view.nbytes());
     }
-    Ok(Verified { checksums: Checksums::None, nbytes, hash: String::new(), notes: Vec::new() })
+    verified.checked |= verified.unchecked.is_empty();
+    Ok(verified)
+}
+
+/// Decodes a data set. Returns the bytes of its items.
+fn verify_plain(array: &dyn Plain, path: &Path, global: Global, hasher: &mut Sha256) -> Result<u64> {
+    array.check_output()?;
+    let view = View::of(array, &[])?;
+    let mut progress = Progress::new(path.display().to_string(), view.nbytes(), global.quiet);
+    let mut buffer = Vec::new();
+    for piece in view.pieces() {
+        signals::check()?;
+        view.read(&piece, &mut buffer)?;
+        hasher.update(&buffer);
+        progress.add(buffer.len() as u64);
+    }
+    Ok(view.nbytes())
 }
 
 /// Feeds the data to the hasher; the caller finishes the hash.
@@ -304,5 +369,5 @@ fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256)
             (Checksums::None, Vec::new())
         }
     };
-    Ok(Verified { checksums, nbytes: selection.nbytes(), hash: String::new(), notes })
+    Ok(Verified { nbytes: selection.nbytes(), notes, checked: true, ..Verified::new(checksums) })
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::args::Global;
 use crate::files::Output;
-use crate::print::{json, printable};
+use crate::print::{json, printable, printable_json};
 use crate::read::Input;
 use crate::write::{Target, VlmetaLimit};
 
@@ -142,8 +142,8 @@ fn list(file: &Path, as_json: bool, global: Global) -> Result<()> {
         }
         let value = frame.vlmetalayers().get(name).with_context(named)?.with_context(|| missing(&shown))?;
         let head = match (as_json, first) {
-            (true, true) => format!("{}: ", serde_json::Value::from(shown)),
-            (true, false) => format!(", {}: ", serde_json::Value::from(shown)),
+            (true, true) => format!("{}: ", printable_json(&serde_json::Value::from(shown).to_string())),
+            (true, false) => format!(", {}: ", printable_json(&serde_json::Value::from(shown).to_string())),
             (false, _) => format!("{}\t", printable(&shown)),
         };
         output.send(head.as_bytes())?;

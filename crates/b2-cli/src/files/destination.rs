@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
+use b2kit::frame::{Disk, FileSystem, INDEX_NAME, refuse_device};
 #[cfg(not(unix))]
-use b2kit::frame::{Disk, Links, ReadFiles};
-use b2kit::frame::{INDEX_NAME, refuse_device};
+use b2kit::frame::{Links, ReadFiles};
 use tempfile::NamedTempFile;
 
 use super::members;
@@ -162,6 +162,10 @@ impl Output {
         match self {
             Self::Stdout(_) | Self::Captured | Self::Buffer(_) | Self::Device { .. } => Ok(()),
             Self::File { temp, path, force: true } => {
+                if path.is_file() {
+                    let kept = Disk.copy_attributes(&path, temp.path());
+                    kept.with_context(|| path.display().to_string())?;
+                }
                 temp.persist(&path).map(drop).map_err(|e| e.error).with_context(|| path.display().to_string())
             }
             Self::File { temp, path, force: false } => match temp.persist_noclobber(&path) {
@@ -380,14 +384,13 @@ fn resolve_link(path: &Path) -> io::Result<PathBuf> {
 fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".b2kit-").suffix(".tmp");
+    // What replaces a file gets its permissions at the end, and is nobody else's until then.
     #[cfg(unix)]
-    let permissions = {
+    if !path.exists() {
         use std::os::unix::fs::PermissionsExt;
         // The umask still applies.
-        Permissions::from_mode(0o666)
-    };
-    #[cfg(unix)]
-    builder.permissions(permissions);
+        builder.permissions(Permissions::from_mode(0o666));
+    }
     builder.tempfile_in(folder_of(path)).map_err(plain)
 }
 

@@ -40,10 +40,9 @@ const OURS: &str = "b2kit copy writes it anew";
 pub(crate) const CHUNK: &str = "a Blosc2 chunk";
 
 /// Signatures at the start of files.
-const MAGICS: [(&[u8], &str, &str); 32] = [
+const MAGICS: [(&[u8], &str, &str); 54] = [
     (&b2kit::frame::MAGIC, "a Blosc2 file", OURS),
     (b"\x93NUMPY", "an .npy file", "pack it first"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file (NetCDF 4 files are such)", CONVERT),
     (b"CDF\x01", "a NetCDF file", CONVERT),
     (b"CDF\x02", "a NetCDF file", CONVERT),
     (b"CDF\x05", "a NetCDF file", CONVERT),
@@ -63,31 +62,86 @@ const MAGICS: [(&[u8], &str, &str); 32] = [
     (b"SQLite format 3\0", "an SQLite database", EXPORT),
     (b"%PDF-", "a PDF document", EXPORT),
     (b"\x1f\x8b\x08", "a gzip file", UNPACKED),
-    (b"BZh91AY&SY", "a bzip2 file", UNPACKED),
     (b"\xfd7zXZ\0", "an xz file", UNPACKED),
+    (b"LZIP\x01", "an lzip file", UNPACKED),
     (b"\x28\xb5\x2f\xfd", "a zstd file", UNPACKED),
     (b"\x04\x22\x4d\x18", "an lz4 file", UNPACKED),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACKED),
     (b"Rar!\x1a\x07", "a RAR archive", UNPACKED),
     (b"OggS", "an Ogg file", EXPORT),
     (b"fLaC", "a FLAC file", EXPORT),
+    (b"ID3", "an MP3 file", EXPORT),
+    (b"\x1a\x45\xdf\xa3", "a Matroska film", EXPORT),
+    (b"\0\0\0\x0cjP  \r\n\x87\n", "a JPEG 2000 image", EXPORT),
+    (b"\xff\x4f\xff\x51", "a JPEG 2000 image", EXPORT),
+    (b"\x76\x2f\x31\x01", "an OpenEXR image", EXPORT),
+    (b"8BPS\0", "a Photoshop image", EXPORT),
+    (b"\x0e\x03\x13\x01", "an HDF4 file", EXPORT),
+    (b"BUFR", "a BUFR file", EXPORT),
+    (b"NRRD000", "an NRRD file", EXPORT),
+    (b"# vtk DataFile", "a VTK file", EXPORT),
+    (b"#ASDF ", "an ASDF file", EXPORT),
+    (b"Obj\x01", "an Avro file", EXPORT),
+    (b"ORC\x11", "an ORC file", EXPORT),
+    (b"FEA1", "a Feather file", EXPORT),
+    (b"GGUF", "a GGUF file", EXPORT),
+    (b"MATLAB 7.3 MAT", "a MATLAB file", EXPORT),
+    (b"\x80\x02}", "a pickle of Python", EXPORT),
+    (b"\x80\x03}", "a pickle of Python", EXPORT),
+    (b"\x80\x04\x95", "a pickle of Python", EXPORT),
+    (b"\x80\x05\x95", "a pickle of Python", EXPORT),
+    (b"{\\rtf", "a text document", EXPORT),
+    (b"\0asm", "a program", "it is no data"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an office document", EXPORT),
     (b"\x7fELF", "a program", "it is no data"),
     (b"PK\x05\x06", "a zip archive without members", "there is nothing in it"),
 ];
 
+/// Signatures at other places.
+const INSIDE: [(usize, &[u8], &str, &str); 8] = [
+    (344, b"n+1\0", "a NIfTI file", EXPORT),
+    (344, b"ni1\0", "the header of a NIfTI file", EXPORT),
+    (4, b"n+2\0\r\n\x1a\n", "a NIfTI file", EXPORT),
+    (4, b"ni2\0\r\n\x1a\n", "the header of a NIfTI file", EXPORT),
+    (128, b"DICM", "a DICOM file", EXPORT),
+    (208, b"MAP \x44\x44\0\0", "an MRC file", EXPORT),
+    (4, b"ftyp", "a film or image (MP4, HEIF, AVIF)", EXPORT),
+    (257, b"ustar", "a tar archive", UNPACKED),
+];
+
+const HDF5: Foreign = Foreign { what: "an HDF5 file (NetCDF 4 files are such)", hint: CONVERT };
+
 /// Recognises a file by its first bytes, up to [`LOOK`] of them, and tables also by their name. `None` if it may be
 /// anything.
 pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
+    // HDF5 allows other bytes before its signature, such as those of MATLAB.
+    if user_blocks(head.len() as u64).any(|at| {
+        usize::try_from(at).ok().and_then(|at| head.get(at..)).is_some_and(|rest| rest.starts_with(SIGNATURE))
+    }) {
+        return Some(HDF5);
+    }
     if let Some((_, what, hint)) = MAGICS.iter().find(|(magic, ..)| head.starts_with(magic)) {
         return Some(Foreign { what, hint });
     }
     if head.starts_with(b"PK\x03\x04") {
         return Some(archive(head));
     }
-    // HDF5 allows a user block before its signature.
-    if [512, 1024, 2048].iter().any(|at| head.get(*at..).is_some_and(|b| b.starts_with(b"\x89HDF\r\n\x1a\n")))
+    if let Some((.., what, hint)) =
+        INSIDE.iter().find(|(at, magic, ..)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)))
     {
-        return Some(Foreign { what: "an HDF5 file", hint: CONVERT });
+        return Some(Foreign { what, hint });
+    }
+    if head.starts_with(b"BZh") && head.get(4..10) == Some(b"1AY&SY") {
+        return Some(Foreign { what: "a bzip2 file", hint: UNPACKED });
+    }
+    if is_tar(head) {
+        return Some(Foreign { what: "a tar archive", hint: UNPACKED });
+    }
+    if is_zarr_metadata(head) {
+        return Some(Foreign {
+            what: "the metadata of a Zarr array, which b2kit does not read",
+            hint: EXPORT,
+        });
     }
     if let (Some(b"RIFF"), Some(kind)) = (head.get(..4), head.get(8..12)) {
         match kind {
@@ -96,13 +150,60 @@ pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
             _ => {}
         }
     }
-    if head.get(257..262) == Some(b"ustar") {
-        return Some(Foreign { what: "a tar archive", hint: UNPACKED });
-    }
     if ChunkHeader::parse(head).is_ok_and(|chunk| chunk.is_extended() && chunk.cbytes() as u64 == len) {
         return Some(Foreign { what: CHUNK, hint: OURS });
     }
     is_table(path, head).then_some(Foreign { what: "a table in text (CSV)", hint: EXPORT })
+}
+
+/// The signature of HDF5.
+const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
+
+/// Where HDF5 may start in a file of this length: at its start, or behind other bytes, 512 or a power of two of them.
+fn user_blocks(len: u64) -> impl Iterator<Item = u64> {
+    let blocks = std::iter::successors(Some(512_u64), |at| at.checked_mul(2));
+    std::iter::once(0).chain(blocks).take_while(move |at| at.saturating_add(SIGNATURE.len() as u64) <= len)
+}
+
+/// Like [`recognise`], but also finds HDF5 behind more bytes than `head` has. `read` reads bytes at an offset.
+///
+/// # Errors
+/// Those of `read`.
+pub(crate) fn recognise_file(
+    path: &Path,
+    head: &[u8],
+    len: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+) -> io::Result<Option<Foreign>> {
+    if let Some(found) = recognise(path, head, len) {
+        return Ok(Some(found));
+    }
+    let mut start = [0; SIGNATURE.len()];
+    for at in user_blocks(len).filter(|at| *at >= LOOK) {
+        read(&mut start, at)?;
+        if start == SIGNATURE {
+            return Ok(Some(HDF5));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the first block is one of a tar archive, also of one without a signature: its sum is in it.
+fn is_tar(head: &[u8]) -> bool {
+    let (Some(block), Some(field)) = (head.get(..512), head.get(148..156)) else { return false };
+    let told = std::str::from_utf8(field).ok().map(|text| text.trim_matches([' ', '\0']));
+    let told = told.filter(|text| text.len() >= 4).and_then(|text| u64::from_str_radix(text, 8).ok());
+    let bytes = block.iter().enumerate();
+    let sum =
+        bytes.map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u64::from(*byte) }).sum::<u64>();
+    block.first() != Some(&0) && told == Some(sum)
+}
+
+/// Whether this is one of the JSON files of Zarr.
+fn is_zarr_metadata(head: &[u8]) -> bool {
+    let text = head.trim_ascii_start();
+    let has = |name: &[u8]| text.windows(name.len()).any(|part| part == name);
+    text.starts_with(b"{") && (has(b"\"zarr_format\"") || has(b"\"zarr_consolidated_format\""))
 }
 
 /// Recognises what a zip archive contains, by the name of its first member.
@@ -142,7 +243,8 @@ pub(crate) fn hdf5(path: &Path) -> Option<&'static str> {
     let file = open_regular(path).ok()?;
     let len = file.len().ok()?;
     let head = file.read_at(0..LOOK.min(len)).ok()?;
-    recognise(Path::new(""), &head, len).filter(|found| found.hint == CONVERT).map(|found| found.what)
+    let found = recognise_file(Path::new(""), &head, len, |buf, at| file.read_exact_at(at, buf)).ok()?;
+    found.filter(|found| found.hint == CONVERT).map(|found| found.what)
 }
 
 /// Whether the file has the extension of a table, and its content is text.
@@ -204,6 +306,48 @@ mod tests {
         assert_eq!(what("x", &zip), Some("an .npz file, a zip archive of .npy files"));
         assert_eq!(what("x", &zip[..20]), Some("a zip archive"));
         assert_eq!(what("x", b""), None);
+        assert_eq!(what("x", b"BZh31AY&SY"), Some("a bzip2 file"));
+        assert_eq!(
+            what("x", b"{\n  \"zarr_format\": 2"),
+            Some("the metadata of a Zarr array, which b2kit does not read")
+        );
+        for (at, magic, name) in [(344, &b"n+1\0"[..], "a NIfTI file"), (128, b"DICM", "a DICOM file")] {
+            let head = [&vec![b'a'; at][..], magic].concat();
+            assert_eq!(what("x", &head), Some(name));
+        }
+    }
+
+    #[test]
+    fn hdf5_is_found_behind_other_bytes() {
+        let whole = |head: &[u8], file: &[u8]| {
+            let read = |buf: &mut [u8], at: u64| {
+                buf.copy_from_slice(&file[at as usize..][..buf.len()]);
+                Ok(())
+            };
+            recognise_file(Path::new("x"), head, file.len() as u64, read).unwrap()
+        };
+        for block in [0_usize, 512, 1024, 2048, 4096, 8192, 1 << 20] {
+            for lead in [0, b'a'] {
+                let file = [&vec![lead; block][..], SIGNATURE, &[0; 600]].concat();
+                let head = &file[..file.len().min(LOOK as usize)];
+                assert_eq!(whole(head, &file), Some(HDF5), "{block}");
+            }
+        }
+        let file = [&[b'a'; 600][..], SIGNATURE].concat();
+        assert_eq!(whole(&file, &file), None);
+    }
+
+    /// Old archives have no signature.
+    #[test]
+    fn tar_is_told_by_its_sum() {
+        let mut block = vec![0; 512];
+        block[..5].copy_from_slice(b"a.txt");
+        block[148..156].fill(b' ');
+        let sum: u64 = block.iter().map(|byte| u64::from(*byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        assert!(is_tar(&block));
+        block[0] += 1;
+        assert!(!is_tar(&block));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
-use b2kit::frame::{FileKind, ReadAt, ReadFiles};
+use b2kit::frame::{FileKind, ReadAt, ReadFiles, redact};
 
 use super::members;
 use crate::args::Global;
@@ -106,7 +106,8 @@ pub(crate) fn hide(name: &OsStr) -> OsString {
         Some(url) if url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("file://")) => {
             path_of(url).map_or_else(|| name.to_owned(), OsString::from)
         }
-        Some(url) if is_store(Path::new(url)) => name.to_owned(),
+        // Stores have their credentials from the environment, and none from the URL.
+        Some(url) if is_store(Path::new(url)) => redact(url).into(),
         Some(url) if scheme(url).is_some() => match members::split(Path::new(url)) {
             // What is inside of the file is no part of a query.
             Some((file, name)) => {
@@ -296,13 +297,7 @@ mod known {
     use super::{Arc, Global, Path, ReadAt, ReadFiles, io};
 
     pub(super) fn hide(url: &str) -> String {
-        let url = url.split('?').next().unwrap_or_default();
-        match url.split_once("://") {
-            Some((scheme, rest)) => {
-                format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
-            }
-            None => url.to_owned(),
-        }
+        b2kit::frame::redact(url)
     }
 
     pub(crate) fn begin(_: Global) {}
@@ -370,6 +365,14 @@ mod tests {
         assert!(!path("https://me:secret@host/a?token=secret").contains("secret"));
         let inside = path("https://host/a.h5?token=secret::/b");
         assert!(inside.ends_with("::/b") && !inside.contains("secret"), "{inside}");
+        for url in [
+            "https://me:secret@host/a b",
+            "https://me:x/secret@host/a",
+            "ftp://me:secret@host/a",
+            "s3://b/a?x=secret",
+        ] {
+            assert!(!path(url).contains("secret"), "{url}");
+        }
         assert!(is_url(Path::new("S3://bucket/a")) && !is_url(Path::new("a://b")));
     }
 }

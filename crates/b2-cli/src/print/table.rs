@@ -73,14 +73,35 @@ pub(crate) fn ratio(nbytes: u64, cbytes: u64) -> String {
     }
 }
 
-/// Makes text from a file safe for a terminal: escapes control characters, and characters that change the text
-/// direction or end lines.
+/// Whether a character does something else than to be seen: it controls the terminal, changes the direction of text, ends
+/// a line, or has no width, so that two names look alike.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+                | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// Makes text from a file safe for a terminal: escapes characters that are not just seen.
 pub(crate) fn printable(text: &str) -> String {
-    let acts = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     text.chars().flat_map(|c| if acts(c) { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// Escapes the same characters in JSON, in which they occur only inside of strings. It may have lines.
+pub(crate) fn printable_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts(c) && c != '\n' {
+            let mut units = [0; 2];
+            out.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -92,6 +113,11 @@ mod tests {
         assert_eq!(printable("a\x1b[2Jb\u{9b}"), "a\\u{1b}[2Jb\\u{9b}");
         assert_eq!(printable("gpj\u{202e}.txt\u{2069}\u{2028}"), "gpj\\u{202e}.txt\\u{2069}\\u{2028}");
         assert_eq!(printable("température"), "température");
+        assert_eq!(printable("a\u{200b}b\u{feff}\x7f"), "a\\u{200b}b\\u{feff}\\u{7f}");
+        let json = serde_json::json!({"a\u{202e}\u{9b}": "\u{e0041}\u{200d}\x1b é\n"});
+        let text = printable_json(&serde_json::to_string_pretty(&json).unwrap());
+        assert!(!text.chars().any(|c| acts(c) && c != '\n'), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), json);
     }
 
     #[test]

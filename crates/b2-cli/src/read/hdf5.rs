@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Error, Result, bail};
 use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
 use b2kit::Dtype;
-use b2kit::base::Control;
+use b2kit::base::{Control, ErrorKind};
 use b2kit::nd::Value;
 use serde_json::{Map, Value as Json, json as object};
 
-use super::plain::Plain;
+use super::plain::{MaybePlain, Plain};
 use super::store;
 use crate::args::Global;
 use crate::files::foreign;
@@ -88,22 +88,37 @@ impl Hdf5 {
         Ok(entries.into_iter().filter(is_array).map(|entry| entry.path).collect())
     }
 
-    /// Opens all data sets, or that of this name, or those of the group of this name, with their paths.
+    /// Opens all data sets, or that of this name, or those of the group of this name, with their paths. Those that cannot
+    /// be opened have an error in their place.
     ///
     /// # Errors
-    /// Fails if there is nothing of this name, or if anything cannot be read.
-    pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<(String, Box<dyn Plain>)>> {
-        let mut arrays: Vec<(String, Box<dyn Plain>)> = Vec::new();
-        for entry in self.file.tree_below(name.unwrap_or("/"))? {
-            match entry.content {
-                Content::DataSet(data) if !data.is_dimension_only() => {
-                    arrays.push((entry.path, Box::new(Hdf5Array::new(*data, self)?)));
-                }
-                Content::Failed(error) => return Err(error.into()),
-                _ => {}
+    /// Fails if there is nothing of this name.
+    pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<MaybePlain>> {
+        let mut arrays = Vec::new();
+        let entries = match (self.file.tree_below(name.unwrap_or("/")), name) {
+            (Err(error), Some(name)) if error.kind() == ErrorKind::Unsupported => {
+                return Ok(vec![(format!("/{}", name.trim_start_matches('/')), Err(error.into()))]);
             }
+            (entries, _) => entries?,
+        };
+        for entry in entries {
+            let array: Result<Box<dyn Plain>> = match entry.content {
+                Content::DataSet(data) if !data.is_dimension_only() => match Hdf5Array::new(*data, self) {
+                    Ok(array) => Ok(Box::new(array)),
+                    Err(error) => Err(error),
+                },
+                Content::Failed(error) => Err(error.into()),
+                _ => continue,
+            };
+            arrays.push((entry.path, array));
         }
         Ok(arrays)
+    }
+
+    /// Whether an error says that a data set cannot be read here, rather than that it is damaged.
+    pub(crate) fn is_unsupported(error: &Error) -> bool {
+        let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<Hdf5Error>()?.kind()));
+        kinds.last() == Some(ErrorKind::Unsupported)
     }
 
     /// What `info` tells: of a data set its facts, of a file or a group what is in it. With `meta` also the attributes.

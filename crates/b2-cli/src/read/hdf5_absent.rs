@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Error, Result, anyhow};
 use serde_json::{Map, Value};
 
-use super::plain::Plain;
+use super::plain::{MaybePlain, Plain};
 use crate::args::Global;
 use crate::files::foreign;
 
@@ -36,8 +36,12 @@ impl Hdf5 {
         match self.0 {}
     }
 
-    pub(crate) fn arrays(&self, _: Option<&str>) -> Result<Vec<(String, Box<dyn Plain>)>> {
+    pub(crate) fn arrays(&self, _: Option<&str>) -> Result<Vec<MaybePlain>> {
         match self.0 {}
+    }
+
+    pub(crate) fn is_unsupported(_: &Error) -> bool {
+        false
     }
 
     pub(crate) fn facts(&self, _: Option<&str>, _: bool, _: bool) -> Result<String> {

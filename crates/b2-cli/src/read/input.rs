@@ -105,8 +105,19 @@ impl Input {
             let opened = frame().map_err(|error| cut_frame(&head, have).unwrap_or_else(|| error.into()));
             return opened.and_then(Self::from_frame);
         }
+        // The start may be damaged, and be restored from its copy at the end.
+        if offset == 0
+            && let Ok(frame) = frame()
+        {
+            return Self::from_frame(frame);
+        }
         // By content only: pass no file name.
-        match foreign::recognise(Path::new(""), &head, have) {
+        // With an offset, the frame is inside of another file.
+        let found = match offset {
+            0 => foreign::recognise_file(Path::new(""), &head, have, |buf, at| file.read_exact_at(at, buf))?,
+            _ => foreign::recognise(Path::new(""), &head, have),
+        };
+        match found {
             Some(Foreign { what: foreign::CHUNK, .. }) | None => {}
             Some(Foreign { what, hint }) => bail!("not a Blosc2 file but {what}: {hint}"),
         }
@@ -139,9 +150,15 @@ impl Input {
         Ok(Self::SuperChunk(frame))
     }
 
-    /// Warns on standard error if another program has changed the frame at `path` since its checksums were written. For
-    /// commands whose output does not show this.
+    /// Warns on standard error if another program has changed the frame at `path` since its checksums were written, or
+    /// if its header is damaged and was read from a copy. For commands whose output does not show this.
     pub(crate) fn say_changed(self, path: &Path) -> Self {
+        if self.frame().is_some_and(SuperChunk::is_restored) {
+            let path = path.display();
+            say(&format!(
+                "{path}: its header is damaged and was read from a copy; salvage writes a sound file"
+            ));
+        }
         if self.frame().is_some_and(|frame| frame.checksums() == Checksums::Changed) {
             let path = path.display();
             say(&format!(

@@ -116,7 +116,9 @@ impl Operand {
         }
         let mut head = buffer(usize::try_from(foreign::LOOK.min(self.len))?)?;
         self.file.read_exact_at(0, &mut head).with_context(|| self.name.clone())?;
-        match foreign::recognise(path, &head, self.len) {
+        let found =
+            foreign::recognise_file(path, &head, self.len, |buf, at| self.file.read_exact_at(at, buf));
+        match found.with_context(|| self.name.clone())? {
             Some(found) => Err(refusal(&self.name, found).into()),
             None => Ok(()),
         }

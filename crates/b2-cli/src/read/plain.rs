@@ -10,6 +10,9 @@ use b2kit::nd::Value;
 
 use crate::npy::{NpyHeader, RawSource};
 
+/// The name of an array, and the array or why it cannot be opened.
+pub(crate) type MaybePlain = (String, anyhow::Result<Box<dyn Plain>>);
+
 /// An array whose items are read box by box.
 #[cfg_attr(not(feature = "terminal"), allow(dead_code))]
 pub(crate) trait Plain: Send + Sync {

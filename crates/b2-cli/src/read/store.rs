@@ -3,14 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use b2_store::{Place, StoreError};
 use b2kit::frame::ReadOptions;
+use b2kit::nd::Object;
+use serde_json::json;
 
 use super::input::{Input, cut_off_or};
 use crate::args::Global;
 use crate::files::foreign::open_regular;
 use crate::files::{foreign, is_stdin, urls};
+use crate::print::{count, printable};
+
+/// Rows to look at at once.
+const PIECE: u64 = 16 << 20;
 
 /// An open store.
 pub(crate) struct Store {
@@ -50,14 +56,22 @@ impl Store {
         Ok(store.map(|store| Self { store, path: path.to_owned(), options, global }))
     }
 
-    /// The keys in order, except for those that python-blosc2 uses for attributes.
+    /// The keys in order, except for those that python-blosc2 uses for attributes and indexes.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.store.keys()
     }
 
-    /// All keys in order, including those that python-blosc2 uses for attributes.
+    /// All keys in order, including those that python-blosc2 uses for attributes and indexes.
     pub(crate) fn every_key(&self) -> impl Iterator<Item = &str> {
         self.store.members().keys().map(String::as_str)
+    }
+
+    /// Compares the directory of an archive with the headers of its members.
+    ///
+    /// # Errors
+    /// Fails if they contradict each other.
+    pub(crate) fn verify_directory(&self) -> Result<()> {
+        self.store.verify_directory().map_err(|error| plain(error, &self.path))
     }
 
     /// Opens a member. The leading slash may be omitted.
@@ -82,7 +96,68 @@ impl Store {
     }
 }
 
+/// A table of python-blosc2 (`CTable`) in a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// The key of its group; `/` for the root.
+    pub(crate) key: String,
+    /// The names of the columns, each with what python-blosc2 calls its type.
+    pub(crate) columns: Vec<(String, String)>,
+    pub(crate) rows: u64,
+}
+
+impl Table {
+    /// The table in a few words.
+    pub(crate) fn describe(&self) -> String {
+        format!("table, {}, {}", count(self.columns.len() as u64, "column"), count(self.rows, "row"))
+    }
+
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let columns = self.columns.iter().map(|(name, kind)| json!({"name": name, "kind": kind}));
+        json!({"kind": "ctable", "columns": columns.collect::<Vec<_>>(), "rows": self.rows})
+    }
+}
+
 impl Store {
+    /// The tables of python-blosc2 in the store.
+    ///
+    /// # Errors
+    /// Fails if one of them is damaged.
+    pub(crate) fn tables(&self) -> Result<Vec<Table>> {
+        let groups = self.every_key().filter_map(|key| key.strip_suffix("/_meta"));
+        let tables = groups.filter(|group| self.store.is_table(group, &self.options));
+        tables.map(|group| self.table(group).with_context(|| format!("table {group}/"))).collect()
+    }
+
+    fn table(&self, group: &str) -> Result<Table> {
+        let meta = self.store.frame(&format!("{group}/_meta"), &self.options)?;
+        let schema = meta.vlmetalayers().get("schema")?.context("there is no schema")?;
+        let schema = Object::decode("schema", &schema, &meta.dparams().limits)?;
+        let Object::Text(schema) = schema else { bail!("the schema is no text") };
+        let schema: serde_json::Value = serde_json::from_str(&schema).context("the schema is no JSON")?;
+        let columns = schema["columns"].as_array().context("the schema has no columns")?;
+        let text = |column: &serde_json::Value, name| column[name].as_str().unwrap_or_default().to_owned();
+        let columns = columns.iter().map(|column| (text(column, "name"), text(column, "kind")));
+        let key = if group.is_empty() { "/".to_owned() } else { group.to_owned() };
+        Ok(Table { key, columns: columns.collect(), rows: self.rows(group)? })
+    }
+
+    /// Counts the rows of a table.
+    fn rows(&self, group: &str) -> Result<u64> {
+        let input = self.member(&format!("{group}/_valid_rows"))?;
+        let Input::Array(array) = &input else { bail!("_valid_rows is no array") };
+        let [len] = *array.shape() else { bail!("_valid_rows has {} dimensions", array.shape().len()) };
+        ensure!(array.itemsize() == 1, "the items of _valid_rows have {} bytes", array.itemsize());
+        let (mut rows, mut at) = (0, 0);
+        while at < len {
+            let end = at.saturating_add(PIECE).min(len);
+            let items = array.slice(at..end)?.read_bytes()?;
+            rows += items.iter().filter(|item| **item != 0).count() as u64;
+            at = end;
+        }
+        Ok(rows)
+    }
+
     /// The attributes of a group; none if it has none.
     ///
     /// # Errors
@@ -151,7 +226,7 @@ pub(crate) fn tree<'a>(
     }
     while let Some((indent, name, node, last)) = stack.pop() {
         let told = node.key.map(&mut describe).unwrap_or_default();
-        let line = format!("{indent}{} {name}  {told}", if last { "└──" } else { "├──" });
+        let line = format!("{indent}{} {}  {told}", if last { "└──" } else { "├──" }, printable(name));
         out.push_str(line.trim_end());
         out.push('\n');
         let indent = format!("{indent}{}", if last { "    " } else { "│   " });

@@ -73,6 +73,11 @@ pub(crate) struct Care {
     /// its other names do not get, and who changes it under one of them at the same time destroys it.
     #[arg(long, help_heading = "Care")]
     force: bool,
+    /// Change a table of python-blosc2 even if it cannot be read then
+    ///
+    /// That is: a column gets another length than the others, or _valid_rows changes, which says which rows there are.
+    #[arg(long, help_heading = "Care")]
+    allow_table_edit: bool,
 }
 
 /// How many vlmetalayers a frame may get.
@@ -116,9 +121,11 @@ impl Target {
         }
         let care = self.care;
         let durability = if care.no_sync { Durability::None } else { Durability::Sync };
-        let options = EditOptions::from(global.reading(path)).durability(durability).lock(!care.no_lock);
-        let frame = options.force(care.force).many_vlmetalayers(limit == VlmetaLimit::None).edit(path);
-        let frame = frame.map_err(|error| cannot_lock(input::cut_off_or(path, error.into())))?;
+        let read = global.reading(path);
+        let options = EditOptions::from(read.clone()).durability(durability).lock(!care.no_lock);
+        let own = options.clone().force(care.force).many_vlmetalayers(limit == VlmetaLimit::None).edit(path);
+        let mut frame = own.map_err(|error| cannot_lock(input::cut_off_or(path, error.into())))?;
+        b2_store::protect_table(&mut frame, path, &read, &options, care.allow_table_edit);
         // Not earlier: waiting for the lock may take long, and a signal should end that at once.
         signals::begin();
         Ok(frame)

@@ -297,7 +297,7 @@ impl NewFile<'_> {
 
     /// The loss to allow for a file with these parameters; `None` if they are lossless.
     pub(crate) fn promise(&self, cparams: &CParams, encoding: &Encoding) -> Option<Promise<'_>> {
-        Promise::of(self.shown, cparams, encoding.tolerance, self.overwrite, self.global)
+        Promise::of(self.shown, cparams, encoding, self.global)
     }
 
     /// Writes an array. `check` is called before the file gets its name, and may reject it.

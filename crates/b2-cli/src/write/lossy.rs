@@ -158,28 +158,18 @@ fn rate_meta(bits: f64, itemsize: usize) -> u8 {
     (bits / (itemsize as f64 * 8.0) * 100.0).ceil().clamp(1.0, 255.0) as u8
 }
 
-/// Checks that zfp gets floats of a size that it supports, and `int_trunc` integers. Other data would be destroyed.
+/// Checks that codec and filters that take items as numbers get such. Other data would be destroyed.
 ///
 /// # Errors
 /// Fails if the dtype does not fit.
 pub(crate) fn check_dtype(cparams: &CParams, dtype: &Dtype) -> Result<()> {
-    let kind = dtype.kind();
-    if cparams.filters().iter().any(|slot| slot.id == FilterId::INT_TRUNC)
-        && matches!(kind, DtypeKind::Simple { code: 'f' | 'c', .. })
-    {
-        bail!("int_trunc clears bits of integers, the dtype is {dtype}: trunc_prec is for floats");
-    }
+    dtype.check_compression(cparams)?;
     let codec = cparams.codec();
-    if !is_zfp(codec) {
-        return Ok(());
+    // Bytes without a type are not floats here: --dtype can say what they are.
+    if is_zfp(codec) && !matches!(dtype.kind(), DtypeKind::Simple { code: 'f', .. }) {
+        bail!("{codec} takes floats of 4 or 8 bytes, the dtype is {dtype}");
     }
-    match (dtype.kind(), dtype.itemsize()) {
-        (DtypeKind::Simple { code: 'f', big_endian: false }, 4 | 8) => Ok(()),
-        (DtypeKind::Simple { code: 'f', big_endian: true }, 4 | 8) => {
-            bail!("{codec} takes little-endian floats, the dtype is {dtype}")
-        }
-        _ => bail!("{codec} takes floats of 4 or 8 bytes, the dtype is {dtype}"),
-    }
+    Ok(())
 }
 
 /// Rejects zfp for super-chunks and bare chunks, whose blocks have no shape.
@@ -400,23 +390,17 @@ pub(crate) struct Promise<'a> {
     /// The largest error allowed.
     most: Option<f64>,
     /// Whether to accept a larger loss.
-    force: bool,
+    allow: bool,
     quiet: bool,
 }
 
 impl<'a> Promise<'a> {
-    /// `None` if nothing is lost. `tolerance`: as given on the command line.
-    pub(crate) fn of(
-        name: &'a Path,
-        cparams: &CParams,
-        tolerance: Option<f64>,
-        force: bool,
-        global: Global,
-    ) -> Option<Self> {
+    /// `None` if nothing is lost. `encoding`: as given on the command line.
+    pub(crate) fn of(name: &'a Path, cparams: &CParams, encoding: &Encoding, global: Global) -> Option<Self> {
         let what = of_params(cparams)?;
         let most = lossy_codec(cparams.codec()).and_then(|codec| (codec.most)(cparams.codec_meta()));
-        let most = most.map(|most| tolerance.unwrap_or(most));
-        Some(Self { name, what, most, force, quiet: global.quiet })
+        let most = most.map(|most| encoding.tolerance.unwrap_or(most));
+        Some(Self { name, what, most, allow: encoding.allow_lossy, quiet: global.quiet })
     }
 
     /// Explains why this loss is more than allowed; `None` if it is not.
@@ -456,9 +440,9 @@ impl<'a> Promise<'a> {
             loss.add(&of_items, &before, &after);
         }
         let named = printable(&self.name.display().to_string());
-        match (self.broken(&loss), self.force) {
+        match (self.broken(&loss), self.allow) {
             (Some(why), false) => bail!(
-                "{named}: not written: lossy ({}), and {why}; --force accepts that, a lossless codec keeps all",
+                "{named}: not written: lossy ({}), and {why}; --allow-lossy accepts that, a lossless codec keeps all",
                 self.what
             ),
             (Some(why), true) if !self.quiet => say(&format!("{named}: warning: {why}")),

@@ -5,6 +5,31 @@ use serde_json::json;
 
 const FORMATS: [&str; 2] = ["cframe", "sframe"];
 
+/// Names and values from files do nothing to a terminal, also as JSON, and are the same when JSON is parsed.
+#[test]
+fn what_is_printed_is_only_seen() {
+    let folder = Folder::new();
+    let odd = "a\u{9b}\u{7f}\u{202e}\u{200b}\u{feff}b";
+    let value = serde_json::Value::from(odd).to_string();
+    folder.pack("f", &counting(30), &["--format", "cframe", "--vlmeta", "unit=\"K\""]);
+    folder.ok(&["vlmeta", "set", "-q", "f", odd, &value]);
+    let commands: [&[&str]; 5] = [
+        &["vlmeta", "list", "f"],
+        &["vlmeta", "list", "f", "--json"],
+        &["vlmeta", "get", "f", odd],
+        &["info", "f", "--json"],
+        &["info", "f", "--meta"],
+    ];
+    for args in commands {
+        let text = folder.ok_text(args);
+        assert!(!text.chars().any(|c| odd[1..odd.len() - 1].contains(c)), "{args:?}: {text:?}");
+        assert!(text.contains("202e"), "{args:?}: {text:?}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&folder.ok_text(commands[1])).unwrap();
+    assert_eq!(json[odd], odd);
+    assert_eq!(folder.info(&["f"])["vlmetalayers"][odd], odd);
+}
+
 #[test]
 fn set_get_del() {
     for (format, array) in FORMATS.into_iter().flat_map(|format| [(format, true), (format, false)]) {

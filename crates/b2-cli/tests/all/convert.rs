@@ -162,6 +162,31 @@ fn arrays_become_data_sets_and_come_back() {
 }
 
 #[test]
+fn force_loses_no_members() {
+    let folder = folder();
+    for store in ["s.b2z", "s.b2e"] {
+        folder.change(&["convert", "small.h5", store, "--skip-unsupported"]);
+        let old = folder.read(store);
+        let told =
+            folder.fails(1, &["convert", "small.h5", "/group", store, "--skip-unsupported", "--force"]);
+        assert!(told.contains(store) && told.contains("would be lost"), "{told}");
+        assert_eq!(folder.read(store), old);
+        let told = folder.change(&["convert", "small.h5", store, "--skip-unsupported", "--force"]);
+        assert!(told.contains("in place of a store with "), "{told}");
+        assert!(
+            folder.fails(1, &["convert", "small.h5", store, "--skip-unsupported"]).contains("already exists")
+        );
+    }
+    folder.change(&["convert", "small.h5", "/group/ramp", "ramp.b2nd"]);
+    let old = folder.read("small.h5");
+    let told = folder.fails(1, &["convert", "ramp.b2nd", "small.h5::/g/new", "--force"]);
+    assert!(told.contains("small.h5: holds /") && told.contains("would be lost"), "{told}");
+    assert_eq!(folder.read("small.h5"), old);
+    folder.change(&["convert", "ramp.b2nd", "one.h5::/g/new"]);
+    folder.change(&["convert", "ramp.b2nd", "one.h5::/g/new", "--force"]);
+}
+
+#[test]
 fn stores_become_files_and_come_back() {
     let folder = folder();
     folder.change(&["convert", "small.h5", "small.b2d", "--skip-unsupported"]);

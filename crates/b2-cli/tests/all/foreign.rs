@@ -33,6 +33,11 @@ fn pack_refuses_other_formats() {
         (zip("x/.zarray"), "Zarr"),
         (zip("notes.txt"), "zip"),
         (b"\x1f\x8b\x08\0\0\0\0\0".to_vec(), "gzip"),
+        (b"BZh51AY&SY\0\0\0".to_vec(), "bzip2"),
+        ([&[b'a'; 344][..], b"n+1\0"].concat(), "NIfTI"),
+        ([&[0x1c, 2, 0, 0][..], b"n+2\0\r\n\x1a\n"].concat(), "NIfTI"),
+        (b"{\"zarr_format\": 3}".to_vec(), "Zarr"),
+        ([&[b'#'; 8192][..], b"\x89HDF\r\n\x1a\n and more"].concat(), "HDF5"),
     ];
     for (bytes, word) in cases {
         // The name does not matter.

@@ -117,6 +117,21 @@ mod reading {
     }
 
     #[test]
+    fn other_bytes_may_be_in_front() {
+        let folder = folder();
+        let plain = folder.read("small.h5");
+        for block in [512, 4096, 65536] {
+            folder.write("user.mat", &[vec![b'#'; block], plain.clone()].concat());
+            assert_eq!(folder.ok_text(&["ls", "user.mat"]), folder.ok_text(&["ls", "small.h5"]));
+            folder.ok(&["diff", "user.mat::/group/ramp", "small.h5::/group/ramp"]);
+            assert!(folder.ok_text(&["verify", "user.mat"]).starts_with("ok\t"));
+            assert!(folder.ok_text(&["info", "user.mat"]).contains("HDF5"));
+            assert!(folder.fails(2, &["pack", "user.mat", "out"]).contains("HDF5"));
+            folder.change(&["convert", "user.mat", "/group/ramp", &format!("{block}.b2nd")]);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_is_named() {
         let folder = folder();
         let several = folder.fails(1, &["show", "small.h5"]);
@@ -125,9 +140,19 @@ mod reading {
         assert!(folder.fails(1, &["cat", "small.h5::/no"]).contains("no such group or data set"));
         assert!(folder.fails(1, &["show", "small.h5::/group/odd"]).contains("null"));
         assert!(folder.fails(1, &["info", "small.h5::/group/ramp", "--chunks"]).contains("--chunks"));
-        let line = folder.run(&["verify", "small.h5"]);
-        assert_eq!(line.status.code(), Some(1));
-        assert!(String::from_utf8(line.stdout).unwrap().contains("/group/odd"));
+        // What cannot be decoded is no damage, and the rest is checked.
+        let line = folder.ok_text(&["verify", "small.h5"]);
+        assert!(line.starts_with("ok\t") && line.contains("\tnot checked: /group/odd ("), "{line}");
+        let text = folder.ok_text(&["verify", "--json", "small.h5"]);
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&told["verdict"], &told["unchecked"][0]["key"]), (&"ok".into(), &"/group/odd".into()));
+        let line = folder.ok_text(&["verify", "small.h5::/group/odd"]);
+        assert!(line.starts_with("not checked\t0\t"), "{line}");
+        // Damage in the rest is still found.
+        let mut bytes = folder.read("small.h5");
+        bytes.truncate(bytes.len() / 2);
+        folder.write("cut.h5", &bytes);
+        assert_eq!(folder.run(&["verify", "cut.h5"]).status.code(), Some(1));
         // The file itself is not written over.
         assert!(
             folder

@@ -85,10 +85,14 @@ fn fill_values_are_warned_of() {
         let mut items = waves(4000);
         items.iter_mut().step_by(7).for_each(|x| *x = fill);
         folder.write("a.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&items)));
-        let told = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.001", "--force"]);
+        let told =
+            folder.change(&["pack", "a.npy", "out", "--tolerance", "0.001", "--force", "--allow-lossy"]);
         assert!(told.contains("warning: ") && told.contains("far outside"), "{told}");
         assert!(told.contains("(572 items)"), "{told}");
-        assert_eq!(folder.ok(&["pack", "a.npy", "out", "-q", "--tolerance", "0.001", "--force"]), b"");
+        assert_eq!(
+            folder.ok(&["pack", "a.npy", "out", "-q", "--tolerance", "0.001", "--force", "--allow-lossy"]),
+            b""
+        );
     }
     folder.write("a.npy", &npy("<f4", false, "(50, 80)", &bytes_of(&waves(4000))));
     let told = folder.change(&["pack", "a.npy", "out", "--tolerance", "0.001", "--force"]);
@@ -167,7 +171,14 @@ fn a_tolerance_is_kept_or_there_is_no_file() {
                 assert_eq!(folder.names(), names, "{args:?}");
             }
         }
-        let told = folder.change(&["pack", &input, "out", "--tolerance", "0.03", "--force"]);
+        // Overwriting does not accept a loss, and accepting a loss does not overwrite.
+        let told = folder.fails(1, &["pack", &input, "old", "--tolerance", "0.03", "--force"]);
+        assert!(told.contains(why) && told.contains("--allow-lossy accepts that"), "{told}");
+        folder.fails(1, &["copy", &plain, "old", "--tolerance", "0.03", "--force"]);
+        let told = folder.fails(1, &["pack", &input, "old", "--tolerance", "0.03", "--allow-lossy"]);
+        assert!(told.contains("already exists"), "{told}");
+        assert_eq!(folder.read("old"), b"what was there");
+        let told = folder.change(&["pack", &input, "out", "--tolerance", "0.03", "--allow-lossy"]);
         assert!(told.contains("out: warning: ") && told.contains("lossy"), "{told}");
         std::fs::remove_file(folder.path("out")).unwrap();
     }

@@ -34,6 +34,45 @@ fn new_files_are_called_as_their_inputs() {
     assert!(folder.fails(1, &["pack", "https://127.0.0.1:1/a.npy"]).contains("download it first"));
 }
 
+/// What replaces a file keeps its mode, and where the file system has them its extended attributes.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_replaces_a_file_keeps_its_attributes() {
+    use std::fs::{Permissions, metadata, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let items = npy("<i4", false, "(20, 50)", &counting(1000));
+    folder.write("data.npy", &items);
+    folder.change(&["pack", "data.npy", "-o", "a.b2nd"]);
+    folder.change(&["pack", "data.npy", "-o", "b.b2nd"]);
+    let commands: [(&str, &[&str]); 7] = [
+        ("out.npy", &["unpack", "a.b2nd", "-o", "out.npy", "--force"]),
+        ("out.bin", &["cat", "a.b2nd", "-o", "out.bin", "--force"]),
+        ("out.svg", &["view", "a.b2nd", "-o", "out.svg", "--force"]),
+        ("out.b2nd", &["pack", "data.npy", "-o", "out.b2nd", "--force"]),
+        ("copy.b2nd", &["copy", "a.b2nd", "-o", "copy.b2nd", "--force"]),
+        ("b.b2nd", &["compact", "b.b2nd"]),
+        ("saved.b2nd", &["salvage", "a.b2nd", "saved.b2nd", "--force"]),
+    ];
+    for (name, args) in commands {
+        if name != "b.b2nd" {
+            folder.write(name, b"old");
+        }
+        let path = folder.path(name);
+        let noted =
+            rustix::fs::setxattr(&path, "user.note", b"kept", rustix::fs::XattrFlags::empty()).is_ok();
+        set_permissions(&path, Permissions::from_mode(0o604)).unwrap();
+        folder.ok(&[args, &["-q"]].concat());
+        assert_eq!(metadata(&path).unwrap().permissions().mode() & 0o7777, 0o604, "{args:?}");
+        assert_ne!(folder.read(name), b"old", "{args:?}");
+        if noted {
+            let mut value = [0; 9];
+            let found = rustix::fs::getxattr(&path, "user.note", &mut value[..]);
+            assert_eq!(found.map(|len| &value[..len]), Ok(&b"kept"[..]), "{args:?}");
+        }
+    }
+}
+
 #[test]
 fn output_options() {
     let folder = Folder::new();
@@ -113,6 +152,21 @@ fn inputs_are_removed_on_request() {
 }
 
 #[test]
+fn the_second_name_of_unpack_is_no_new_file() {
+    let folder = Folder::new();
+    folder.pack("a.b2nd", &npy("<i4", false, "(20,)", &counting(20)), &[]);
+    folder.pack("b.b2nd", &npy("<i4", false, "(20,)", &counting(20)), &[]);
+    folder.write("there.npy", b"something");
+    for second in ["new.npy", "there.npy", "."] {
+        let told = folder.fails(2, &["unpack", "a.b2nd", second]);
+        assert!(told.contains("not a packed file: -o names the new file"), "{told}");
+    }
+    assert_eq!(folder.names(), ["a.b2nd", "b.b2nd", "there.npy"]);
+    folder.change(&["unpack", "a.b2nd", "b.b2nd"]);
+    assert!(folder.path("a.npy").exists() && folder.path("b.npy").exists());
+}
+
+#[test]
 fn inputs_stay_where_something_would_be_lost() {
     let folder = Folder::new();
     let items: Vec<u8> = (0..1000_u32).flat_map(|i| (i as f32 * 0.1).to_le_bytes()).collect();
@@ -129,10 +183,13 @@ fn inputs_stay_where_something_would_be_lost() {
         }
         let args = [&["pack", "--rm", "a.npy", "-o", "x"], options].concat();
         let told = folder.fails(1, &args);
-        assert!(told.starts_with("b2kit: a.npy: --rm: ") && told.contains("--force"), "{told}");
+        assert!(told.starts_with("b2kit: a.npy: --rm: ") && told.contains("--allow-lossy"), "{told}");
+        assert_eq!(folder.names(), ["a.npy"]);
+        // Overwriting is another thing.
+        folder.fails(1, &[&args[..], &["--force"]].concat());
         assert_eq!(folder.names(), ["a.npy"]);
     }
-    folder.change(&["pack", "a.npy", "--filters", "trunc_prec:10", "-o", "x", "--rm", "--force"]);
+    folder.change(&["pack", "a.npy", "--filters", "trunc_prec:10", "-o", "x", "--rm", "--allow-lossy"]);
     assert_eq!(folder.names(), ["x"]);
     folder.change(&["unpack", "--rm", "x", "-o", "a.npy"]);
 
@@ -144,12 +201,13 @@ fn inputs_stay_where_something_would_be_lost() {
     let more = [folder.read("more.b2nd"), b"more".to_vec()].concat();
     folder.write("more.b2nd", &more);
     let why = [
-        ("a.b2nd", "its metalayers are not unpacked; --force removes it all the same"),
-        ("m.b2nd", "its metalayers are not unpacked; --force removes it all the same"),
-        ("more.b2nd", "it has other bytes behind the data; --force removes it all the same"),
+        ("a.b2nd", "its metalayers are not unpacked; --allow-lossy removes it all the same"),
+        ("m.b2nd", "its metalayers are not unpacked; --allow-lossy removes it all the same"),
+        ("more.b2nd", "it has other bytes behind the data; --allow-lossy removes it all the same"),
     ];
     for (name, why) in why {
         folder.refuses(&["unpack", "--rm", name, "-o", "y.npy"], &format!("{name}: --rm: {why}"));
+        folder.refuses(&["unpack", "--rm", name, "-o", "y.npy", "--force"], &format!("{name}: --rm: {why}"));
     }
     let files = "--rm removes only regular files, and no links";
     folder.refuses(&["unpack", "--rm", "s.b2nd"], &format!("s.b2nd: {files}"));
@@ -162,7 +220,8 @@ fn inputs_stay_where_something_would_be_lost() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("b2kit: -: {files}\n"));
         assert!(!folder.names().contains(&"z".to_owned()));
     }
-    folder.change(&["unpack", "--rm", "a.b2nd", "--force"]);
+    folder.fails(1, &["unpack", "--rm", "a.b2nd", "--allow-lossy"]);
+    folder.change(&["unpack", "--rm", "a.b2nd", "--force", "--allow-lossy"]);
     assert!(!folder.names().contains(&"a.b2nd".to_owned()));
 }
 

@@ -16,7 +16,7 @@ fn the_report_tells_what_is_lost() {
     let mut bytes = folder.read("a");
     let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
     let cbytes = u32::from_le_bytes(bytes[start + 12..start + 16].try_into().unwrap()) as usize;
-    bytes[start + cbytes..start + cbytes + 8].fill(0);
+    bytes[start + cbytes..start + cbytes + 8].fill(0xEE);
     folder.write("bad", &bytes);
     let output = folder.run(&["salvage", "bad", "c", "--json"]);
     assert_eq!(output.status.code(), Some(1));
@@ -159,13 +159,14 @@ fn lost_chunks_are_filled() {
         folder.pack("a", &npy(dtype, false, "(60, 100)", &raw), &["--chunks", "10,100", "--blocks", "5,100"]);
         let mut bytes = folder.read("a");
         let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
-        bytes[start..start + 8].fill(0);
+        let cbytes = u32::from_le_bytes(bytes[start + 12..start + 16].try_into().unwrap()) as usize;
+        bytes[start + cbytes..start + cbytes + 8].fill(0xEE);
         folder.write("bad", &bytes);
         let output = folder.run(&["salvage", "bad", "out", "--force", "--fill", fill]);
         assert_eq!(output.status.code(), Some(1), "{dtype}");
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("chunk 0 (rows 0-9, columns 0-99), now"), "{text}");
-        let expected = [item.repeat(1000), raw[1000 * size..].to_vec()].concat();
+        assert!(text.contains("chunk 1 (rows 10-19, columns 0-99), now"), "{text}");
+        let expected = [&raw[..1000 * size], &item.repeat(1000), &raw[2000 * size..]].concat();
         assert!(folder.ok(&["cat", "out"]) == expected, "{dtype} {fill}");
         for wrong in ["1e400x", "none"] {
             folder.fails(2, &["salvage", "bad", "other", "--fill", wrong]);
@@ -187,8 +188,8 @@ fn a_better_output_is_kept() {
     let cbytes = u32::from_le_bytes(whole[start + 12..start + 16].try_into().unwrap()) as usize;
     let mut bytes = whole.clone();
     // Destroy the heads of two chunks.
-    bytes[start..start + 40].fill(0);
-    bytes[start + cbytes..start + cbytes + 40].fill(0);
+    bytes[start + cbytes..start + cbytes + 40].fill(0xEE);
+    bytes[start + 2 * cbytes..start + 2 * cbytes + 40].fill(0xEE);
     folder.write("bad", &bytes);
 
     folder.write("out", &whole);
@@ -199,15 +200,15 @@ fn a_better_output_is_kept() {
     );
     assert_eq!(folder.read("out"), whole);
     // With the same number of chunks, the output is replaced, and then again by the same.
-    bytes[start + 2 * cbytes..start + 2 * cbytes + 40].fill(0);
+    bytes[start + 3 * cbytes..start + 3 * cbytes + 40].fill(0xEE);
     folder.write("worse", &bytes);
     folder.write("out", &bytes);
     for input in ["worse", "bad", "bad"] {
         assert_eq!(folder.run(&["salvage", input, "out", "--force"]).status.code(), Some(1), "{input}");
     }
-    assert!(folder.ok(&["cat", "out"])[20_000..] == raw[20_000..]);
+    assert!(folder.ok(&["cat", "out"])[30_000..] == raw[30_000..]);
     folder.fails(1, &["salvage", "worse", "out", "--force"]);
-    assert!(folder.ok(&["cat", "out"])[20_000..] == raw[20_000..]);
+    assert!(folder.ok(&["cat", "out"])[30_000..] == raw[30_000..]);
     // A file that is not a frame is replaced as usual.
     folder.write("text", b"no frame");
     assert_eq!(folder.run(&["salvage", "bad", "text", "--force"]).status.code(), Some(1));
@@ -236,10 +237,38 @@ fn the_first_sector_may_be_bad() {
         bytes[..512].fill(0);
         folder.write("bad", &bytes);
         let output = folder.run(&["salvage", "bad", "out", "--force", "--json"]);
-        assert_eq!(output.status.code(), Some(1));
+        // The checksums hold a copy of what was in it.
+        let lost = u64::from(!options.is_empty());
+        assert_eq!(output.status.code(), Some(lost as i32));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let counts = ["nchunks", "recovered", "lost", "nbytes"].map(|name| report[name].as_u64().unwrap());
-        assert_eq!(counts, [12, 11, 1, 96_000], "{options:?}: {report}");
+        assert_eq!(counts, [12, 12 - lost, lost, 96_000], "{options:?}: {report}");
+        if lost == 0 {
+            assert_eq!(folder.ok(&["diff", "a", "out"]), b"");
+        } else {
+            // Without it, shape and dtype are given, or taken from an array like it.
+            let whole: Vec<i64> = items.iter().map(|item| item + 1).collect();
+            let whole: Vec<u8> = whole.iter().flat_map(|x| x.to_le_bytes()).collect();
+            folder.pack("like", &npy("<i8", false, "(12000,)", &whole), &shape);
+            let given = [
+                &["--dtype", "<i8", "--shape", "12000", "--chunks", "1000", "--blocks", "100"][..],
+                &["--like", "like"],
+            ];
+            for given in given {
+                folder.run(&[&["salvage", "bad", "given", "--force"], given].concat());
+                let info: Value = serde_json::from_slice(&folder.ok(&["info", "given", "--json"])).unwrap();
+                assert_eq!(info["shape"], serde_json::json!([12_000]), "{info}");
+                assert_eq!(info["dtype"], "<i8");
+                assert!(folder.ok(&["cat", "given"])[8000..] == raw[8000..]);
+            }
+            let told = folder.fails(
+                1,
+                &["salvage", "bad", "other", "--dtype", "<i8", "--shape", "12000", "--chunks", "500"],
+            );
+            assert!(told.contains("8000"), "{told}");
+            folder.fails(2, &["salvage", "bad", "other", "--shape", "12000"]);
+            std::fs::remove_file(folder.path("like")).unwrap();
+        }
         assert!(folder.ok(&["cat", "out"])[8000..] == raw[8000..], "{options:?}");
     }
 }
@@ -260,12 +289,14 @@ fn the_first_sector_of_few_chunks_may_be_bad() {
             bytes[..512].fill(0);
             folder.write("bad", &bytes);
             let output = folder.run(&["salvage", "bad", &out, "--json"]);
-            assert_eq!(output.status.code(), Some(1));
+            let lost = usize::from(!options.is_empty());
+            assert_eq!(output.status.code(), Some(lost as i32));
             let report: Value = serde_json::from_slice(&output.stdout).unwrap();
             let counts = ["nchunks", "recovered", "lost"].map(|name| report[name].as_u64().unwrap() as usize);
-            assert_eq!(counts, [nchunks, nchunks - 1, 1], "{seed} {options:?}: {report}");
+            assert_eq!(counts, [nchunks, nchunks - lost, lost], "{seed} {options:?}: {report}");
             let conditions = ["header", "index", "trailer"].map(|name| &report[name]);
-            assert_eq!(conditions, ["lost", "found", "found"]);
+            let restored = ["damaged, restored from its copy", "intact", "intact"];
+            assert_eq!(conditions, if lost == 0 { restored } else { ["lost", "found", "found"] });
             assert!(folder.ok(&["cat", &out])[4000..] == raw[4000..], "{seed} {options:?}");
         }
     }
@@ -275,20 +306,15 @@ fn the_first_sector_of_few_chunks_may_be_bad() {
 #[test]
 fn the_first_sector_of_a_single_chunk_is_all_there_is() {
     let folder = Folder::new();
-    for options in [&["--no-checksums"][..], &[]] {
-        folder.pack("a", &npy("|u1", false, "(3500,)", &noise(3500)), options);
-        let mut bytes = folder.read("a");
-        bytes[..512].fill(0);
-        folder.write("bad", &bytes);
-        let output = folder.run(&["salvage", "bad", "out"]);
-        assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]));
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            text.contains("nothing to recover: ") && text.contains("the end of a Blosc2 frame"),
-            "{text}"
-        );
-        assert!(!folder.path("out").exists());
-    }
+    folder.pack("a", &npy("|u1", false, "(3500,)", &noise(3500)), &["--no-checksums"]);
+    let mut bytes = folder.read("a");
+    bytes[..512].fill(0);
+    folder.write("bad", &bytes);
+    let output = folder.run(&["salvage", "bad", "out"]);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("nothing to recover: ") && text.contains("the end of a Blosc2 frame"), "{text}");
+    assert!(!folder.path("out").exists());
 }
 
 /// Random bytes in a damaged chunk look like the head of a chunk of zeros that spans the rest of the file.

@@ -327,6 +327,7 @@ pub(crate) mod patch {
     pub(crate) const STORAGE: usize = offset::FRAME_TYPE as usize;
     pub(crate) const NBYTES: usize = offset::NBYTES as usize;
     pub(crate) const CBYTES: usize = offset::CBYTES as usize;
+    pub(crate) const BLOCKSIZE: usize = CHUNKSIZE - 5;
     pub(crate) const CHUNKSIZE: usize = offset::CHUNKSIZE as usize;
     /// Numbers of threads to compress and to decompress.
     pub(crate) const NTHREADS: [std::ops::Range<usize>; 2] = [63..65, 66..68];

@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use b2_chunk::{Chunk, Container, DParams};
+use b2_core::memory;
 use b2_msgpack::{Reader, Writer};
 use bytes::Bytes;
 
@@ -72,7 +73,13 @@ impl Metalayers {
     /// Parses the metalayers of a complete header.
     pub(crate) fn parse(header: &Bytes) -> Result<Self, FrameError> {
         let section = Section { bytes: header, base: 0, structure: Structure::Metalayers };
-        section.parse(FIXED_HEADER_LEN, MAX_METALAYERS).map(Self)
+        section.parse(FIXED_HEADER_LEN, MAX_METALAYERS, None).map(Self)
+    }
+
+    /// Parses what is left of the metalayers of a damaged header. Names without a value go to `lost`.
+    pub(crate) fn parse_damaged(header: &Bytes, lost: &mut Vec<Bytes>) -> Result<Self, FrameError> {
+        let section = Section { bytes: header, base: 0, structure: Structure::Metalayers };
+        section.parse(FIXED_HEADER_LEN, MAX_METALAYERS, Some(lost)).map(Self)
     }
 
     /// Returns the byte range of a value in the header. `header` must be the one that was parsed.
@@ -157,7 +164,18 @@ impl VlMetalayers {
     /// Parses the vlmetalayers of a complete trailer, which starts at offset `base` of the frame.
     pub(crate) fn parse(trailer: &Bytes, base: u64, dparams: &DParams) -> Result<Self, FrameError> {
         let section = Section { bytes: trailer, base, structure: Structure::VlMetalayers };
-        let entries = section.parse(2, MAX_VLMETALAYERS)?;
+        let entries = section.parse(2, MAX_VLMETALAYERS, None)?;
+        Ok(Self { entries, dparams: dparams.clone().container(Container::default()) })
+    }
+
+    /// Parses what is left of the vlmetalayers of a damaged trailer. Names without a value go to `lost`.
+    pub(crate) fn parse_damaged(
+        trailer: &Bytes,
+        dparams: &DParams,
+        lost: &mut Vec<Bytes>,
+    ) -> Result<Self, FrameError> {
+        let section = Section { bytes: trailer, base: 0, structure: Structure::VlMetalayers };
+        let entries = section.parse(2, MAX_VLMETALAYERS, Some(lost))?;
         Ok(Self { entries, dparams: dparams.clone().container(Container::default()) })
     }
 }
@@ -171,7 +189,13 @@ struct Section<'a> {
 }
 
 impl Section<'_> {
-    fn parse(&self, start: usize, max: usize) -> Result<Entries, FrameError> {
+    /// With `lost`, values that are damaged are left out, and their names put there.
+    fn parse(
+        &self,
+        start: usize,
+        max: usize,
+        mut lost: Option<&mut Vec<Bytes>>,
+    ) -> Result<Entries, FrameError> {
         let mut r = Reader::at(self.bytes, start);
         self.field("parts", r.marker(0x93))?;
         // Readers rely on the map. The size of the index and the count after it may be wrong.
@@ -191,9 +215,26 @@ impl Section<'_> {
         let mut entries = Vec::new();
         let mut seen = HashSet::new();
         for _ in 0..count {
-            let name = self.field("name", r.fixstr())?;
+            let name = match (r.fixstr(), &lost) {
+                // The rest of the index is damaged.
+                (Err(_), Some(_)) => return Ok(Entries(entries)),
+                (name, _) => self.field("name", name)?,
+            };
             let at = r.position();
-            let offset: i32 = self.field("offset", r.number())?;
+            let offset: i32 = match (r.number(), &lost) {
+                (Err(_), Some(_)) => return Ok(Entries(entries)),
+                (offset, _) => self.field("offset", offset)?,
+            };
+            if let Some(lost) = &mut lost {
+                let value = usize::try_from(offset).ok().filter(|offset| *offset < self.bytes.len());
+                let value = value.and_then(|offset| Reader::at(self.bytes, offset).bin32().ok());
+                let name = self.bytes.slice_ref(name);
+                match value {
+                    Some(value) => memory::push(&mut entries, (name, self.bytes.slice_ref(value)))?,
+                    None => memory::push(*lost, name)?,
+                }
+                continue;
+            }
             let Some(offset) = usize::try_from(offset).ok().filter(|o| *o < self.bytes.len()) else {
                 let (at, expected) = (self.behind(at), "an offset inside the section");
                 return Err(FrameError::field(self.structure.clone(), "offset", at, offset, expected));
@@ -204,7 +245,9 @@ impl Section<'_> {
                 entries.push((self.bytes.slice_ref(name), self.bytes.slice_ref(value)));
             }
         }
-        self.field("values", r.array16())?;
+        if lost.is_none() {
+            self.field("values", r.array16())?;
+        }
         Ok(Entries(entries))
     }
 

@@ -88,6 +88,8 @@ pub(crate) struct Pages {
     pub(crate) runs: Vec<RecordPage>,
     /// Where the blocks are.
     pub(crate) starts: Vec<RecordPage>,
+    /// The copy of the start of the frame.
+    pub(crate) copy: Option<RecordPage>,
 }
 
 /// A page: the records of consecutive stored chunks.
@@ -104,7 +106,7 @@ pub(crate) struct RecordPage {
 
 impl RecordPage {
     /// Length of an entry in the list of pages, in bytes.
-    const LEN: usize = 24;
+    pub(crate) const LEN: usize = 24;
 
     fn encode(&self, list: &mut Vec<u8>) {
         list.extend_from_slice(&self.offset.to_le_bytes());
@@ -176,7 +178,9 @@ impl FoundTable {
         {
             return Self::Other;
         }
-        let pages: Vec<_> = entries.chunks_exact(RecordPage::LEN).filter_map(RecordPage::decode).collect();
+        let mut pages: Vec<_> =
+            entries.chunks_exact(RecordPage::LEN).filter_map(RecordPage::decode).collect();
+        let copy = pages.pop_if(|page| kind == TableKind::Sums && page.count == 0);
         let count = pages.iter().map(|page| u64::from(page.count)).fold(0, u64::saturating_add);
         let len = pages.iter().map(|page| u64::from(page.len)).fold(0, u64::saturating_add);
         if !(count == nstored || pages.is_empty()) || len.max(list.len() as u64) > kind.most() {
@@ -185,7 +189,8 @@ impl FoundTable {
         let at = |n: usize| base.saturating_add(n as u64);
         let extra = if kind == TableKind::Sums { field(32) } else { 0 };
         let at_hand = (base, gap.slice(..start));
-        Self::Table(RecordTable::new(kind, pages, at(start)..at(gap.len()), extra, at_hand))
+        let table = RecordTable::new(kind, pages, at(start)..at(gap.len()), extra, at_hand);
+        Self::Table(RecordTable { copy, ..table })
     }
 }
 
@@ -196,6 +201,8 @@ pub(crate) struct RecordTable {
     /// The sum of the array's metadata, in a table of sums.
     pub(crate) extra: u64,
     pages: Vec<RecordPage>,
+    /// The page with the copy of the start of the frame, in a table of sums (docs/format/start-copy.md).
+    pub(crate) copy: Option<RecordPage>,
     /// Number of records before each page.
     before: Vec<u64>,
     /// The content of each page; empty if it is damaged.
@@ -230,7 +237,7 @@ impl RecordTable {
         };
         let before = pages.iter().map(before).collect();
         let loaded = pages.iter().map(|_| OnceLock::new()).collect();
-        Self { kind, extra, pages, before, loaded, list, at_hand }
+        Self { kind, extra, pages, copy: None, before, loaded, list, at_hand }
     }
 
     pub(crate) fn pages(&self) -> &[RecordPage] {
@@ -242,9 +249,10 @@ impl RecordTable {
         &self.list
     }
 
-    /// Returns the length of the table in bytes.
+    /// Returns the length of the table in bytes, without the copy of the start of the frame.
     pub(crate) fn len(&self) -> u64 {
         let list = self.list.end.saturating_sub(self.list.start);
+        let list = list.saturating_sub(self.copy.map_or(0, |_| RecordPage::LEN as u64));
         self.pages.iter().map(|page| u64::from(page.len)).fold(list, u64::saturating_add)
     }
 

@@ -109,7 +109,8 @@ impl SuperChunk {
         }
         let data = if self.nbytes() > 0 { layout.data.end - layout.data.start } else { 0 };
         let gap = layout.trailer.start.saturating_sub(layout.index.end);
-        let tables = self.block_starts_len().unwrap_or(0) + self.block_sums_len().unwrap_or(0);
+        let tables = [self.block_starts_len(), self.block_sums_len(), self.start_copy_len()];
+        let tables: u64 = tables.into_iter().flatten().sum();
         Ok((data + gap).saturating_sub(live + self.sums_len() + tables))
     }
 

@@ -42,6 +42,7 @@ pub(crate) mod plan;
 pub(crate) mod remote;
 #[allow(clippy::arithmetic_side_effects, reason = "counts requests that exist")]
 pub(crate) mod requests;
+pub(crate) mod restored;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod sizes;
 pub(crate) mod sums;

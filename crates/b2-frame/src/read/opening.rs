@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::error::max_metadata;
 use crate::format::checksums::Checksums;
 use crate::format::header::{MAGIC, Storage};
 use crate::names::{FrameFile, INDEX_NAME, LOCK_NAME};
@@ -14,6 +15,7 @@ use crate::read::compare::Compare;
 use crate::read::open_plan::{OpenPlan, Opened};
 use crate::read::options::FrameOrigin;
 use crate::read::plan::drive;
+use crate::read::restored::restored;
 use crate::storage::anchored::anchored_files;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
@@ -179,7 +181,13 @@ impl ReadOptions {
             FileKind::Directory => self.open_steadily(path, &path.join(LOCK_NAME), |guard| {
                 let files = Sparse::open(self.fs.clone(), path.to_owned(), guard.cloned())?;
                 let index = files.open(FrameFile::Main)?;
-                Ok((self.open_files(Arc::new(files), Storage::Sparse, false), index))
+                let open = |files| self.open_files(Arc::new(files), Storage::Sparse, false);
+                let open_again = |index| {
+                    let files = Sparse::open(self.fs.clone(), path.to_owned(), guard.cloned())?;
+                    open(files.with_index(index))
+                };
+                let opened = open(files).or_else(|error| self.open_restored(&index, error, open_again));
+                Ok((opened, index))
             }),
             FileKind::Link | FileKind::Other => {
                 Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true })
@@ -235,11 +243,37 @@ impl ReadOptions {
             let limit = self.dparams.limits.max_metadata;
             let redo = Redo::pending(&**file.storage(), limit).map_err(FrameError::io(file.name()))?;
             if let Some(redo) = redo {
-                let repaired = Repaired { file: file.storage().clone(), redo };
+                let repaired = Repaired::by(redo, file.storage().clone());
                 return open(OpenFile::new(Arc::new(repaired), file.name(), 0)?);
             }
         }
-        result
+        result.or_else(|error| self.open_restored(&file, error, open))
+    }
+
+    /// Opens a frame that could not be opened with the copy of its header, if that is damaged: `open` gets the file with
+    /// the copy. All checksums must match then; otherwise returns `error`.
+    fn open_restored(
+        &self,
+        file: &OpenFile,
+        error: FrameError,
+        open: impl FnOnce(OpenFile) -> Result<SuperChunk, FrameError>,
+    ) -> Result<SuperChunk, FrameError> {
+        let file = if self.can_compare(file) { restored(file, max_metadata(&self.dparams).1) } else { None };
+        match file.map(open) {
+            Some(Ok(schunk)) if schunk.checksums() == Checksums::Ok => {
+                Ok(SuperChunk { restored: true, ..schunk })
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn can_compare(&self, file: &OpenFile) -> bool {
+        self.checksums && file.is_whole()
+    }
+
+    /// Returns whether the header of a file is damaged and there is a copy of it.
+    pub(crate) fn can_restore(&self, file: &OpenFile) -> bool {
+        self.can_compare(file) && restored(file, max_metadata(&self.dparams).1).is_some()
     }
 
     /// Opens the frame, and repeats that if it changed meanwhile. Readers take no lock, so header,
@@ -302,7 +336,8 @@ impl ReadOptions {
     /// As for [`SuperChunk::from_bytes`]; [`FrameError::OutOfRange`] if the offset is beyond the end of the buffer.
     pub fn from_bytes(&self, frame: impl Into<Bytes>) -> Result<SuperChunk, FrameError> {
         let file = OpenFile::new(Arc::new(frame.into()), "frame in memory", self.offset)?;
-        self.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true)
+        let open = |file| self.open_files(Arc::new(Contiguous(file)), Storage::Contiguous, true);
+        open(file.clone()).or_else(|error| self.open_restored(&file, error, open))
     }
 
     b2_core::internal! {
@@ -393,7 +428,8 @@ pub fn sniff(path: impl AsRef<Path>) -> Result<PathKind, FrameError> {
         FileKind::File => {
             let file = open_file(&Disk, path, Links::Follow, 0)?;
             let start = file.read(&Extent::at_most(FrameFile::Main, 0..MAGIC.len() as u64))?;
-            Ok(if *start == MAGIC { PathKind::ContiguousFrame } else { PathKind::Chunk })
+            let is_frame = *start == MAGIC || SuperChunk::options().can_restore(&file);
+            Ok(if is_frame { PathKind::ContiguousFrame } else { PathKind::Chunk })
         }
         FileKind::Link | FileKind::Other => {
             Err(FrameError::NotRegular { path: path.to_owned(), or_directory: true })

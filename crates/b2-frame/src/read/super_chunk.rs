@@ -190,6 +190,8 @@ pub struct SuperChunk {
     /// The offset from which on stored chunks were put by this process into memory that nothing can change: they need
     /// not be compared.
     pub(crate) own_from: Option<u64>,
+    /// Whether the start of the file is damaged and was replaced by its copy.
+    pub(crate) restored: bool,
 }
 
 impl SuperChunk {
@@ -217,6 +219,7 @@ impl SuperChunk {
             keeps: false,
             costs,
             own_from: None,
+            restored: false,
         }
     }
 
@@ -230,6 +233,13 @@ impl SuperChunk {
             &self.opened.header_bytes
         }
     }
+    /// Returns whether the header of the file is damaged and was replaced by the copy that the checksums hold
+    /// (docs/format/start-copy.md). All data are compared with their checksums, so what can be read is right. Such a
+    /// frame is not changed; [`salvage`](crate::salvage) writes a sound one.
+    pub fn is_restored(&self) -> bool {
+        self.restored
+    }
+
     /// Returns whether the frame is contiguous or sparse.
     pub fn storage(&self) -> Storage {
         self.header().storage()

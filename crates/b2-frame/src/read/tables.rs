@@ -9,10 +9,12 @@ use bytes::Bytes;
 use crate::format::checksums::{Checksums, ChunkSum, ChunkSums, END_LEN, Page, Sums};
 use crate::format::digest::sum;
 use crate::format::index::Entry;
-use crate::format::records::{FoundTable, MOST_STARTS, Pages, RecordTable, TableKind};
+use crate::format::records::{FoundTable, MOST_STARTS, Pages, RecordPage, RecordTable, TableKind};
+use crate::format::start_copy;
 use crate::format::starts::{ChunkStarts, Starts, Wanted, budget};
 use crate::names::FrameFile;
 use crate::read::chunk_plan::{ChunkPlan, Comparing};
+use crate::read::restored::restored_error;
 use crate::read::sums::{PageOf, PageRequest, SumsPlan};
 use crate::read::super_chunk::On;
 use crate::storage::files::Extent;
@@ -123,7 +125,10 @@ impl SuperChunk {
     /// Returns when the frame gets a table of block starts: a table beyond the budget must have been requested.
     pub(crate) fn wanted_starts(&self, table: &RecordTable) -> Wanted {
         let taken = [table.len(), self.sums_len(), self.block_sums_len().unwrap_or(0)];
-        let beyond = taken.into_iter().fold(0, u64::saturating_add) > budget(self.layout().data.end);
+        let taken = taken.into_iter().fold(0, u64::saturating_add);
+        let copy = self.start_copy_len().unwrap_or(0);
+        let beyond = taken > budget(self.layout().data.end)
+            || taken.saturating_add(copy) > start_copy::budget(self.header().cbytes());
         if beyond { Wanted::Always } else { Wanted::IfSmall }
     }
 
@@ -136,7 +141,19 @@ impl SuperChunk {
             sums: self.sum_pages().to_vec(),
             runs: records(&self.opened.runs),
             starts: records(&self.opened.starts),
+            copy: self.start_copy(),
         }
+    }
+
+    /// Returns the length of the copy of the frame's start in bytes, with its place in a list, if the frame has one
+    /// (docs/format/start-copy.md).
+    pub fn start_copy_len(&self) -> Option<u64> {
+        self.start_copy().map(|page| u64::from(page.len).saturating_add(RecordPage::LEN as u64))
+    }
+
+    /// Returns the page with the copy of the start of the frame.
+    pub(crate) fn start_copy(&self) -> Option<RecordPage> {
+        self.opened.runs.as_ref()?.copy
     }
 
     /// Returns the length of the table of block starts in bytes, if the frame has one
@@ -154,6 +171,9 @@ impl SuperChunk {
     /// Compares the bytes between index and checksums, and the pages of the table of block starts wherever they are,
     /// with what the frame says about them.
     pub(super) fn verify_between(&self) -> Result<(), FrameError> {
+        if self.is_restored() {
+            return Err(restored_error());
+        }
         let Some(Sums::Pages(sums)) = &self.opened.sums else { return Ok(()) };
         let layout = &self.opened.layout;
         let block = (sums.pages().len() as u64).saturating_mul(Page::LEN as u64);
@@ -181,6 +201,20 @@ impl SuperChunk {
                 memory::push(&mut known, range)?;
             }
             memory::push(&mut known, table.list().clone())?;
+            if let Some(page) = &table.copy {
+                let Some(range) = page.range() else {
+                    return damaged(structure, "the offset of a page is impossible");
+                };
+                let extent = Extent::at_most(FrameFile::Main, range.clone());
+                let bytes = self.driver().read(&[extent])?.pop().unwrap_or_default();
+                if start_copy::in_page(page, &bytes).is_none() {
+                    return damaged(
+                        structure,
+                        "the copy of the start of the frame does not match its checksum",
+                    );
+                }
+                memory::push(&mut known, range)?;
+            }
         }
         known.sort_unstable_by_key(|range| range.start);
         let covered = known.iter().fold(gap.start, |at, range| match range.start <= at {

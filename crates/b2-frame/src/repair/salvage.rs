@@ -3,19 +3,22 @@
 mod files;
 mod find;
 mod head;
+mod rebuild;
 mod scan;
 mod sums;
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
-use b2_chunk::{Chunk, CodecId, Compression, Container, SpecialKind};
+use b2_chunk::{Chunk, ChunkHeader, CodecId, Compression, Container, SpecialKind};
 use b2_core::{Report, memory};
 
 use crate::error::within;
 use crate::format::digest;
 use crate::format::index::{Entry, Index};
+use crate::format::indexes::INDEXES;
 use crate::format::trailer::Trailer;
 use crate::read::compare::Compare;
 use crate::{
@@ -24,12 +27,13 @@ use crate::{
 
 use files::Damaged;
 use find::{
-    Among, believable_torn, drop_strangers, first_chunks, in_order, index_among, index_in_place,
-    intact_chunk_files, is_believable, is_listed, is_outdated, place_torn, sizes, trailer_in_place,
-    without_place,
+    Among, believable_torn, damaged_trailer, drop_strangers, first_chunks, first_headers, in_order,
+    index_among, index_in_place, intact_chunk_files, is_believable, is_listed, is_outdated, place_torn,
+    sizes, trailer_in_place, without_place,
 };
-pub use head::Condition;
 use head::{AgainstSum, Head};
+pub use head::{Condition, Given};
+use rebuild::{Rebuilt, rebuild};
 use scan::{FoundChunk, Scan};
 use sums::FoundSums;
 
@@ -113,7 +117,7 @@ pub fn salvage(
     options: &ReadOptions,
     write: &WriteOptions,
 ) -> Result<Salvaged, FrameError> {
-    salvage_with(input, output, options, write, |_, _| None, Use::Intact, |_, _| Ok(Vec::new()))
+    salvage_with(input, output, options, write, |_, _| None, Use::Intact, None, |_, _| Ok(Vec::new()))
 }
 
 /// What is used of a damaged chunk.
@@ -129,11 +133,15 @@ pub enum Use {
 /// As [`salvage`], for frames whose metalayers define how chunks are decoded: `container` gets the header and the
 /// metalayers, as far as they were found. Codecs and filters for arrays need the shape of the blocks.
 ///
+/// `given` takes the place of what is lost: of the header, or of metalayers. Chunks of another size than it says are an
+/// error.
+///
 /// `fill` returns the item that replaces lost ones. It gets the metalayers, as far as they were found, and the item
 /// size in bytes; no bytes mean zeros.
 ///
 /// # Errors
-/// As [`salvage`], and the errors of `fill`.
+/// As [`salvage`], and the errors of `fill`; [`FrameError::Argument`] if `given` does not fit the chunks.
+#[allow(clippy::too_many_arguments, reason = "internal; two crates call it")]
 pub fn salvage_with(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -141,6 +149,7 @@ pub fn salvage_with(
     write: &WriteOptions,
     container: impl Fn(&FrameHeader, &Metalayers) -> Option<Container>,
     used: Use,
+    given: Option<&Given>,
     fill: impl Fn(Option<&Metalayers>, usize) -> Result<Vec<u8>, FrameError>,
 ) -> Result<Salvaged, FrameError> {
     let mut damaged = Damaged::open(input.as_ref(), options)?;
@@ -149,6 +158,10 @@ pub fn salvage_with(
     let head = match (head, &sums) {
         (Some(head), Some(sums)) => Some(head.compared(&damaged.main, sums.header, &damaged.dparams)?),
         (head, _) => head,
+    };
+    let head = match given {
+        Some(given) => Some(Head::completed(head, given, damaged.storage())),
+        None => head,
     };
     if let Some(head) = &head {
         let plain = Container::default()
@@ -194,6 +207,10 @@ struct Wreck<'a> {
     ordered: bool,
     /// Whether the index belongs to an older state.
     outdated: bool,
+    /// Names of vlmetalayers whose value is lost.
+    lost_vlmetalayers: Vec<String>,
+    /// Headers of a few chunks, by which those of others are rebuilt.
+    alike: OnceCell<Vec<(usize, ChunkHeader)>>,
     /// The item that replaces lost ones; empty for zeros.
     fill: Vec<u8>,
     used: Use,
@@ -207,12 +224,29 @@ impl<'a> Wreck<'a> {
     ) -> Result<Self, FrameError> {
         let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
         let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
-        let start = head.as_ref().map_or(0, |head| head.header.header_len() as u64);
+        let start = head.as_ref().and_then(Head::data_start);
         let (told, had_sums) = (sums.as_ref().map(|sums| sums.index), sums.is_some());
+        let mut lost_vlmetalayers = Vec::new();
+        match &trailer {
+            // Also where the structure is intact, some of its bytes may not be.
+            Some(_) if sums.as_ref().is_some_and(|sums| !sums.fit_trailer(&damaged)) => {
+                trailer_condition = Condition::Damaged;
+            }
+            Some(_) => {}
+            None => {
+                let left = head.as_ref().and_then(|head| damaged_trailer(&damaged, head, sums.as_ref()));
+                if let Some((there, lost)) = left {
+                    (trailer, trailer_condition) = (Some(there), Condition::Damaged);
+                    lost_vlmetalayers = lost;
+                }
+            }
+        }
         let known = sums.as_ref().map(FoundSums::known).unwrap_or_default();
         let index = head.as_ref().and_then(|head| index_in_place(&damaged, head));
         let index = match index {
-            Some((index, sum)) if told == Some(sum) || is_believable(&damaged, &index, start)? => {
+            Some((index, sum))
+                if told == Some(sum) || is_believable(&damaged, &index, start.unwrap_or(0))? =>
+            {
                 Some((index, sum))
             }
             _ => None,
@@ -230,10 +264,16 @@ impl<'a> Wreck<'a> {
         }
         let candidates = found.chunks.clone();
         let mut torn = std::mem::take(&mut found.torn);
+        // Part of a copy of the frame's start, with the head of the first chunk, may be left.
+        if let Some(start) = start {
+            let head = |at: u64| damaged.stored(at, at.checked_add(32)).filter(|_| damaged.dir.is_none());
+            let first = head(start);
+            torn.retain(|chunk| chunk.offset == start || first.is_none() || head(chunk.offset) != first);
+        }
         if index.is_none() && damaged.dir.is_some() {
             (found.chunks, torn) = intact_chunk_files(&damaged, &known)?;
         }
-        let mut index = index.map(|(index, sum)| (index, start, sum));
+        let mut index = index.map(|(index, sum)| (index, start.unwrap_or(0), sum));
         let (mut places, mut outdated) = (None, false);
         if index.is_none() {
             index_condition = Condition::Lost;
@@ -241,7 +281,7 @@ impl<'a> Wreck<'a> {
             torn = believable_torn(&found.chunks, &torn, like);
             let chunks = found.chunks.iter().chain(&torn);
             let by_place: HashMap<u64, FoundChunk> = chunks.map(|chunk| (chunk.offset, *chunk)).collect();
-            let (start, trailer) = (head.as_ref().map(|_| start), found.trailers.last().copied());
+            let trailer = found.trailers.last().copied();
             let among = |told| index_among(&damaged, &candidates, &by_place, start, trailer, told);
             sums = sums.filter(|sums| !is_outdated(&damaged, sums.end, &candidates));
             // An index that the checksums do not match belongs to another state.
@@ -275,8 +315,7 @@ impl<'a> Wreck<'a> {
             found.chunks = first_chunks(&damaged, index, *base);
         }
         let (typesize, chunksize) = sizes(head.as_ref(), &found.chunks);
-        let nbytes =
-            head.as_ref().filter(|head| head.condition == Condition::Intact).map(|h| h.header.nbytes());
+        let nbytes = head.as_ref().filter(|head| head.is_complete()).map(|head| head.header.nbytes());
         // Lost chunks are replaced by zeros: as index entries, or as stored chunks where entries cannot express them.
         let most = if chunksize.is_multiple_of(typesize) {
             (damaged.dparams.limits.max_metadata / MADE_UP_SHARE).max(found.chunks.len() as u64 * 2)
@@ -286,8 +325,9 @@ impl<'a> Wreck<'a> {
         let nchunks = nbytes.filter(|_| chunksize > 0).map(|n| n.div_ceil(chunksize as u64));
         let nchunks = nchunks.filter(|n| *n <= most);
         // Without an index and its checksum, the header could claim any number of them.
-        let vouched =
-            sums.is_some() && head.as_ref().is_some_and(|head| head.against_sum != AgainstSum::Differs);
+        let vouched = sums.is_some()
+            && head.as_ref().is_some_and(|head| head.against_sum != AgainstSum::Differs)
+            || head.as_ref().is_some_and(|head| head.condition == Condition::Given);
         let plain = found.chunks.iter().map(|chunk| chunk.nbytes as u64).sum::<u64>();
         let plausible = plain.saturating_mul(MOST_PER_FOUND).saturating_add(MOST_MADE_UP_NBYTES);
         let nchunks = nchunks.filter(|n| vouched || n.saturating_mul(chunksize as u64) <= plausible);
@@ -317,6 +357,7 @@ impl<'a> Wreck<'a> {
                 Order::Found(places)
             }
             (None, None) => {
+                let start = start.unwrap_or(0);
                 let (places, more) = in_order(&found.chunks, start, typesize, chunksize, nchunks);
                 // Files between these numbers were removed, so the numbers do not give the order.
                 let gaps = places.iter().zip(0..).any(|(place, id)| *place != Some(id));
@@ -324,6 +365,9 @@ impl<'a> Wreck<'a> {
                 Order::Found(places)
             }
         };
+        if let Some(given) = head.as_ref().filter(|head| head.condition == Condition::Given) {
+            check_given(&given.header, &found.chunks)?;
+        }
         let nothing = match &order {
             Order::Index(..) => false,
             Order::Found(places) => places.iter().flatten().next().is_none(),
@@ -346,6 +390,8 @@ impl<'a> Wreck<'a> {
             sums: chunk_sums,
             ordered,
             outdated,
+            lost_vlmetalayers,
+            alike: OnceCell::new(),
             fill: Vec::new(),
             used: Use::Intact,
         })
@@ -418,8 +464,15 @@ impl<'a> Wreck<'a> {
     }
 
     /// Recovers a chunk that is damaged after its head: recompresses the blocks that decode, with fill values in place
-    /// of the others. `None` if no block decodes. Only the first `there` bytes of the chunk exist.
-    fn patched(&self, nchunk: usize, chunk: &Chunk, there: usize) -> Option<(Chunk, LostBlocks)> {
+    /// of the others. `None` if no block decodes. Only the first `there` bytes of the chunk exist, and blocks that are
+    /// `known`.
+    fn patched(
+        &self,
+        nchunk: usize,
+        chunk: &Chunk,
+        there: usize,
+        known: impl Fn(usize) -> bool,
+    ) -> Option<(Chunk, LostBlocks)> {
         let nbytes = self.expected(nchunk).filter(|nbytes| *nbytes == chunk.nbytes())?;
         let header = chunk.header();
         if self.used == Use::Intact || header.is_vl() || header.special().is_some() || header.blocksize() == 0
@@ -430,7 +483,7 @@ impl<'a> Wreck<'a> {
         limits.check_memory("a damaged chunk, in bytes", nbytes as u64).ok()?;
         let mut plain = self.filler(nbytes)?;
         let lazy = chunk.lazy(&self.damaged.dparams).ok()?;
-        let is_there = |nblock| lazy.block_extent(nblock).end <= there;
+        let is_there = |nblock| lazy.block_extent(nblock).end <= there && known(nblock);
         if lazy.needs_block0() && !is_there(0) {
             return None;
         }
@@ -458,6 +511,33 @@ impl<'a> Wreck<'a> {
             Chunk::compress_bytes(&plain, &cparams.build().ok()?).ok()
         })?;
         Some((anew, LostBlocks { nblocks, lost }))
+    }
+
+    /// Rebuilds the head of a chunk, if the index says where it is and other chunks are like it.
+    fn rebuilt(&self, nchunk: usize) -> Option<Rebuilt> {
+        let Order::Index(index, base) = &self.order else { return None };
+        let Ok(Entry::Stored(offset)) = index.entry(nchunk) else { return None };
+        let place = if self.damaged.dir.is_some() { offset } else { base.checked_add(offset)? };
+        let next = match (index.next_offset(offset).ok()?, &self.head) {
+            _ if self.damaged.dir.is_some() => None,
+            (Some(next), _) => Some(base.checked_add(next)?),
+            (None, Some(head)) => Some(base.checked_add(head.header.cbytes())?),
+            (None, None) => return None,
+        };
+        let stored = self.damaged.stored(place, next)?;
+        let nbytes = self.expected(nchunk)?;
+        let alike = self.alike.get_or_init(|| first_headers(&self.damaged, index, *base));
+        let others = alike.iter().filter(|(other, _)| *other != nchunk);
+        let rebuilt = others.filter_map(|(_, like)| rebuild(&stored, nbytes, like));
+        rebuilt.max_by_key(|rebuilt| rebuilt.known.iter().filter(|known| **known).count())
+    }
+
+    /// Returns a chunk whose head alone was lost, if its checksum proves that it is right again.
+    fn whole_again(&self, nchunk: usize) -> Option<Chunk> {
+        let expected = self.sums.get(nchunk).copied().flatten()?;
+        let Rebuilt { chunk, .. } = self.rebuilt(nchunk)?;
+        (digest::sum(chunk.as_bytes()) == expected && chunk.check(&self.damaged.dparams).0.is_ok())
+            .then_some(chunk)
     }
 
     /// Returns this many bytes of fill values.
@@ -527,11 +607,12 @@ impl<'a> Wreck<'a> {
 
     fn write(self, output: &Path, options: &WriteOptions) -> Result<Salvaged, FrameError> {
         let replaces = options.target.overwrite && options.keep_better;
+        let restored = self.damaged.restored;
         let options = options.clone().many_vlmetalayers(true);
         let mut writer = options.storage(self.damaged.storage()).create(output, self.params())?;
         let mut report = Salvaged {
-            header: self.head.as_ref().map_or(Condition::Lost, Head::told),
-            metalayers: self.head.as_ref().map_or(Condition::Lost, Head::metalayers_told),
+            header: self.head.as_ref().map_or(Condition::Lost, |head| head.told(restored)),
+            metalayers: self.head.as_ref().map_or(Condition::Lost, |head| head.metalayers_told(restored)),
             index: self.index,
             trailer: self.trailer_condition,
             nchunks: 0,
@@ -539,14 +620,17 @@ impl<'a> Wreck<'a> {
             verified: 0,
             nlost: 0,
             lost: Vec::new(),
-            lost_vlmetalayers: Vec::new(),
+            lost_vlmetalayers: self.lost_vlmetalayers.clone(),
             nbytes: 0,
             certain: false,
         };
         let mut seen = HashSet::new();
         let (mut vl, mut with_data) = (None, 0);
         for nchunk in 0..self.len() {
-            let fetched = self.fetch(nchunk, &mut seen);
+            let fetched = self.fetch(nchunk, &mut seen).or_else(|broken| match self.whole_again(nchunk) {
+                Some(chunk) => Ok(Fetched::Stored(chunk, true)),
+                None => Err(broken),
+            });
             // A chunk is not lost just because the call was cancelled.
             self.damaged.go_on()?;
             let broken = match (fetched, self.expected(nchunk)) {
@@ -569,9 +653,15 @@ impl<'a> Wreck<'a> {
                 report.recovered += 1;
                 continue;
             };
-            if let Some((chunk, there)) = chunk.filter(|_| vl != Some(true))
-                && let Some((chunk, blocks)) = self.patched(nchunk, &chunk, there)
-            {
+            // Where zeros are in the head of a chunk, its blocks would decode from wrong places.
+            let patched = self
+                .rebuilt(nchunk)
+                .and_then(|Rebuilt { chunk, known }| {
+                    let there = chunk.as_bytes().len();
+                    self.patched(nchunk, &chunk, there, |nblock| known.get(nblock) == Some(&true))
+                })
+                .or_else(|| chunk.and_then(|(chunk, there)| self.patched(nchunk, &chunk, there, |_| true)));
+            if let Some((chunk, blocks)) = patched.filter(|_| vl != Some(true)) {
                 with_data += 1;
                 writer.append(chunk)?;
                 report.lose(nchunk, true, Some(blocks), why);
@@ -585,7 +675,9 @@ impl<'a> Wreck<'a> {
             report.lose(nchunk, fill.is_some(), None, why);
         }
         if let Some(trailer) = &self.trailer {
-            for (name, _) in trailer.vlmetalayers.iter() {
+            // The indexes of python-blosc2 do not fit what may be lost.
+            let layers = trailer.vlmetalayers.iter().filter(|(name, _)| *name != INDEXES.as_bytes());
+            for (name, _) in layers {
                 match (trailer.vlmetalayers.get(name), trailer.vlmetalayers.chunk(name)) {
                     (Ok(Some(_)), Ok(Some(chunk))) => writer.set_vlmetalayer_chunk(name, chunk)?,
                     _ => report.lost_vlmetalayers.push(crate::format::metalayers::show(name)),
@@ -617,6 +709,30 @@ const MADE_UP_SHARE: u64 = 64;
 const MOST_PER_FOUND: u64 = 64;
 /// This many bytes of zeros are allowed in any case.
 const MOST_MADE_UP_NBYTES: u64 = 4 << 30;
+
+/// Checks that chunks that were found can be those of a header that the caller gave.
+fn check_given(header: &FrameHeader, found: &[FoundChunk]) -> Result<(), FrameError> {
+    let Some(chunk) = found.first() else { return Ok(()) };
+    let typesize = if header.itemsize() > 255 { 1 } else { header.itemsize() };
+    let (chunksize, blocksize) = (header.chunksize(), header.blocksize());
+    let fits = |chunk: &FoundChunk| {
+        chunk.typesize == typesize
+            && chunk.nbytes == chunksize
+            && (blocksize == 0 || chunk.look.1 == blocksize || chunk.look.1 == 0)
+    };
+    if found.iter().any(fits) {
+        return Ok(());
+    }
+    let what = format!(
+        "the chunks in the file hold {} bytes in blocks of {}, with items of {} bytes; given were {chunksize}, \
+         {blocksize} and {}",
+        chunk.nbytes,
+        chunk.look.1,
+        chunk.typesize,
+        header.itemsize()
+    );
+    Err(FrameError::argument("shape of chunks", what))
+}
 
 /// A damaged chunk.
 struct Broken {

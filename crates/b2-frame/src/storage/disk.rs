@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::names::device;
+#[cfg(unix)]
+use crate::storage::attributes;
 #[cfg(any(unix, windows))]
 use crate::storage::traits::FileId;
 use crate::storage::traits::{FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
@@ -151,18 +153,16 @@ impl FileSystem for Disk {
     }
 
     fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let metadata = fs::metadata(from)?;
         #[cfg(unix)]
         {
-            use std::os::unix::fs::{MetadataExt, chown};
-            let own = fs::metadata(to)?;
-            if (own.uid(), own.gid()) != (metadata.uid(), metadata.gid()) {
-                // Only root may change the owner; others set at least the group if they may.
-                let _ = chown(to, Some(metadata.uid()), Some(metadata.gid()))
-                    .or_else(|_| chown(to, None, Some(metadata.gid())));
-            }
+            use std::os::unix::fs::OpenOptionsExt;
+            // A new file of this process, or a directory.
+            let to =
+                OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(to)?;
+            attributes::copy(from, &to)
         }
-        fs::set_permissions(to, metadata.permissions())
+        #[cfg(not(unix))]
+        fs::set_permissions(to, fs::metadata(from)?.permissions())
     }
 }
 

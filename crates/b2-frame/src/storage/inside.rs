@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
 
+use crate::storage::attributes;
 use crate::storage::disk::{DiskFile, regular};
 use crate::storage::traits::{FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
@@ -256,20 +257,12 @@ impl FileSystem for Inside {
     }
 
     fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        use std::os::unix::fs::{MetadataExt, fchown};
         let open = |path: &Path| -> io::Result<File> {
             let (dir, name) = self.place(path)?;
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             Ok(fs::openat(&dir, name, flags, Mode::empty())?.into())
         };
-        let (metadata, to) = (open(from)?.metadata()?, open(to)?);
-        let own = to.metadata()?;
-        if (own.uid(), own.gid()) != (metadata.uid(), metadata.gid()) {
-            // As on `Disk`.
-            let _ = fchown(&to, Some(metadata.uid()), Some(metadata.gid()))
-                .or_else(|_| fchown(&to, None, Some(metadata.gid())));
-        }
-        to.set_permissions(metadata.permissions())
+        attributes::copy_open(&open(from)?, &open(to)?)
     }
 }
 

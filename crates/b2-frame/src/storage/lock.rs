@@ -10,7 +10,7 @@ use std::sync::Arc;
 use b2_core::ProcessId;
 
 use crate::FrameError;
-use crate::names::LOCK_NAME;
+use crate::names::{INDEX_NAME, LOCK_NAME};
 use crate::storage::disk::Disk;
 use crate::storage::traits::{FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
@@ -97,17 +97,18 @@ impl FrameLock {
     /// Waits for the locks of a contiguous frame that was opened as `path` and whose file is
     /// `real`.
     pub(crate) fn file(fs: &dyn FileSystem, path: &Path, real: &Path) -> Result<Self, FrameError> {
-        let mut files = vec![lock(fs, beside(path))?];
+        let mut files = vec![lock(fs, beside(path), real)?];
         // Always lock links before the file itself, so that two writers cannot deadlock.
         if path != real {
-            files.push(lock(fs, beside(real))?);
+            files.push(lock(fs, beside(real), real)?);
         }
         Ok(Self { files, process: ProcessId::current() })
     }
 
     /// Waits for the lock of a sparse frame.
     pub(crate) fn directory(fs: &dyn FileSystem, dir: &Path) -> Result<Self, FrameError> {
-        Ok(Self { files: vec![lock(fs, dir.join(LOCK_NAME))?], process: ProcessId::current() })
+        let files = vec![lock(fs, dir.join(LOCK_NAME), &dir.join(INDEX_NAME))?];
+        Ok(Self { files, process: ProcessId::current() })
     }
 
     /// Increments the change counter, so that others who have the frame open read it again. This
@@ -133,8 +134,9 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn lock(fs: &dyn FileSystem, path: PathBuf) -> Result<(PathBuf, Arc<dyn WriteAt>), FrameError> {
+fn lock(fs: &dyn FileSystem, path: PathBuf, frame: &Path) -> Result<(PathBuf, Arc<dyn WriteAt>), FrameError> {
     let announced = wait(fs, &path).and_then(|file| {
+        check_separate(fs, &*file, frame)?;
         // Readers need not wait for this writer.
         let record = Record::read(&*file)?;
         if !record.is_ours() {
@@ -145,6 +147,24 @@ fn lock(fs: &dyn FileSystem, path: PathBuf) -> Result<(PathBuf, Arc<dyn WriteAt>
     match announced {
         Ok(file) => Ok((path, file)),
         Err(error) => Err(FrameError::lock(&path)(error)),
+    }
+}
+
+/// Refuses a lock file that is another file as well, since the counter is written into it: a hard link to the frame
+/// or to anything else, or the frame mounted under a second name.
+fn check_separate(fs: &dyn FileSystem, lock: &dyn WriteAt, frame: &Path) -> io::Result<()> {
+    let links = lock.hard_links()?;
+    if links > 1 {
+        let what = format!("it is a hard link to another file ({links} names)");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let Some(identity) = lock.identity()? else { return Ok(()) };
+    match fs.identity(frame, Links::Refuse) {
+        Ok(Some(other)) if other == identity => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the frame itself"))
+        }
+        // Opening the frame reports what is wrong with it.
+        _ => Ok(()),
     }
 }
 

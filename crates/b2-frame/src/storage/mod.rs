@@ -4,6 +4,8 @@
 //! responses of remote storage. Uses `format`.
 
 pub(crate) mod anchored;
+#[cfg(unix)]
+pub(crate) mod attributes;
 pub(crate) mod contiguous;
 pub(crate) mod disk;
 pub(crate) mod files;

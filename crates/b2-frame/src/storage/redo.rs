@@ -111,10 +111,20 @@ impl Redo {
     }
 }
 
-/// A file with its redo record applied on the fly, for readers that cannot write.
+/// A file with some bytes replaced on the fly, for readers that cannot write.
 pub(crate) struct Repaired {
     pub(crate) file: Arc<dyn ReadAt>,
-    pub(crate) redo: Redo,
+    /// Offset of the replaced bytes.
+    pub(crate) start: usize,
+    /// What takes their place.
+    pub(crate) bytes: Bytes,
+}
+
+impl Repaired {
+    /// Applies the redo record of the file.
+    pub(crate) fn by(redo: Redo, file: Arc<dyn ReadAt>) -> Self {
+        Self { file, start: redo.start, bytes: redo.new }
+    }
 }
 
 impl ReadAt for Repaired {
@@ -124,8 +134,8 @@ impl ReadAt for Repaired {
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(offset, buf)?;
-        let start = self.redo.start as u64;
-        for (at, byte) in (start..).zip(&self.redo.new) {
+        let start = self.start as u64;
+        for (at, byte) in (start..).zip(&self.bytes) {
             let place = at.checked_sub(offset).and_then(|at| usize::try_from(at).ok());
             if let Some(slot) = place.and_then(|at| buf.get_mut(at)) {
                 *slot = *byte;

@@ -139,6 +139,11 @@ impl Sparse {
         Ok(Self { fs, dir, index, watch, rollbacks: None, guard })
     }
 
+    /// Reads the index from another file, which has the same identity.
+    pub(crate) fn with_index(self, index: OpenFile) -> Self {
+        Self { index, ..self }
+    }
+
     /// Opens the files for a snapshot of a frame that is being changed.
     pub(crate) fn snapshot(
         fs: Arc<dyn ReadFiles>,

@@ -317,11 +317,11 @@ pub trait FileSystem: ReadFiles {
     /// [`io::ErrorKind::NotFound`] if it leads nowhere, or any error of the file system.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// Gives `to` the permissions of `from` and, if allowed, its owner.
+    /// Gives `to` the permissions of `from`, its access control list and, if allowed, its owner and extended attributes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`], or any other error from setting the permissions. A refused change of owner
-    /// is ignored.
+    /// [`io::ErrorKind::PermissionDenied`], or any other error from setting the permissions or the list. A refused change
+    /// of owner or of another attribute is ignored.
     fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()>;
 }
 

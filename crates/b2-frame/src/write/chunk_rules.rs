@@ -7,7 +7,7 @@ use b2_chunk::{
 };
 use bytes::BytesMut;
 
-use crate::FrameError;
+use crate::{FrameError, FrameHeader};
 
 /// Longest value for which a chunk of one repeated value is made, in bytes.
 const MAX_VALUE_LEN: usize = 4096;
@@ -24,6 +24,13 @@ pub(crate) struct ChunkRules {
 }
 
 impl ChunkRules {
+    /// Returns the rules for chunks of a frame with this header.
+    pub(crate) fn of(header: &FrameHeader, dparams: DParams) -> Self {
+        let (typesize, blocksize) = (header.itemsize(), header.blocksize());
+        // As in new frames: with a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
+        Self { typesize, blocksize: if blocksize < typesize { 0 } else { blocksize }, dparams }
+    }
+
     /// Returns the item size for chunk headers.
     fn chunk_typesize(&self) -> usize {
         if self.typesize > 255 { 1 } else { self.typesize }

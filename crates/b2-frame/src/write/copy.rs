@@ -4,6 +4,7 @@ use b2_chunk::{CParams, Chunk};
 use b2_core::{Control, in_order, workers};
 
 use crate::format::index::Entry;
+use crate::format::indexes::INDEXES;
 use crate::write::chunk_rules::check_layout;
 use crate::{FrameError, FrameWriter, Structure, SuperChunk};
 
@@ -19,7 +20,8 @@ impl SuperChunk {
     ///
     /// Without `cparams` and `chunksize`, chunks are copied as they are stored. With `cparams` they
     /// are recompressed. With `chunksize` (in bytes) the data are also divided into new chunks.
-    /// Metalayers are not copied; set them when you create the writer.
+    /// Metalayers are not copied; set them when you create the writer. Neither is the description of the indexes of
+    /// python-blosc2 (`blosc2_indexes`), which names files of this frame.
     ///
     /// ```
     /// # use b2_chunk::{CParams, Compression, Chunk, CodecId};
@@ -77,7 +79,7 @@ impl SuperChunk {
             writer.abandon();
         }
         result?;
-        for (name, _) in self.vlmetalayers().iter() {
+        for (name, _) in self.vlmetalayers().iter().filter(|(name, _)| *name != INDEXES.as_bytes()) {
             if let Some(value) = self.vlmetalayers().chunk(name)? {
                 writer.set_vlmetalayer_chunk(name, value)?;
             }

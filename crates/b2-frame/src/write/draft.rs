@@ -51,6 +51,11 @@ impl Fitted {
 }
 
 impl Draft {
+    /// Takes the rules for chunks from the header of the state.
+    pub(crate) fn settle_rules(&mut self) {
+        self.rules = ChunkRules::of(&self.state.head.header, self.rules.dparams.clone());
+    }
+
     /// Returns a frame for reading, with everything stored so far.
     pub(crate) fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
         let (files, layout) = self.store.snapshot()?;
@@ -189,9 +194,11 @@ impl Draft {
                 ));
             }
         }
+        let items_changed = self.state.items_changed;
         for (nchunk, raw, nbytes) in stored {
             self.state.replace(nchunk, raw, nbytes);
         }
+        self.state.items_changed = items_changed;
         self.state.make_individual();
         Ok(())
     }

@@ -7,8 +7,10 @@ use b2_core::memory;
 
 use crate::FrameError;
 use crate::format::checksums::{ChunkSums, END_LEN, Page, PagePlan, Parts};
+use crate::format::digest::sum;
 use crate::format::index;
 use crate::format::records::{Pages, RecordPage, Records, TableKind};
+use crate::format::start_copy::{self, Lengths};
 use crate::format::starts::{ChunkStarts, Wanted, budget};
 use crate::format::trailer;
 use crate::write::state::{FrameState, StoredHeader};
@@ -34,6 +36,8 @@ pub(crate) struct Content<'a> {
     pub(crate) starts: Option<&'a ChunkStarts>,
     /// Pages that are in the file and keep their place.
     pub(crate) kept: &'a Pages,
+    /// The start of the chunk data: all of it, or at least [`start_copy::MOST`] bytes. Empty in a sparse frame.
+    pub(crate) first: &'a [u8],
     /// The size of all chunks for the header, in bytes.
     pub(crate) cbytes: u64,
     /// Offset of the tail in the frame, in bytes.
@@ -53,7 +57,7 @@ pub(crate) enum PagesGo {
 
 /// Serializes header and tail.
 pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
-    let Content { state, sums, starts, kept, cbytes, index_at, pages } = *content;
+    let Content { state, sums, starts, kept, first, cbytes, index_at, pages } = *content;
     let entries = &state.entries[..];
     if entries.is_empty() {
         return empty(content);
@@ -67,43 +71,89 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
     let starts = starts.and_then(|starts| Some((starts, starts.records(entries, &kept.starts)?)));
     let Some((sums, all)) = all else {
         let starts = starts.map(|(_, records)| records);
-        let Tables { front, behind, pages, .. } =
-            Tables { starts, index: &index, extra: 0, ..Tables::default() }
-                .placed(index_at, PagesGo::Behind)?;
-        let tail = joined(&[&front, &index, &behind, &trailer])?;
-        return Ok(Encoded { head: state.head(cbytes, index_at + tail.len() as u64), tail, pages });
+        let tables = Tables { starts, index: &index, ..Tables::default() };
+        let tables = tables.placed(index_at, PagesGo::Behind)?;
+        let [starts, _] = tables.lists();
+        let tail = joined(&[&index, &tables.behind, &starts, &trailer])?;
+        let head = state.head(cbytes, index_at + tail.len() as u64);
+        return Ok(Encoded { head, tail, pages: tables.pages });
     };
     let plan = PagePlan::new(&all, &kept.sums);
     let block_len = Page::LEN * plan.npages() + END_LEN;
     let runs = sums.runs(entries, &kept.runs)?;
     let taken = all.len() + block_len + runs.len() + runs.list_len(TableKind::Sums);
-    let most = budget(index_at);
-    let fits =
-        |records: &Records| (taken + records.len() + records.list_len(TableKind::Starts)) as u64 <= most;
-    let starts = starts
-        .filter(|(starts, records)| starts.wanted == Wanted::Always || fits(records))
-        .map(|(_, records)| records);
     // The array's metadata do not depend on the numbers in the header.
     let head = state.head(cbytes, index_at);
     let parts = Parts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
+    let extra = parts.array_sum()?;
+    let lengths = lengths(content, &head, index.len() + plan.len + runs.new_len());
+    let copy = lengths.copy(taken);
+    let copy_len = copy.map_or(0, |len| lengths.page_len(len));
+    let most = budget(index_at);
+    let fits = |records: &Records| {
+        let all = taken + records.len() + records.list_len(TableKind::Starts);
+        all as u64 <= most && (all + copy_len) as u64 <= lengths.budget
+    };
+    let starts = starts
+        .filter(|(starts, records)| starts.wanted == Wanted::Always || fits(records))
+        .map(|(_, records)| records);
+    let starts_len = starts.as_ref().map_or(0, |starts| starts.len() + starts.list_len(TableKind::Starts));
+    let copy = copy.map(|len| lengths.large(len, taken + starts_len));
     let tables = Tables {
         sums: Some((&plan, &all)),
         runs: Some(runs),
         starts,
         index: &index,
-        extra: parts.array_sum()?,
+        extra,
         ..Tables::default()
     };
-    let behind = index.len() + tables.len() + block_len + trailer.len();
-    let tables = tables.placed(index_at, if behind > LONG_TAIL { pages } else { PagesGo::Behind })?;
-    let Tables { front, behind, pages, .. } = tables;
-    let len = front.len() + index.len() + behind.len() + block_len + trailer.len();
-    let head = state.head(cbytes + front.len() as u64, index_at + len as u64);
+    let copy_len = copy.map_or(0, |len| lengths.page_len(len));
+    let behind = index.len() + tables.len() + copy_len + block_len + trailer.len();
+    let mut tables = tables.placed(index_at, if behind > LONG_TAIL { pages } else { PagesGo::Behind })?;
+    let copy_at = index_at + (tables.front.len() + index.len() + tables.behind.len()) as u64;
+    let padding = start_copy::padding(copy_at);
+    let copy_len = copy.map_or(0, |len| padding + len);
+    let behind = tables.behind.len() + copy_len + tables.lists_len(copy.is_some()) + block_len;
+    let len = tables.front.len() + index.len() + behind + trailer.len();
+    let head = state.head(cbytes + tables.front.len() as u64, index_at + len as u64);
+    let copy = match copy {
+        Some(_) => {
+            let start = [&head.bytes[..], first, &tables.front, &index, &tables.behind];
+            let mut page = memory::list(copy_len)?;
+            page.resize(padding, 0);
+            for part in start {
+                let rest = copy_len - page.len();
+                page.extend_from_slice(part.get(..rest).unwrap_or(part));
+            }
+            page
+        }
+        None => Vec::new(),
+    };
+    tables.put_copy(copy_at, &copy)?;
     let parts = Parts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
-    let (block, fingerprint) = parts.encode(&pages.sums)?;
+    let (block, fingerprint) = parts.encode(&tables.pages.sums)?;
     trailer::set_fingerprint(&mut trailer, fingerprint);
-    let tail = joined(&[&front, &index, &behind, &block, &trailer])?;
-    Ok(Encoded { head, tail, pages })
+    let [starts, runs] = tables.lists();
+    let tail = joined(&[&tables.front, &index, &tables.behind, &copy, &starts, &runs, &block, &trailer])?;
+    Ok(Encoded { head, tail, pages: tables.pages })
+}
+
+/// Returns what decides how long the copy of the start of the frame is. `behind` bytes follow the chunks before it, or
+/// more.
+fn lengths(content: &Content<'_>, head: &StoredHeader, behind: usize) -> Lengths {
+    let Content { state, first, cbytes, index_at, .. } = *content;
+    let header = head.bytes.len();
+    let chunk = if state.entries.contains(&0) { start_copy::head_len(first) } else { None };
+    let at = index_at + behind as u64;
+    let known =
+        if header as u64 + first.len() as u64 == index_at { at } else { (header + first.len()) as u64 };
+    Lengths {
+        header,
+        head_end: header + chunk.unwrap_or(0),
+        known: usize::try_from(known).unwrap_or(usize::MAX),
+        padding: start_copy::padding(at),
+        budget: start_copy::budget(cbytes),
+    }
 }
 
 /// Serializes a frame without chunks, whose trailer must directly follow the header.
@@ -129,7 +179,7 @@ struct Tables<'a> {
     extra: u64,
     /// What is written before the index.
     front: Vec<u8>,
-    /// What is written between the index and the block of checksums.
+    /// New pages between the index and the lists.
     behind: Vec<u8>,
     pages: Pages,
 }
@@ -162,20 +212,39 @@ impl Tables<'_> {
         };
         self.pages.starts = place(&self.starts)?;
         self.pages.runs = place(&self.runs)?;
-        let list = |records: &Option<Records>, kind, pages: &[RecordPage]| {
-            records
-                .as_ref()
-                .map_or_else(Vec::new, |records| records.list(kind, pages, self.index, self.extra))
-        };
-        let lists = [
-            list(&self.starts, TableKind::Starts, &self.pages.starts),
-            list(&self.runs, TableKind::Sums, &self.pages.runs),
-        ];
-        if in_front {
-            self.front = std::mem::take(&mut new);
-        }
-        self.behind = joined(&[&new, &lists[0], &lists[1]])?;
+        *(if in_front { &mut self.front } else { &mut self.behind }) = new;
         Ok(self)
+    }
+
+    /// Adds the page with the copy of the start of the frame, which is stored at offset `at`; none if it is empty.
+    fn put_copy(&mut self, at: u64, page: &[u8]) -> Result<(), FrameError> {
+        if !page.is_empty() {
+            let Ok(len) = u32::try_from(page.len()) else {
+                return Err(FrameError::argument("metalayers", "too long to have checksums"));
+            };
+            self.pages.copy = Some(RecordPage { offset: at, len, count: 0, sum: sum(page) });
+        }
+        Ok(())
+    }
+
+    /// Returns the length of both lists, in bytes.
+    fn lists_len(&self, has_copy: bool) -> usize {
+        let list =
+            |records: &Option<Records>, kind| records.as_ref().map_or(0, |records| records.list_len(kind));
+        let copy = if has_copy { RecordPage::LEN } else { 0 };
+        list(&self.starts, TableKind::Starts) + list(&self.runs, TableKind::Sums) + copy
+    }
+
+    /// Returns the lists of the pages of block starts and of block sums.
+    fn lists(&self) -> [Vec<u8>; 2] {
+        let list = |records: &Option<Records>, kind, pages: &[RecordPage], copy| match records {
+            Some(records) => records.list(kind, (pages, copy), self.index, self.extra),
+            None => Vec::new(),
+        };
+        [
+            list(&self.starts, TableKind::Starts, &self.pages.starts, None),
+            list(&self.runs, TableKind::Sums, &self.pages.runs, self.pages.copy),
+        ]
     }
 }
 

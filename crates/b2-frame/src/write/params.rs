@@ -1,6 +1,6 @@
 use b2_chunk::{CParams, CodecId, Compression, DParams, FilterSlot, MAX_BLOCKSIZE, Plugins, SplitMode};
 
-use crate::format::header::FrameHeader;
+use crate::format::header::{FrameHeader, Storage};
 use crate::{FrameError, Structure};
 
 /// The parameters of a new frame's header: item size, chunk size, metalayers, and defaults for
@@ -119,6 +119,32 @@ impl FrameParams {
             blocksize: header.blocksize(),
             chunksize: usize::try_from(header.stored_chunksize()).ok(),
             ..Self::new(header.itemsize())
+        }
+    }
+
+    /// Returns the header of an empty frame with these parameters, which were checked.
+    pub(crate) fn header(&self, storage: Storage, individual: bool) -> FrameHeader {
+        let version = if individual { 3 } else { 2 };
+        FrameHeader {
+            header_len: 0,
+            frame_len: 0,
+            general_flags: 0x10 | version | u8::from(individual) << 6,
+            storage,
+            clevel: self.clevel,
+            splitmode: self.splitmode,
+            nbytes: 0,
+            cbytes: 0,
+            typesize: u32::try_from(self.typesize).unwrap_or(u32::MAX),
+            blocksize: i32::try_from(self.blocksize).unwrap_or(0),
+            chunksize: -1,
+            // Not the numbers really used, so that the same data give the same frame on every
+            // machine.
+            nthreads: (1, 1),
+            has_vlmetalayers: false,
+            filters: self.filters,
+            codec: self.codec,
+            codec_meta: self.codec_meta,
+            use_dict: self.use_dict,
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct FrameState {
     pub(crate) vl_blocks: bool,
     /// Whether all chunks are known to be stored. Only meaningful with individual sizes.
     pub(crate) all_stored: bool,
+    /// Whether items or the shape have changed since the last commit, and since the indexes of python-blosc2 were set.
+    pub(crate) items_changed: bool,
 }
 
 /// A header with its metalayers, parsed and as stored. The stored bytes preserve fields that this
@@ -59,6 +61,14 @@ impl StoredHeader {
         // The size of the metalayers has been checked.
         let header = FrameHeader { header_len: bytes.len() as u32, ..self.header.clone() };
         Ok(Self { header, metalayers: Metalayers::parse(&bytes)?, bytes })
+    }
+
+    /// Returns the same header with another size of blocks.
+    pub(crate) fn with_blocksize(&self, blocksize: i32) -> Self {
+        let mut bytes = BytesMut::from(&self.bytes[..]);
+        patch::put(&mut bytes, patch::BLOCKSIZE, &blocksize.to_be_bytes());
+        let header = FrameHeader { blocksize, ..self.header.clone() };
+        Self { header, metalayers: self.metalayers.clone(), bytes: bytes.freeze() }
     }
 
     /// Returns the same header for a contiguous frame.
@@ -134,6 +144,7 @@ impl FrameState {
             nbytes: schunk.nbytes(),
             vl_blocks,
             all_stored: false,
+            items_changed: false,
         })
     }
 
@@ -204,6 +215,7 @@ impl FrameState {
 
     /// Inserts a chunk before `nchunk`. Its size must be compatible with `sizes`.
     pub(crate) fn insert(&mut self, nchunk: usize, raw: i64, nbytes: usize) {
+        self.items_changed = true;
         match &mut self.sizes {
             Sizes::Open => self.sizes = Sizes::Equal { chunksize: nbytes, last: nbytes },
             Sizes::Equal { last, .. } if nchunk == self.entries.len() => *last = nbytes,
@@ -216,6 +228,7 @@ impl FrameState {
 
     /// Replaces chunk `nchunk`. The new size must be compatible with `sizes`.
     pub(crate) fn replace(&mut self, nchunk: usize, raw: i64, nbytes: usize) {
+        self.items_changed = true;
         let old = self.chunk_nbytes(nchunk).unwrap_or(0);
         let is_last = nchunk + 1 == self.nchunks();
         match &mut self.sizes {
@@ -235,6 +248,7 @@ impl FrameState {
 
     pub(crate) fn remove(&mut self, nchunk: usize) {
         let Some(old) = self.chunk_nbytes(nchunk) else { return };
+        self.items_changed = true;
         let is_last = nchunk + 1 == self.nchunks();
         match &mut self.sizes {
             Sizes::Equal { chunksize, last } if is_last => *last = *chunksize,
@@ -253,6 +267,7 @@ impl FrameState {
     /// Reorders the chunks: chunk `n` becomes the old chunk `order[n]`. `order` must be a
     /// permutation.
     pub(crate) fn reorder(&mut self, order: &[usize]) {
+        self.items_changed = true;
         let pick = |n: &usize| self.entries.get(*n).copied().unwrap_or_default();
         self.entries = Arc::new(order.iter().map(pick).collect());
         if let Sizes::Individual(sizes) = &mut self.sizes {

@@ -157,30 +157,9 @@ impl FrameWriter {
             Some(0) => Sizes::Individual(Arc::default()),
             Some(chunksize) => Sizes::Equal { chunksize, last: chunksize },
         };
-        let metalayers = Metalayers::new(params.metalayers)?;
         let individual = matches!(sizes, Sizes::Individual(_));
-        let version = if individual { 3 } else { 2 };
-        let header = FrameHeader {
-            header_len: 0,
-            frame_len: 0,
-            general_flags: 0x10 | version | u8::from(individual) << 6,
-            storage,
-            clevel: params.clevel,
-            splitmode: params.splitmode,
-            nbytes: 0,
-            cbytes: 0,
-            typesize: typesize as u32,
-            blocksize: blocksize as i32,
-            chunksize: -1,
-            // Not the numbers really used, so that the same data give the same frame on every
-            // machine.
-            nthreads: (1, 1),
-            has_vlmetalayers: false,
-            filters: params.filters,
-            codec: params.codec,
-            codec_meta: params.codec_meta,
-            use_dict: params.use_dict,
-        };
+        let header = FrameHeader { blocksize: blocksize as i32, ..params.header(storage, individual) };
+        let metalayers = Metalayers::new(params.metalayers)?;
         let state = FrameState {
             head: Arc::new(StoredHeader::new(header, metalayers)),
             vlmetalayers: Arc::default(),
@@ -189,6 +168,7 @@ impl FrameWriter {
             nbytes: 0,
             vl_blocks: false,
             all_stored: individual,
+            items_changed: false,
         };
         let container = Container::default().itemsize(Some(typesize)).frame_blocksize(blocksize);
         let dparams = DParams::default().plugins(params.plugins).control(options.control.clone());

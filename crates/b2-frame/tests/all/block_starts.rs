@@ -84,7 +84,8 @@ fn blocks_are_found_in_one_round() {
     let untold = SuperChunk::from_bytes(frame(40, &options().block_starts(false))).unwrap();
     assert_eq!(rounds(&untold, &all), 2, "these chunks can be guessed, which tests nothing");
     let len = told.block_starts_len().unwrap();
-    assert_eq!(len, told.header().frame_len() - untold.header().frame_len());
+    let copies = [&told, &untold].map(|schunk| schunk.start_copy_len().unwrap());
+    assert_eq!(len + copies[0], told.header().frame_len() - untold.header().frame_len() + copies[1]);
     // Two bytes per block and three numbers per chunk, and the list of pages.
     assert_eq!(len, 40 * (2 * 60 + 6) + 2 * 24 + 40);
     assert_eq!(untold.block_starts_len(), None);
@@ -104,6 +105,7 @@ fn damaged_tables_cost_time_only() {
         let end = schunk.layout().index.end as usize + if checksums { 24 } else { 0 };
         // Including the table of block sums, whose list follows.
         let sums = schunk.block_sums_len().unwrap_or(0);
+        let sums = sums + schunk.start_copy_len().unwrap_or(0);
         let table = end..end + (schunk.block_starts_len().unwrap() + sums) as usize;
         for at in table {
             for bit in 0..8 {
@@ -163,6 +165,7 @@ fn other_versions_are_left_alone() {
         let schunk = SuperChunk::from_bytes(other.clone()).unwrap();
         // The list of block sums follows it, and the page of block sums precedes it.
         let sums = schunk.block_sums_len().unwrap() as usize - 24 - 48;
+        let sums = sums + schunk.start_copy_len().unwrap() as usize - 24;
         let starts = schunk.block_starts_len().unwrap() as usize;
         let list = schunk.layout().index.end as usize + 24 + sums + starts;
         other[list - 33] = version;

@@ -159,6 +159,8 @@ fn tables_keep_to_their_budget() {
         // The sums of the chunks always exist.
         let sums = 12 * 8 + 24 + 56;
         let budget = with.len() as u64 / 2000 + 300;
+        let copy = schunk.start_copy_len().unwrap();
+        assert!(tables + sums + copy <= (with.len() as u64 / 2000).max(1024), "{chunk}: {tables} + {copy}");
         assert!(tables + sums <= budget.max(sums + 48), "{chunk}: {tables} + {sums} of {}", with.len());
         assert_eq!(tables > 48, chunk >= 50_000, "{chunk}");
     }

@@ -50,7 +50,7 @@ fn new_frames_have_them_and_they_cost_little() {
     fill(&mut writer);
     let without = writer.finish().unwrap().into_bytes();
     assert_eq!(verdict(without.to_vec()).unwrap(), Checksums::None);
-    assert_eq!(with.len(), without.len() + 56 + 24 + 8 * 4 + 48);
+    assert_eq!(with.len(), without.len() + 56 + 24 + 8 * 4 + 48 + 24 + 512);
 }
 
 /// Flips every bit of a contiguous frame without holes.

@@ -66,6 +66,8 @@ pub(crate) struct Data {
     pub(super) items: Items,
     /// The stored bytes of an item that was never written; `None` for zeros.
     pub(super) fill: Option<Vec<u8>>,
+    /// The same of an item that is not in HDF5's shape.
+    pub(super) beyond: Option<Vec<u8>>,
     pub(super) place: Stores,
     /// Chunks of which parts were asked for, and their positions in the grid, the last one last.
     pub(super) kept: Mutex<Vec<(Vec<u64>, Kept)>>,
@@ -181,7 +183,7 @@ impl Data {
         if kept == shape {
             return self.read_stored(start, shape, dst, threads);
         }
-        self.fill_in(dst);
+        fill_with(self.beyond.as_deref(), dst);
         let mut part = self.zeroed(product(&kept).saturating_mul(self.items.stored as u64))?;
         if part.is_empty() {
             return Ok(());
@@ -468,10 +470,7 @@ impl Data {
 
     /// Fills items that were never written.
     pub(super) fn fill_in(&self, dst: &mut [u8]) {
-        match &self.fill {
-            Some(fill) => dst.chunks_exact_mut(fill.len().max(1)).for_each(|item| item.copy_from_slice(fill)),
-            None => dst.fill(0),
-        }
+        fill_with(self.fill.as_deref(), dst);
     }
 
     /// Returns an array in a chunk of filter 32026, if the chunks can become chunks of an array as they are.
@@ -554,4 +553,11 @@ fn advance(at: &mut [u64], first: &[u64], end: &[u64]) -> bool {
         *at = first;
     }
     false
+}
+
+fn fill_with(fill: Option<&[u8]>, dst: &mut [u8]) {
+    match fill {
+        Some(fill) => dst.chunks_exact_mut(fill.len().max(1)).for_each(|item| item.copy_from_slice(fill)),
+        None => dst.fill(0),
+    }
 }

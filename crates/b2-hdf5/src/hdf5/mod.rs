@@ -15,6 +15,7 @@ mod global_heap;
 mod groups;
 mod header;
 mod items;
+mod lengths;
 mod messages;
 mod pages;
 mod sequences;
@@ -22,7 +23,7 @@ mod shared;
 mod slots;
 mod text;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -100,6 +101,8 @@ pub(crate) struct Hdf5 {
     listings: Cache<Listing>,
     /// The names that scales have by themselves.
     scale_names: Cache<Option<String>>,
+    /// The lengths of dimensions without end, by the address of the scale; `None` if it is not one of netCDF.
+    lengths: Mutex<BTreeMap<u64, Option<u64>>>,
 }
 
 /// What a name stands for.
@@ -143,6 +146,8 @@ pub(crate) struct Found {
     pub(crate) stored: Option<u64>,
     /// Whether it is a dimension of netCDF that has no variable, and no items.
     pub(crate) is_dimension_only: bool,
+    /// The most that each dimension may become; `None` for no end.
+    pub(crate) max_shape: Vec<Option<u64>>,
 }
 
 impl Hdf5 {
@@ -163,6 +168,7 @@ impl Hdf5 {
             indexes: Mutex::default(),
             listings: Cache::new(NAMES),
             scale_names: Cache::new(SCALE_NAMES),
+            lengths: Mutex::default(),
         })
     }
 
@@ -336,6 +342,9 @@ impl Hdf5 {
         if let Some(names) = &items.names {
             attrs.values.push((attrs::ENUM.into(), names.clone()));
         }
+        let most = most.as_deref().unwrap_or(&shape).iter();
+        let most = most.map(|&most| (most != u64::MAX).then_some(most));
+        let max_shape = most.chain(items.dims.iter().copied().map(Some)).collect();
         let is_dimension_only = is_scale && text_of(&stored, "NAME").starts_with(NO_VARIABLE);
         let data = Data {
             path: path.to_owned(),
@@ -344,6 +353,7 @@ impl Hdf5 {
             shape,
             extent,
             items,
+            beyond: fill.clone().or_else(|| lengths::default_fill(&kind)),
             fill,
             place: placed.stores,
             kept: Mutex::default(),
@@ -357,6 +367,7 @@ impl Hdf5 {
             layout: placed.layout,
             stored: placed.stored,
             is_dimension_only,
+            max_shape,
         })
     }
 
@@ -479,35 +490,6 @@ impl Hdf5 {
             address.map(Some).ok_or_else(|| "a reference to the scale of a dimension is cut off".to_owned())
         });
         scales.collect::<Result<Vec<_>, _>>().map(Some)
-    }
-
-    /// The shape that a variable of netCDF has: along a dimension without end it is as long as the dimension, also where
-    /// HDF5 has fewer rows.
-    fn extent(&self, stored: &[Attribute], shape: &[u64], most: Option<&[u64]>) -> Result<Vec<u64>, String> {
-        let mut extent = shape.to_vec();
-        let (Some(most), Some(scales)) = (most, self.scales(stored)?) else { return Ok(extent) };
-        for ((length, &most), scale) in extent.iter_mut().zip(most).zip(scales) {
-            let (u64::MAX, true, Some(scale)) = (most, self.is_netcdf4(), scale) else { continue };
-            let found = self.below.messages(scale)?;
-            let message = found.iter().find(|message| message.kind == header::DATASPACE);
-            let space = message.map(|message| self.below.content(message)).transpose()?;
-            let space = space.and_then(|space| messages::space(&space, self.below.length_size));
-            if let Some(Space::Shape(scale, _)) = space
-                && let [longest] = scale[..]
-            {
-                *length = longest.max(*length);
-            }
-        }
-        Ok(extent)
-    }
-
-    /// Whether netCDF wrote the file.
-    fn is_netcdf4(&self) -> bool {
-        *self.is_netcdf4.get_or_init(|| {
-            let found = self.below.messages(self.below.root);
-            let attrs = found.and_then(|found| self.below.attributes(&found));
-            attrs.is_ok_and(|attrs| attrs.iter().any(|attr| attr.name == "_NCProperties"))
-        })
     }
 
     /// The name of a scale: that in the group, or in one around it, otherwise its own, if it has one.

@@ -47,6 +47,9 @@ impl<'a> Encoding<'a> {
         let blocks = array.chunkshape().iter().zip(array.blockshape());
         let is_padded = { blocks }.any(|(&chunk, &block)| !chunk.is_multiple_of(block.max(1)));
         let moves = array.ndim() > 1 || !is_padded;
+        if let (Codec::Blosc2, false, Ok(cparams)) = (codec, moves, array.cparams()) {
+            array.dtype().check_compression(&cparams).map_err(text)?;
+        }
         Ok(Self { array, codec, moves, encoders: Mutex::default() })
     }
 

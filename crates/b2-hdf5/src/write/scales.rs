@@ -35,6 +35,10 @@ impl<W: Write + Seek + Send> Writer<W> {
                     None => {
                         let path = self.nodes.get(n).map_or("", |node| &node.path);
                         let what = "something else has that name, so it has no scale";
+                        if self.netcdf {
+                            let what = "a dimension of another name is needed: something else has this one";
+                            return Err(Hdf5Error::unsupported(path, format!("dimension {name:?}: {what}")));
+                        }
                         self.left_out.push(format!("{path}: dimension {name:?} of length {length}: {what}"));
                     }
                 }

@@ -47,6 +47,8 @@ pub struct Writer<W> {
     pub(super) left_out: Vec<String>,
     /// Scales without items, which this has added.
     pub(super) made: BTreeSet<usize>,
+    /// Whether netCDF must be able to open the file.
+    pub(super) netcdf: bool,
     control: Control,
 }
 
@@ -92,7 +94,7 @@ impl<W: Write + Seek + Send> Writer<W> {
     pub fn new(mut out: W, name: impl Into<String>) -> Result<Self, Hdf5Error> {
         let name = name.into();
         // The superblock comes last: what is there before is no HDF5 file.
-        out.write_all(&[0; header::SUPERBLOCK as usize]).map_err(Hdf5Error::io(&name))?;
+        out.write_all(&[0; header::SUPERBLOCK as usize]).map_err(Hdf5Error::write(&name))?;
         let root = Node {
             name: String::new(),
             path: "/".into(),
@@ -108,6 +110,7 @@ impl<W: Write + Seek + Send> Writer<W> {
             nodes: vec![root],
             left_out: Vec::new(),
             made: BTreeSet::new(),
+            netcdf: false,
             control,
         })
     }
@@ -115,6 +118,14 @@ impl<W: Write + Seek + Send> Writer<W> {
     /// Sets what hears of progress and may stop the work: it is told the uncompressed bytes of each chunk.
     pub fn set_control(&mut self, control: Control) {
         self.control = control;
+    }
+
+    /// Sets whether the file is to be one of netCDF, whose library refuses whole files because of one name. Off by default.
+    ///
+    /// Names of more than 255 bytes and those that netCDF reserves are then refused, as are dimensions whose names other
+    /// data sets have, such as that of their own data set if that has several. Attributes of such names are left out.
+    pub fn set_netcdf(&mut self, netcdf: bool) {
+        self.netcdf = netcdf;
     }
 
     /// Makes a group, and those that it is in, and adds attributes to it. `/` is there already.
@@ -161,6 +172,11 @@ impl<W: Write + Seek + Send> Writer<W> {
         if name == "." || name.contains('\0') || name.len() > 1 << 15 {
             return Err(Self::unsupported(&path, "HDF5 cannot have this name"));
         }
+        if self.netcdf
+            && let Some(why) = refused_by_netcdf(name)
+        {
+            return Err(Self::unsupported(&path, format!("netCDF cannot have this name: {why}")));
+        }
         let number = self.nodes.len();
         let name = name.to_owned();
         self.nodes.push(Node { name, path, parent, kind, attributes: Vec::new() });
@@ -173,10 +189,14 @@ impl<W: Write + Seek + Send> Writer<W> {
     fn add_attributes(&mut self, node: usize, attrs: &[(String, Value)], dtype: Option<&Dtype>) {
         let Some(node) = self.nodes.get_mut(node) else { return };
         for (name, value) in attrs {
-            if name == DIMENSIONS || RESERVED.contains(&&**name) {
+            if name == DIMENSIONS || name == attrs::CHARACTERS || RESERVED.contains(&&**name) {
                 continue;
             }
-            let made = Attribute::of(name, value, dtype).and_then(|made| match length(&made) {
+            let allowed = match refused_by_netcdf(name).filter(|_| self.netcdf) {
+                Some(why) => Err(format!("netCDF cannot have this name: {why}")),
+                None => Attribute::of(name, value, dtype),
+            };
+            let made = allowed.and_then(|made| match length(&made) {
                 len if len <= header::LONGEST => Ok(made),
                 len => Err(format!("{len} bytes, and at most {} fit", header::LONGEST)),
             });
@@ -225,7 +245,7 @@ impl<W: Write + Seek + Send> Writer<W> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<u64, Hdf5Error> {
         let at = self.at;
-        self.out.write_all(bytes).map_err(Hdf5Error::io(&self.name))?;
+        self.out.write_all(bytes).map_err(Hdf5Error::write(&self.name))?;
         self.at = at.saturating_add(bytes.len() as u64);
         Ok(at)
     }
@@ -386,7 +406,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         let root = addresses.first().copied().unwrap_or(UNDEFINED);
         let start = header::superblock(root, self.at);
         let written = self.out.seek(SeekFrom::Start(0)).and_then(|_| self.out.write_all(&start));
-        written.map_err(Hdf5Error::io(&self.name))?;
+        written.map_err(Hdf5Error::write(&self.name))?;
         Ok(self.out)
     }
 }
@@ -490,6 +510,30 @@ fn attributes(array: &NdArray) -> Result<Vec<(String, Value)>, b2nd::NdError> {
         }
     }
     Ok(out)
+}
+
+/// Why netCDF cannot open a file with this name.
+fn refused_by_netcdf(name: &str) -> Option<String> {
+    /// One byte less than `NC_MAX_NAME`: the library copies that many, and then no zero.
+    const LONGEST: usize = 255;
+    /// What netCDF puts in front of the name of a variable that has that of a dimension of others.
+    const NO_COORDINATE: &str = "_nc4_non_coord_";
+    /// Attributes in which netCDF keeps what HDF5 has no place for.
+    const OWN: [&str; 6] = [
+        "_Netcdf4Dimid",
+        "_Netcdf4Coordinates",
+        "_nc3_strict",
+        "_NCProperties",
+        "_IsNetcdf4",
+        "_SuperblockVersion",
+    ];
+    if name.len() > LONGEST {
+        Some(format!("{} bytes, and at most {LONGEST} fit", name.len()))
+    } else if name.starts_with(NO_COORDINATE) || OWN.contains(&name) {
+        Some("it is reserved".to_owned())
+    } else {
+        None
+    }
 }
 
 /// The names of the dimensions; empty if they have none.

@@ -315,6 +315,19 @@ fn hosts_that_cannot_be_reached_have_a_kind() {
     assert!(matches!(source.kind(), ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable), "{source:?}");
 }
 
+/// With the default pauses, six retries would take 18 s.
+#[test]
+fn hosts_that_cannot_be_reached_are_told_soon() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for url in [format!("http://{free}/a.b2nd"), "http://no-such-host.invalid/a.b2nd".to_owned()] {
+        let http = Http::new(HttpOptions::default().proxy(false));
+        let error = open(&http, &url).map(drop).unwrap_err();
+        // Opening sends two requests at once.
+        assert!(http.counts().requests <= 6, "{url}: {:?}", http.counts());
+        assert!(matches!(error.detail(), NdError::Frame(FrameError::Io { .. })), "{error:?}");
+    }
+}
+
 #[test]
 fn redirects_to_other_hosts_can_be_refused() {
     let (server, other) = (Server::start().unwrap(), Server::start().unwrap());

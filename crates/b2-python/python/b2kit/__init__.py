@@ -8,12 +8,16 @@
     True
 """
 
-from b2kit._array import Array, Edit
+from typing import TYPE_CHECKING
+
 from b2kit._b2kit import __version__
-from b2kit._create import *
-from b2kit.attrs import Attrs
-from b2kit.errors import Error
-from b2kit.store import Group, SuperChunk
+
+if TYPE_CHECKING:
+    from b2kit._array import Array, Edit
+    from b2kit._create import *
+    from b2kit.attrs import Attrs
+    from b2kit.errors import Error
+    from b2kit.store import Group, SuperChunk
 
 # Type checkers follow no list that is put together from others here.
 __all__ = [
@@ -41,3 +45,21 @@ __all__ = [
     "verify",
     "zeros",
 ]
+
+if not TYPE_CHECKING:
+    # The command imports this module, and starts without NumPy.
+    def __getattr__(name: str) -> object:
+        """Import what is asked for on first use."""
+        from importlib import import_module
+
+        homes = {"Array": "_array", "Edit": "_array", "Attrs": "attrs", "Error": "errors", "Group": "store", "SuperChunk": "store"}
+        if name in ("attrs", "errors", "store"):
+            return import_module(f"b2kit.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module 'b2kit' has no attribute {name!r}")
+        found = getattr(import_module(f"b2kit.{homes.get(name, '_create')}"), name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "attrs", "errors", "store"})

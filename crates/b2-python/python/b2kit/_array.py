@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from b2kit import _b2kit, _repr
+from b2kit._cast import cast
 from b2kit._items import Items
 from b2kit._progress import Progress, telling
 from b2kit.attrs import Attrs
@@ -39,6 +41,9 @@ class Array(_b2kit.ArrayBase, Items):
 
     An array shows the state in which it was opened; changes committed by others become visible with :meth:`refresh`.
     :meth:`close` releases its file; so does deleting the array.
+    A pickle, and a copy by :func:`copy.deepcopy`, is another handle of the same file: changes through one are changes
+    for the other. :func:`b2kit.copy` makes an array of its own; so does ``deepcopy`` of an array in memory. A pickle
+    holds the size and the time of the file as well, by which caches (joblib) see that it has changed.
     Each statement that changes the array is one commit, which waits for the disk. Use :meth:`edit` for more than a few
     changes: one commit takes some milliseconds, however many changes it contains.
     """
@@ -57,6 +62,11 @@ class Array(_b2kit.ArrayBase, Items):
     def attrs(self) -> Attrs:
         """The attributes, as python-blosc2's ``vlmeta`` reads and writes them."""
         return Attrs(self)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The metalayers, whose size is fixed, without those that say what an array is."""
+        return self._meta()
 
     @property
     def info(self) -> _repr.Info:
@@ -90,12 +100,15 @@ class Array(_b2kit.ArrayBase, Items):
     # Changes.
 
     @contextmanager
-    def edit(self, sync: bool = True) -> Iterator[Edit]:
+    def edit(self, sync: bool = True, *, allow_table_edit: bool = False) -> Iterator[Edit]:
         """Combines several changes into one commit when the block ends; if it raises, nothing is changed.
 
         Until the commit, others see the array unchanged. With ``sync=True`` a commit waits for the disk, which takes
         some milliseconds. With ``sync=False`` the array is in the old or the new state after the process is killed, but
         a power loss may damage it. A file is locked against other writers during the block.
+
+        A commit marks indexes that python-blosc2 keeps of the array, or of the table that has it as a column, as
+        outdated. A column cannot get another length than the others unless ``allow_table_edit=True``.
 
             >>> import b2kit, numpy as np
             >>> a = b2kit.zeros((2, 3), dtype="i4")
@@ -106,7 +119,7 @@ class Array(_b2kit.ArrayBase, Items):
             >>> a[:, 1], a.attrs["units"]
             (array([2, 0, 8], dtype=int32), 'K')
         """
-        change = Edit(self, sync)
+        change = Edit(self, sync, allow_table_edit)
         try:
             yield change
             change._commit()
@@ -114,7 +127,19 @@ class Array(_b2kit.ArrayBase, Items):
             change._close()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Sets items in one commit. Values are broadcast and converted as in NumPy."""
+        """Sets items in one commit. Values are broadcast as in NumPy, and converted to the type of the items.
+
+        Where NumPy would wrap, truncate or cut a value, it is refused: numbers out of range and fractions or NaN for
+        integers are a :class:`RangeError`, text that is too long an :class:`ArgumentError`. :meth:`append` and
+        :meth:`insert` convert in the same way. Floats are rounded to the precision of the items.
+
+            >>> import b2kit
+            >>> a = b2kit.zeros(3, dtype="i1")
+            >>> a[:] = [1.0, 2.0, 3.0]
+            >>> a[0] = 1000
+            Traceback (most recent call last):
+            b2kit.errors.RangeError: 1000 does not fit into an item of dtype int8: convert it first
+        """
         with self.edit() as change:
             change[key] = value
 
@@ -238,13 +263,14 @@ class Array(_b2kit.ArrayBase, Items):
     # Pickling, copying and display.
 
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[object, ...]]:
-        """Pickles the array by its path; arrays in memory by their bytes."""
-        if hasattr(self, "_again"):
-            return self._again
-        if self._origin == "path":
-            return _reopen, (self.path or "", self.mode, self.threads, self._store)
-        if self._origin == "memory":
+        """Pickles the array by its path, with what :meth:`__dask_tokenize__` returns; arrays in memory by their bytes."""
+        if self._origin == "memory" and not hasattr(self, "_again"):
             return _reopen, (self._frame(), self.mode, self.threads)
+        if hasattr(self, "_again"):
+            return _unpickled, (*self._again, _token(self))
+        if self._origin == "path":
+            args = (self.path or "", self.mode, self.threads, self._store)
+            return _unpickled, (_reopen, args, _token(self))
         raise WrongTypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
 
     def __copy__(self) -> Array:
@@ -271,7 +297,14 @@ class Array(_b2kit.ArrayBase, Items):
 class Edit(_b2kit.EditorBase):
     """Changes to an array that become one commit; see :meth:`Array.edit`. Reading returns the changed items."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_path")
+
+    def __init__(self, array: Array, sync: bool = True, allow_table_edit: bool = False) -> None:
+        self._path = array.path
+
+    def _commit(self) -> None:
+        super()._commit()
+        _forget_indexes(self._path)
 
     @property
     def ndim(self) -> int:
@@ -341,9 +374,7 @@ class Edit(_b2kit.EditorBase):
         return at % ndim
 
     def _rows(self, x: Any, axis: int) -> np.ndarray[Any, Any]:
-        if isinstance(x, np.ma.MaskedArray):
-            raise WrongTypeError("a masked array would lose its mask: fill it first")
-        items = np.asarray(x) if hasattr(x, "dtype") else np.asarray(x, dtype=self.dtype)
+        items = cast(x, self.dtype)
         return np.expand_dims(items, axis) if items.ndim == self.ndim - 1 else items
 
     def _change_attrs(self, changed: Mapping[str, Any], removed: list[str]) -> None:
@@ -442,10 +473,22 @@ def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(positions, breaks)]
 
 
+def _forget_indexes(path: str | None) -> None:
+    """Lets python-blosc2 read again what it keeps in this process of the indexes of a file, which has changed."""
+    drop = getattr(sys.modules.get("blosc2.indexing"), "_drop_persistent_path_caches", None)
+    if path is not None and drop is not None:
+        drop(path, os.path.realpath(path))
+
+
 def _reopen(source: str | bytes, mode: str, threads: int | None, store: str | None = None) -> Array:
     if store is not None and isinstance(source, str):
         source = Inside(source, _b2kit.Folder(store))
     return Array(source, mode, threads)
+
+
+def _unpickled(function: Callable[..., Any], args: tuple[object, ...], token: object) -> Any:
+    """Opens what was pickled. The token is there for those who compare pickles."""
+    return function(*args)
 
 
 def _token(array: Array) -> tuple[object, ...]:
@@ -464,5 +507,13 @@ def _token(array: Array) -> tuple[object, ...]:
         return tuple(named[0].identity())
     path = str(named[0])
     index = os.path.join(path, "chunks.b2frame")
-    about = os.stat(index if os.path.isfile(index) else path)
-    return (path, *named[1:], array.shape, array.cbytes, about.st_size, about.st_mtime_ns, about.st_ino)
+    return (path, *named[1:], array.shape, array.cbytes, *file_token(index if os.path.isfile(index) else path))
+
+
+def file_token(path: str) -> tuple[object, ...]:
+    """Returns values that change with the content of a file: size, time and inode. None if it is gone."""
+    try:
+        about = os.stat(path)
+    except FileNotFoundError:
+        return ()
+    return about.st_size, about.st_mtime_ns, about.st_ino

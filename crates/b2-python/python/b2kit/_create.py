@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, Union, overload
 
@@ -12,17 +12,22 @@ import numpy as np
 
 from b2kit import _b2kit
 from b2kit._array import Array, absolute, as_shape
+from b2kit._cast import cast
 from b2kit._options import CopyOptions, Filter, Options, Path, Shape
 from b2kit._progress import Progress, telling
 from b2kit._remote import Source as _Source
-from b2kit._remote import is_web, shown, source_of
-from b2kit.attrs import as_layers
+from b2kit._remote import is_web, shown, source_of, source_with
+from b2kit.attrs import INDEXES, as_layers
 from b2kit.errors import (
     ArgumentError,
+    DamagedError,
     Error,
+    IoError,
+    LimitError,
     NotBloscError,
     ReadOnlyError,
     SelectionError,
+    UnsupportedError,
     WrongTypeError,
     checked,
 )
@@ -64,29 +69,69 @@ _BATCH = 1 << 16
 
 @overload
 def open(
-    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: None = None
-) -> Array | Group: ...
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Array | Group | SuperChunk: ...
 @overload
 def open(
-    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: str
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: str,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Array | Group | SuperChunk | Data: ...
 @checked
 def open(
-    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, key: str | None = None
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Array | Group | SuperChunk | Data:
     """Opens an array or a store. Only its metadata is read.
 
     ``source`` is a path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or
-    any seekable binary file. HTTP and HTTPS URLs are read by this package itself, other URLs by fsspec. For all remote
+    any seekable binary file. A frame that is no array is a :class:`SuperChunk`, which is read-only; tensors that
+    python-blosc2 has saved (``save_array``, ``save_tensor``) are decompressed into an array in memory. HTTP and HTTPS URLs are read by this package itself, other URLs by fsspec. For all remote
     sources, each read fetches the ranges it needs in a few rounds of requests. With ``mode="a"`` an array or a store at
     a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
     for one call, by default that of :func:`set_threads`. With ``key`` a member of a store is opened, or a data set of an HDF5
-    or NetCDF file (see :mod:`b2kit.hdf5`).
+    or NetCDF file (see :mod:`b2kit.hdf5`). With ``storage_options`` a URL, also one of HTTP, is opened by fsspec with
+    these options, such as credentials or ``{"headers": {...}}``.
 
     :func:`open_array` and :func:`open_group` return one of them, and fail for the other.
     """
+    if storage_options is not None:
+        given = source_with(source, storage_options)
+        if key is None:
+            return _reopened(given, mode, threads)
+        from b2kit import hdf5
+
+        if mode != "r":
+            raise ReadOnlyError(f"{given.name}: HDF5 files are not changed")
+        return hdf5.File(given.name, threads, given)[key]
     if key is not None:
         return _member(source, mode, threads, key)
+    try:
+        return _known(source, mode, threads)
+    except NotBloscError:
+        is_path = isinstance(source, (str, os.PathLike)) and not is_web(source) and not source_of(source)
+        if not is_path and not isinstance(source, (bytes, bytearray, memoryview)):
+            raise
+        found = _frame(absolute(source) if is_path else source, absolute(source) if is_path else "", mode)
+        if found is None:
+            raise
+        return found
+
+
+def _known(source: Source, mode: Literal["r", "a"], threads: int | None) -> Array | Group:
+    """Opens an array or a store."""
     if is_web(source):
         return _web(source, mode, threads)
     if remote := source_of(source):
@@ -108,21 +153,68 @@ def open(
         return found
 
 
+def _frame(source: Any, name: str, mode: str) -> Array | SuperChunk | None:
+    """Opens a frame that is no array; ``None`` if there is none."""
+    from b2kit.store import SuperChunk
+
+    try:
+        frame = _b2kit.FrameBase(source)
+    except Error:
+        return None
+    if not {"b2nd", "caterva"}.isdisjoint(frame.meta_names):
+        return None
+    if mode != "r":
+        raise ReadOnlyError(f"{name or 'the frame'}: not an array: only arrays and stores can be changed")
+    if "__pack_tensor__" in frame.attr_names:
+        return _tensor(frame, name)
+    return SuperChunk(frame, name)
+
+
+class _Items:
+    """The items of a frame, as a one-dimensional array."""
+
+    def __init__(self, frame: _b2kit.FrameBase, dtype: np.dtype[Any]) -> None:
+        self._frame, self.dtype, self.shape, self.chunks = frame, dtype, (frame.nbytes // dtype.itemsize,), (1,)
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        part = key[0] if isinstance(key, tuple) else key
+        size = self.dtype.itemsize
+        return np.frombuffer(self._frame.read(part.start * size, part.stop * size), self.dtype)
+
+
+def _tensor(frame: _b2kit.FrameBase, name: str) -> Array:
+    """Returns the array that ``blosc2.save_tensor`` has saved."""
+    told = frame.attr("__pack_tensor__")
+    try:
+        _, shape, descr = (told or ((),))[0]
+        dtype = np.lib.format.descr_to_dtype([tuple(field) for field in descr] if isinstance(descr, list) else descr)
+        lengths = as_shape(shape)
+        fits = int(np.prod(lengths, dtype=object)) * dtype.itemsize == frame.nbytes
+    except (TypeError, ValueError) as error:
+        raise DamagedError(f"{name}: __pack_tensor__ describes no array") from error
+    if not fits or dtype.hasobject:
+        raise DamagedError(f"{name}: __pack_tensor__ describes an array of another size")
+    if frame.nbytes > max(1 << 30, 1000 * frame.cbytes):
+        raise UnsupportedError(f"{name}: a tensor of {frame.nbytes} bytes is too large to be decompressed")
+    attrs = {key: found[0] for key in frame.attr_names if key != "__pack_tensor__" and (found := frame.attr(key))}
+    return _regular(_Items(frame, dtype), lengths, None, {"codec": "lz4", "attrs": attrs or None})
+
+
 def _member(source: Source, mode: Literal["r", "a"], threads: int | None, key: str) -> Array | Group | SuperChunk | Data:
     """Opens a member of a store, or a data set."""
     from b2kit import hdf5
+    from b2kit.store import Group
 
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
-        suffix = path.split("?")[0].lower().rsplit(".", 1)[-1] if is_web(source) else ""
-        if suffix in ("h5", "hdf5", "he5", "hdf", "nc", "nc4") or not suffix and hdf5.is_hdf5(path):
+        if hdf5.is_hdf5(path):
             if mode != "r":
                 raise ReadOnlyError(f"{path}: HDF5 files are not changed")
             return hdf5.File(path if is_web(path) else absolute(path), threads)[key]
     group = open(source, mode, threads)
-    if isinstance(group, Array):
+    if not isinstance(group, Group):
         group.close()
-        raise ArgumentError(f"key {key!r}: this is an array, not a store")
+        raise ArgumentError(f"key {key!r}: this is not a store")
     return group[key]
 
 
@@ -139,6 +231,8 @@ def open_array(source: Source, mode: Literal["r", "a"] = "r", threads: int | Non
     found = open(source, mode, threads)
     if isinstance(found, Array):
         return found
+    if not hasattr(found, "path"):
+        raise NotBloscError(f"{found.name}: a super-chunk, not an array")
     raise ArgumentError(f"{found.path}: is a store: open an array of it, or use open_group")
 
 
@@ -146,9 +240,11 @@ def open_array(source: Source, mode: Literal["r", "a"] = "r", threads: int | Non
 def open_group(source: Path, mode: Literal["r", "a"] = "r", threads: int | None = None) -> Group:
     """Opens a store as :func:`open` does, and returns its root. An array is an error."""
     found = open(source, mode, threads)
-    if isinstance(found, Array):
+    from b2kit.store import Group
+
+    if not isinstance(found, Group):
         found.close()
-        raise ArgumentError(f"{source}: is an array, not a store")
+        raise ArgumentError(f"{source}: is an array or a super-chunk, not a store")
     return found
 
 
@@ -165,7 +261,16 @@ def _web(url: str, mode: Literal["r", "a"], threads: int | None) -> Array:
     try:
         array = Array(url, mode, threads)
     except Error as error:
-        raise _named(error, shown(url)) from error.__cause__
+        from b2kit import hdf5
+
+        name = shown(url)
+        if name.lower().endswith((".b2z", ".b2e")) and not isinstance(error, IoError):
+            what = f"{name}: a store: download it, then open that (the command reads members at URLs: {name}::/key)"
+            raise UnsupportedError(what) from error
+        if isinstance(error, NotBloscError) and hdf5.is_hdf5(url):
+            what = f"{name}: an HDF5 or NetCDF file: key names a data set, b2kit.hdf5.open lists them"
+            raise NotBloscError(what) from error
+        raise _named(error, name) from error.__cause__
     array._again = (_web, (url, mode, threads))
     return array
 
@@ -208,7 +313,8 @@ def asarray(
     shapes, by default chosen from that of the array; blocks may not be larger than chunks. ``attrs`` are attributes,
     of any number and with names of any length; ``meta`` are metalayers. ``overwrite``
     replaces an existing file. With ``sync`` the file survives a power loss once the call returns. ``sparse`` makes a
-    directory with a file for each chunk. ``dtype`` converts the items. ``threads`` is the number of threads.
+    directory with a file for each chunk. ``dtype`` converts the items: floats lose their fractions in integers, but numbers
+    out of range and text that is too long are errors. ``threads`` is the number of threads.
     ``progress`` is ``True`` for a progress bar, a class or a bar of tqdm, or a function that is called with the number
     of bytes done and in total.
 
@@ -247,7 +353,7 @@ def full(
     **options: Unpack[Options],
 ) -> Array:
     """Creates an array of a single value, which takes no space. For ``options`` see :func:`asarray`."""
-    item = np.asarray(fill_value, dtype=dtype)
+    item = _items(fill_value, dtype)
     if item.ndim:
         raise ArgumentError("the fill value is one item")
     return _constant(as_shape(shape), item.dtype, item.tobytes(), path, options)
@@ -287,20 +393,27 @@ def from_iter(
     with flat.edit() as e:
         left = nitems
         while left is None or left > 0:
-            batch = np.fromiter(islice(items, _BATCH if left is None else min(left, _BATCH)), dtype)
-            if batch.size == 0:
+            batch = list(islice(items, _BATCH if left is None else min(left, _BATCH)))
+            if not batch:
                 break
             e.append(batch)
-            left = None if left is None else left - batch.size
+            left = None if left is None else left - len(batch)
     if nitems is not None and len(flat) != nitems:
         raise ArgumentError(f"the iterable has {len(flat)} items, shape {tuple(lengths or ())} needs {nitems}")
     target = [len(flat)] if lengths is None else lengths
     return _regular(flat, target, path, options)
 
 
+@overload
+def copy(a: Group, path: Path, **options: Unpack[CopyOptions]) -> Group: ...
+@overload
+def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Array: ...
 @checked
-def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Array:
-    """Copies an array and its attributes in bounded memory.
+def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Array | Group:
+    """Copies an array and its attributes in bounded memory. A path is opened first.
+
+    A group or store is copied with all its contents to a new store, as by :meth:`Group.save`; only ``overwrite`` is an
+    option then.
 
     ``options`` are those of :func:`asarray`; those not given are taken from ``a``. For other ``chunks``, blocks are
     chosen that fit. Chunks that do not change are copied without being recompressed.
@@ -309,7 +422,16 @@ def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Ar
     chunks here, and the chunks in them are blocks. Codec, level and filters are kept from python-blosc2 only. What
     makes an HDF5 dataset or its axes a dimension scale is left out.
     """
+    from b2kit.store import Group
+
     given: dict[str, Any] = dict(options)
+    if isinstance(a, (str, os.PathLike)):
+        a = open(a)
+    if isinstance(a, Group):
+        if path is None or given.keys() - {"overwrite"}:
+            raise WrongTypeError("a group is copied to a path, and with no option but overwrite")
+        a.save(path, overwrite=given.get("overwrite", False))
+        return Group(path, "a" if os.path.isdir(path) else "r", a._threads)
     if isinstance(a, Array) and given.get("dtype") is not None and np.dtype(given["dtype"]) != a.dtype:
         # Compressed anew, by chunks.
         kept = {name: getattr(a, name) for name in ("codec", "level", "filters")}
@@ -352,7 +474,7 @@ def verify(path: Source, *, threads: int | None = None, progress: Progress = Non
     Raises an exception if something is wrong.
     """
     try:
-        found = open(path, threads=threads)
+        found = _known(path, "r", threads)
     except NotBloscError:
         # A frame that is not an array. One that claims to be an array, but cannot be opened, raises another error.
         if not isinstance(path, (str, os.PathLike, bytes, bytearray, memoryview)):
@@ -394,20 +516,30 @@ def compress(
 
 
 @overload
-def decompress(buf: Any, *, out: None = None, threads: int | None = None) -> bytes: ...
+def decompress(
+    buf: Any, *, out: None = None, threads: int | None = None, max_nbytes: int | None = None
+) -> bytes: ...
 @overload
-def decompress(buf: Any, *, out: _Buffer, threads: int | None = None) -> _Buffer: ...
+def decompress(
+    buf: Any, *, out: _Buffer, threads: int | None = None, max_nbytes: int | None = None
+) -> _Buffer: ...
 @checked
-def decompress(buf: Any, *, out: Any = None, threads: int | None = None) -> Any:
+def decompress(
+    buf: Any, *, out: Any = None, threads: int | None = None, max_nbytes: int | None = None
+) -> Any:
     """Decompresses a Blosc2 or Blosc 1 chunk and returns its bytes, or fills the start of ``out`` and returns that.
 
-    ``out`` is a writable buffer, such as a ``bytearray`` or a contiguous array, with at least as many bytes.
+    ``out`` is a writable buffer, such as a ``bytearray`` or a contiguous array, with at least as many bytes. A chunk of 32
+    bytes may claim to hold 2 GiB of zeros: with ``max_nbytes``, more bytes than that are refused before memory is
+    allocated for them.
 
         >>> import b2kit, numpy as np
         >>> chunk = b2kit.compress(np.arange(1000))
         >>> int(b2kit.decompress(chunk, out=np.empty(1000, int))[999])
         999
     """
+    if max_nbytes is not None and (claimed := _b2kit.chunk_sizes(buf)[0]) > max_nbytes:
+        raise LimitError(f"the chunk claims to have {claimed} bytes, the limit is {max_nbytes} (max_nbytes)")
     if out is None:
         return _b2kit.decompress(buf, threads)
     # In the order of memory, which is that of the chunk.
@@ -509,8 +641,16 @@ def _dtype(dtype: npt.DTypeLike, shape: list[int]) -> tuple[np.dtype[Any], list[
 
 
 def _items(x: Any, dtype: npt.DTypeLike | None) -> np.ndarray[Any, Any]:
+    """Converts anything to an array; a type that is asked for truncates fractions, as in NumPy, but wraps nothing."""
+    told = None if dtype is None else np.dtype(dtype)
+    if told is not None and told.subdtype is None and not told.hasobject and told.kind != "T" and told.itemsize:
+        if told not in (np.dtype("M8"), np.dtype("m8")):
+            return cast(x, told, truncate=True)
     if isinstance(x, np.ma.MaskedArray):
         raise WrongTypeError("a masked array would lose its mask: fill it first")
+    # NumPy would make an array of the keys, or of the object.
+    if x is None or isinstance(x, (Mapping, Set, Iterator, os.PathLike)):
+        raise WrongTypeError(f"a {type(x).__name__} is not an array")
     return np.asarray(x, dtype=dtype)
 
 
@@ -574,7 +714,8 @@ def _foreign_attrs(x: Any) -> dict[str, Any]:
     found: Any = getattr(schunk, "vlmeta", None) if schunk is not None else getattr(x, "attrs", None)
     if not hasattr(found, "keys"):
         return {}
-    names = [name for name in found.keys() if schunk is not None or name not in _SCALES]
+    left_out = _SCALES if schunk is None else {INDEXES}
+    names = [name for name in found.keys() if name not in left_out]
     attrs = {name: _foreign_value(found[name]) for name in names}
     more = attrs.get("attrs")
     if schunk is not None and isinstance(more, dict):
@@ -600,7 +741,7 @@ def _reader(x: Any) -> Any:
     return read
 
 
-def _regular(flat: Array, shape: list[int], path: Path | None, given: Mapping[str, Any]) -> Array:
+def _regular(flat: Array | _Items, shape: list[int], path: Path | None, given: Mapping[str, Any]) -> Array:
     """Writes the items of a one-dimensional array in another shape."""
     if len(shape) == 1:
         return asarray(flat, path, **{"chunks": None, **given})

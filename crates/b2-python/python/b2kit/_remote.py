@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeGuard
 
-from b2kit.errors import Error, IoError, NotFoundError, UnsupportedError, of_system
+from b2kit import _b2kit
+from b2kit.errors import ArgumentError, Error, IoError, NotFoundError, UnsupportedError, of_system
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::|://)")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
+# A URL in a message, up to a quotation mark.
+_ANY_URL = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*://[^'"<>\n]*""")
 
 
 class Source(Protocol):
@@ -110,12 +113,12 @@ def is_web(given: Any) -> TypeGuard[str]:
     return True
 
 
-def source_of(given: Any) -> Source | None:
+def source_of(given: Any, storage_options: Mapping[str, Any] | None = None) -> Source | None:
     """Returns the source for a URL, an fsspec file, or a pair of an obstore store and a path; ``None`` for others."""
     if isinstance(given, str):
         match = _URL.match(given)
         # A single letter is a Windows drive and does not match.
-        return _by_url(given, match[1]) if match else None
+        return _by_url(given, match[1], storage_options or {}) if match else None
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str):
         return Obstore(*given)
     fs, path = getattr(given, "fs", None), getattr(given, "path", None)
@@ -127,7 +130,15 @@ def source_of(given: Any) -> Source | None:
     return None
 
 
-def _by_url(url: str, scheme: str) -> Source:
+def source_with(given: Any, storage_options: Mapping[str, Any]) -> Source:
+    """Returns the source for a URL that fsspec opens with options."""
+    source = source_of(given, storage_options) if isinstance(given, str) else None
+    if source is None:
+        raise ArgumentError(f"storage_options are for URLs, not for {given!r}")
+    return source
+
+
+def _by_url(url: str, scheme: str, storage_options: Mapping[str, Any]) -> Source:
     _check_listing(url)
     try:
         core: Any = importlib.import_module("fsspec.core")
@@ -136,13 +147,15 @@ def _by_url(url: str, scheme: str) -> Source:
     try:
         # Some file systems connect here.
         with _told(shown(url), (ValueError, ImportError)):
-            fs, path = core.url_to_fs(url)
+            fs, path = core.url_to_fs(url, **storage_options)
     except ValueError as error:
         if isinstance(error, Error):
             raise
-        raise UnsupportedError(f"{shown(url)}: {error}") from error
+        text, cause = _plain(error)
+        raise UnsupportedError(f"{shown(url)}: {text}") from cause
     except ImportError as error:
-        raise UnsupportedError(f"{shown(url)}: {scheme} needs another package: {error}") from error
+        text, cause = _plain(error)
+        raise UnsupportedError(f"{shown(url)}: {scheme} needs another package: {text}") from cause
     return Fsspec(fs, path, shown(url))
 
 
@@ -157,11 +170,12 @@ def _told(name: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, (Error, *but)):
             raise
+        text, cause = _plain(error)
         if isinstance(error, FileNotFoundError):
-            raise NotFoundError(f"{name}: not found") from error
-        if isinstance(error, OSError):
-            raise of_system(error, name) from error
-        raise IoError(f"{name}: {type(error).__name__}: {error}") from error
+            raise NotFoundError(f"{name}: not found") from cause
+        if isinstance(error, OSError) and cause is not None:
+            raise of_system(error, name) from cause
+        raise IoError(f"{name}: {type(error).__name__}: {text}") from cause
 
 
 def _check_listing(url: str) -> None:
@@ -170,5 +184,15 @@ def _check_listing(url: str) -> None:
 
 
 def shown(url: str) -> str:
-    """Returns the URL without user names, passwords and signatures."""
-    return re.sub(r"[?#].*", "", re.sub(r"(://)[^/@]*@", r"\1", url))
+    """Returns the URL without user names, passwords and signatures, for all that is shown or stored."""
+    return _b2kit.redact(url).removesuffix("?...")
+
+
+def _plain(error: Exception) -> tuple[str, Exception | None]:
+    """Returns the message of an error of another package without what is secret in URLs, and the error as a cause.
+
+    An error whose message has secrets is no cause, since tracebacks show it.
+    """
+    text = str(error)
+    safe = _ANY_URL.sub(lambda match: shown(match[0]), text)
+    return safe, (error if safe == text else None)

@@ -18,26 +18,30 @@ from b2kit._remote import is_web
 from b2kit.errors import ArgumentError
 
 _DIMS = "_ARRAY_DIMENSIONS"
+_CHARACTERS = "_ARRAY_CHARACTERS"
 _SUFFIXES = (".h5", ".hdf5", ".he5", ".nc", ".nc4")
+_OURS = (".b2nd", ".b2d", ".b2z", ".b2e")
 
 
-def is_hdf5(source: Any) -> bool:
+def is_hdf5(source: Any, storage_options: Mapping[str, Any] | None = None) -> bool:
     """Returns whether this is the path or URL of an HDF5 or NetCDF file."""
     if isinstance(source, hdf5.File):
         return True
     if not isinstance(source, (str, os.PathLike)):
         return False
     path = os.fspath(source)
-    if is_web(source):
-        return path.split("?")[0].lower().endswith(_SUFFIXES)
-    return hdf5.is_hdf5(path)
+    name = path.split("?")[0].lower()
+    if storage_options is not None:
+        return name.endswith(_SUFFIXES)
+    # Of other URLs the content decides, which takes a request.
+    return not (is_web(path) and name.endswith(_OURS)) and hdf5.is_hdf5(path)
 
 
-def opened(source: Any, threads: int | None) -> hdf5.File:
+def opened(source: Any, threads: int | None, storage_options: Mapping[str, Any] | None = None) -> hdf5.File:
     """Opens the file."""
     if isinstance(source, hdf5.File):
         return source
-    file = hdf5.open(source, threads=threads)
+    file = hdf5.open(source, threads=threads, storage_options=storage_options)
     assert isinstance(file, hdf5.File)
     return file
 
@@ -64,6 +68,7 @@ class Hdf5Store(AbstractDataStore):
     def __init__(self, file: hdf5.File, group: str | None) -> None:
         self._file = file
         self._group = "/" + (group or "").strip("/")
+        self._unlimited: set[str] = set()
         kinds = {path: kind for path, kind, _ in file.tree()}
         if kinds.get(self._group) != "group":
             raise ArgumentError(f"{file.path}: there is no group {self._group}")
@@ -89,6 +94,7 @@ class Hdf5Store(AbstractDataStore):
 
     def _variable(self, name: str, data: hdf5.Data) -> Variable:
         attrs = dict(data.attrs)
+        attrs.pop(_CHARACTERS, None)
         dims = attrs.pop(_DIMS, None)
         if not isinstance(dims, (list, tuple)) or len(dims) != data.ndim:
             dims = [f"{name}_dim_{axis}" for axis in range(data.ndim)]
@@ -99,6 +105,7 @@ class Hdf5Store(AbstractDataStore):
         encoding: dict[str, Any] = {"source": data.path, "original_shape": data.shape, "chunks": data.chunks}
         if data.chunks is not None:
             encoding["preferred_chunks"] = dict(zip(dims, data.chunks))
+        self._unlimited.update(dim for dim, most in zip(dims, data.maxshape) if most is None)
         items: Any = indexing.LazilyIndexedArray(_Items(data))
         return Variable(dims, items, attrs, encoding)
 
@@ -112,8 +119,8 @@ class Hdf5Store(AbstractDataStore):
         return {str(dim): length for dim, length in sizes}
 
     def get_encoding(self) -> dict[str, Any]:
-        """Returns the encoding of the dataset: the path it was read from."""
-        return {"source": self._file.path}
+        """Returns the encoding of the dataset: the path it was read from, and the dimensions without end."""
+        return {"source": self._file.path, "unlimited_dims": set(self._unlimited)}
 
     def close(self) -> None:
         """Does nothing: the file is closed when nothing reads it any more."""

@@ -32,7 +32,7 @@ from zarr.storage import LocalStore, StorePath
 from b2kit import _b2kit
 from b2kit import numcodecs as _ours
 from b2kit._create import decompress
-from b2kit._zarr_chunks import bytes_of, is_all
+from b2kit._zarr_chunks import bytes_of, is_all, most_bytes
 from b2kit.errors import DamagedError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -730,6 +730,10 @@ def replaced(codecs: Iterable[Codec]) -> tuple[Codec, ...]:
 
 class NumcodecsBlosc2(_NumcodecsBytesBytesCodec, codec_name="blosc2"):
     """numcodecs' ``blosc2`` in Zarr 3, as VirtualiZarr names the HDF5 filter 32026."""
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        plain = self._codec.decode(bytes_of(chunk_data), max_nbytes=most_bytes(chunk_spec))
+        return chunk_spec.prototype.buffer.from_bytes(plain)
 
 
 class BatchedPipeline(BatchedCodecPipeline):

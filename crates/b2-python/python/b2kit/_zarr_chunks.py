@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zarr.core.array_spec import ArraySpec
     from zarr.core.buffer import Buffer
 
 
@@ -15,6 +17,19 @@ def bytes_of(buffer: Buffer) -> bytes:
     if type(base) is bytes and len(base) == array.nbytes and array.strides in ((1,), ()):
         return base
     return buffer.to_bytes()
+
+
+def most_bytes(spec: ArraySpec, filtered: bool = False) -> int | None:
+    """Returns how many bytes a chunk may have after it is decompressed; ``None`` if its items have no fixed size.
+
+    Codecs between the items and the compressor may add some: checksums, or all that does not compress. Filters of Zarr 2
+    (``filtered``) may store other, larger items.
+    """
+    native = spec.dtype.to_native_dtype()
+    if native.hasobject or native.kind == "T" or native.itemsize == 0:
+        return None
+    items = math.prod(spec.shape) * native.itemsize
+    return (16 if filtered else 1) * items + items // 8 + (64 << 10)
 
 
 def is_all(selection: Any, shape: tuple[int, ...]) -> bool:

@@ -10,12 +10,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from b2kit.errors import NoSuchKeyError, WrongTypeError
+from b2kit.errors import ArgumentError, NoSuchKeyError, WrongTypeError
 
 if TYPE_CHECKING:
     from b2kit._array import Array, Edit
 
-__all__ = ["Attrs", "Ext"]
+__all__ = ["Attrs", "Ext", "Raw"]
 
 # The layer with the attributes that have none of their own.
 _MAP = "attrs"
@@ -24,6 +24,8 @@ _MOST = 16
 _LONGEST = 31
 # Stays a layer of its own, since other programs look for it.
 _DIMS = "_ARRAY_DIMENSIONS"
+# Describes the indexes that python-blosc2 keeps of an array. It is a layer, but no attribute.
+INDEXES = "blosc2_indexes"
 
 
 class Ext(NamedTuple):
@@ -31,6 +33,10 @@ class Ext(NamedTuple):
 
     code: int
     data: bytes
+
+
+class Raw(bytes):
+    """The bytes of an attribute that is not msgpack, as C programs may store it. It is written as it is."""
 
 
 class Layers(MutableMapping[str, Any]):
@@ -58,6 +64,8 @@ class Layers(MutableMapping[str, Any]):
         return dict(found[0])
 
     def __getitem__(self, name: str) -> Any:
+        if name == INDEXES:
+            raise NoSuchKeyError(name)
         found = self._value(_name(name))
         if found is not None and name != _MAP:
             return found[0]
@@ -75,7 +83,7 @@ class Layers(MutableMapping[str, Any]):
         self._change({}, [_name(name)])
 
     def _all(self) -> list[str]:
-        names = self._names()
+        names = [name for name in self._names() if name != INDEXES]
         if _MAP in names and (more := self._more()) is not None:
             names.remove(_MAP)
             names += [name for name in more if name not in names]
@@ -121,16 +129,25 @@ class Attrs(Layers):
 
     Values are numbers, strings, bytes, lists, tuples, dictionaries, sets, complex numbers and NumPy arrays. They are
     read on access, and are copies: to change a list, assign it again. On an array each assignment is a separate commit;
-    :meth:`update` and ``with array.edit() as e: e.attrs[...] = ...`` combine several into one.
+    :meth:`update` and ``with array.edit() as e: e.attrs[...] = ...`` combine several into one. An attribute that is not
+    msgpack is :class:`b2kit.attrs.Raw`; :meth:`raw` returns the stored bytes of any.
 
     Names and their number are not limited. C-Blosc2 reads at most 16, with names of at most 31 bytes; python-blosc2
-    shows those beyond as one dictionary, ``vlmeta["attrs"]``.
+    shows those beyond as one dictionary, ``vlmeta["attrs"]``. The layer ``blosc2_indexes``, in which python-blosc2
+    describes its indexes of the array, is no attribute, and copies do not get it.
     """
 
     __slots__ = ("_of",)
 
     def __init__(self, of: Array | Edit) -> None:
         self._of = of
+
+    def raw(self, name: str) -> bytes:
+        """Returns the bytes of an attribute as they are stored, uncompressed: msgpack, or what a C program has set."""
+        found = self._of._attr_bytes(_name(name))
+        if found is None:
+            raise NoSuchKeyError(name)
+        return found
 
     def _names(self) -> list[str]:
         return self._of._attr_names()
@@ -160,7 +177,7 @@ def arranged(
     put: dict[str, Any] = {}
     gone: list[str] = []
     for name in removed:
-        if name not in own and name not in rest:
+        if name == INDEXES or (name not in own and name not in rest):
             raise NoSuchKeyError(name)
         if name in own:
             own.remove(name)
@@ -169,6 +186,8 @@ def arranged(
     for name, given in changed.items():
         if not isinstance(name, str):
             raise WrongTypeError(f"the name of an attribute is a string, not {type(name).__name__}")
+        if name == INDEXES:
+            raise ArgumentError(f"{INDEXES} describes indexes of python-blosc2, and is no attribute")
         if name == _MAP or (name not in own and (name in rest or len(name.encode()) > _LONGEST)):
             if name in own:
                 own.remove(name)
@@ -191,7 +210,7 @@ def arranged(
         move(_MAP)
     if rest or len(own) > _MOST:
         surplus = max(0, len(own) - (_MOST - 1))
-        for name in [name for name in own if name != _DIMS][-surplus or len(own) :]:
+        for name in [name for name in own if name not in (_DIMS, INDEXES)][-surplus or len(own) :]:
             move(name)
     if rest and (more is None or rest.keys() != more.keys() or any(name in rest for name in changed)):
         put[_MAP] = rest

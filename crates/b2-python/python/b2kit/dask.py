@@ -211,7 +211,8 @@ def _starts(lengths: tuple[int, ...]) -> list[int]:
 
 def _chunk_shape(x: da.Array, chunks: Any) -> list[int]:
     if chunks is None:
-        return [max(1, max(lengths, default=1)) for lengths in x.chunks]
+        # Along a dimension without items, which may grow, the length is chosen as for any array.
+        return [max(lengths, default=1) for lengths in x.chunks]
     shape = as_shape(chunks)
     if len(shape) != x.ndim or any(length < 1 for length in shape):
         raise ArgumentError(f"chunks {tuple(shape)} for an array of shape {x.shape}")
@@ -222,7 +223,7 @@ def _aligned(x: Any, shape: list[int], rechunk: bool) -> Any:
     """Returns the array in partitions that consist of whole chunks."""
     wanted = []
     for length, lengths, step in zip(x.shape, x.chunks, shape):
-        if all(start % step == 0 for start in _starts(lengths)) and 0 not in lengths[1:]:
+        if not length or all(start % step == 0 for start in _starts(lengths)) and 0 not in lengths[1:]:
             wanted.append(lengths)
             continue
         # Keeps the size of partitions about the same.
@@ -283,6 +284,8 @@ def _publish(made: str, run: _Run) -> None:
     if run.overwrite or run.options["sparse"]:
         if not run.overwrite and os.path.lexists(run.target):
             raise ExistsError(f"{run.target}: already exists")
+        if os.path.isfile(run.target) and os.path.isfile(made):
+            _b2kit.copy_attributes(run.target, made)
         os.rename(made, run.target)
         return
     try:

@@ -25,10 +25,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from b2kit import _b2kit
-from b2kit._array import absolute
+from b2kit._array import _unpickled, absolute, file_token
 from b2kit._items import Items
-from b2kit._remote import is_web
-from b2kit.errors import ArgumentError, ReadOnlyError, WrongTypeError
+from b2kit._remote import Source, is_web, shown, source_with
+from b2kit.errors import ArgumentError, Error, IoError, NotBloscError, ReadOnlyError, WrongTypeError
 
 __all__ = ["Data", "File", "compression", "is_hdf5", "open", "register"]
 
@@ -92,12 +92,14 @@ class Data(Items):
     blocks around it, by several threads and without HDF5's lock.
     """
 
-    def __init__(self, data: Any, path: str, threads: int | None) -> None:
-        self._data, self.threads = data, threads
-        self.path: str = path
-        """The file."""
+    def __init__(self, data: Any, path: str, threads: int | None, source: Source | None = None) -> None:
+        self._data, self.threads, self._given, self._source = data, threads, path, source
+        self.path: str = shown(path) if is_web(path) else path
+        """The file; a URL without user, password and query."""
         self.name: str = data.name
         """The path in the file."""
+        self.maxshape: tuple[int | None, ...] = data.maxshape
+        """The most that each dimension may become in the file; None for no end."""
         self.chunks: tuple[int, ...] | None = data.chunks
         """The shape of the chunks; None if there are none."""
         self.filters: list[str] = data.filters
@@ -164,7 +166,8 @@ class Data(Items):
         self.edit()
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
-        return _reopen, (self.path, self.name, self.threads)
+        token = file_token(self._given) if self._source is None else self._source.identity()
+        return _unpickled, (_reopen, (self._given, self.name, self.threads, self._source), token)
 
     def __repr__(self) -> str:
         return f"<b2kit.hdf5.Data {self.name!r} {self.shape} {self.dtype}, filters {self.filters}>"
@@ -173,9 +176,10 @@ class Data(Items):
 class File(Mapping[str, Data]):
     """An open HDF5 or NetCDF file: a mapping of the paths of its data sets to :class:`Data`. :func:`open` returns it."""
 
-    def __init__(self, path: str, threads: int | None = None) -> None:
-        self.path, self._threads = path, threads
-        self._file = _b2kit.Hdf5File(path)
+    def __init__(self, path: str, threads: int | None = None, source: Source | None = None) -> None:
+        self._given, self._threads, self._source = path, threads, source
+        self.path = shown(path) if is_web(path) else path
+        self._file = _b2kit.Hdf5File(path, source)
         self._tree: list[tuple[str, str, str]] | None = None
 
     def tree(self) -> list[tuple[str, str, str]]:
@@ -190,7 +194,7 @@ class File(Mapping[str, Data]):
         return dict(self._file.attrs(group))
 
     def __getitem__(self, name: str) -> Data:
-        return Data(self._file.data_set(name), self.path, self._threads)
+        return Data(self._file.data_set(name), self._given, self._threads, self._source)
 
     def __iter__(self) -> Iterator[str]:
         return (path for path, kind, _ in self.tree() if kind == "dataset")
@@ -198,16 +202,28 @@ class File(Mapping[str, Data]):
     def __len__(self) -> int:
         return sum(kind == "dataset" for _, kind, _ in self.tree())
 
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        token = file_token(self.path) if self._source is None else self._source.identity()
+        return _unpickled, (File, (self.path, self._threads, self._source), token)
+
     def __repr__(self) -> str:
         return f"<b2kit.hdf5.File {self.path!r}>"
 
 
-def _reopen(path: str, name: str, threads: int | None) -> Data:
-    return File(path, threads)[name]
+def _reopen(path: str, name: str, threads: int | None, source: Source | None = None) -> Data:
+    return File(path, threads, source)[name]
 
 
-def open(path: str | os.PathLike[str], key: str | None = None, threads: int | None = None) -> File | Data:
+def open(
+    path: str | os.PathLike[str],
+    key: str | None = None,
+    threads: int | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> File | Data:
     """Open an HDF5 or NetCDF file (3 and 4), or with ``key`` a data set in it, at a path or an http URL.
+
+    With ``storage_options`` a URL is opened by fsspec with these options.
 
     Raises
     ------
@@ -216,20 +232,38 @@ def open(path: str | os.PathLike[str], key: str | None = None, threads: int | No
     NoSuchKeyError
         There is nothing of this name.
     """
-    file = File(path if isinstance(path, str) and is_web(path) else absolute(path), threads)
+    if storage_options is not None:
+        source = source_with(path, storage_options)
+        file = File(source.name, threads, source)
+    else:
+        file = File(path if isinstance(path, str) and is_web(path) else absolute(path), threads)
     return file if key is None else file[key]
 
 
 def is_hdf5(path: str) -> bool:
-    """Return whether the file at a path starts like one of HDF5 or NetCDF."""
+    """Return whether the file at a path or an http URL is one of HDF5 or NetCDF, by its content."""
+    if is_web(path):
+        try:
+            _b2kit.Hdf5File(path)
+        except NotBloscError:
+            return False
+        except Error as error:
+            # Damaged, or of a kind that cannot be read: opening it says so. Nobody else could, if the server does not answer.
+            return not isinstance(error, IoError)
+        return True
     try:
         # A FIFO would wait for its writer.
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
         with io.open(path, "rb") as file:
-            head = file.read(2056)
+            at, head = 0, file.read(8)
+            if head[:4] in (b"CDF\1", b"CDF\2", b"CDF\5"):
+                return True
+            # Other bytes may be before it: 512 of them, or a power of two times as many.
+            while len(head) == 8 and head != b"\x89HDF\r\n\x1a\n":
+                at = at * 2 or 512
+                file.seek(at)
+                head = file.read(8)
+            return len(head) == 8
     except (OSError, ValueError):
         return False
-    return head[:4] in (b"CDF\1", b"CDF\2", b"CDF\5") or any(
-        head[at : at + 8] == b"\x89HDF\r\n\x1a\n" for at in (0, 512, 1024, 2048)
-    )

@@ -12,6 +12,7 @@ HDF5 filter 32026. ``blosc`` is registered by numcodecs itself; :func:`register`
 
 from __future__ import annotations
 
+import sys
 from abc import ABCMeta
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from numcodecs.registry import register_codec  # type: ignore[import-untyped, un
 from b2kit import _b2kit
 from b2kit._array import Array
 from b2kit._create import compress, decompress
-from b2kit.errors import ArgumentError
+from b2kit.errors import ArgumentError, LimitError
 
 __all__ = ["Blosc", "Blosc2", "register"]
 
@@ -63,7 +64,7 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         if typesize is not None and typesize < 1:
             raise ArgumentError(f"typesize {typesize}, expected at least 1")
         # Unknown names and levels are an error now rather than in the middle of a store.
-        compress(b"", cname, clevel, (), blosc1=self._blosc1)
+        compress(b"", cname, clevel, (), blocksize=blocksize, blosc1=self._blosc1)
         self.cname, self.clevel, self.shuffle = cname, clevel, shuffle
         self.blocksize, self.typesize = blocksize, typesize
 
@@ -86,11 +87,15 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
             blosc1=self._blosc1,
         )
 
-    def decode(self, buf: Any, out: Any = None) -> Any:
-        """Decompresses a chunk: into ``out``, or into new bytes."""
+    def decode(self, buf: Any, out: Any = None, *, max_nbytes: int | None = None) -> Any:
+        """Decompresses a chunk: into ``out``, or into new bytes.
+
+        More than ``max_nbytes`` are refused before memory is allocated. For chunks of Zarr 2 arrays the limit follows from
+        the shape and the dtype of the chunk, which zarr does not pass to its codecs.
+        """
         chunk = ensure_contiguous_ndarray(buf, self.max_buffer_size)
         if out is None:
-            return decompress(chunk)
+            return decompress(chunk, max_nbytes=_most_of_zarr() if max_nbytes is None else max_nbytes)
         decompress(chunk, out=ensure_contiguous_ndarray(out))
         return out
 
@@ -131,26 +136,47 @@ class Blosc2(_Shuffled):
     codec_id = "blosc2"
     _blosc1 = False
 
-    def decode(self, buf: Any, out: Any = None) -> Any:
-        """Decompresses a chunk, a frame or an array: into ``out``, or into new bytes."""
+    def decode(self, buf: Any, out: Any = None, *, max_nbytes: int | None = None) -> Any:
+        """Decompresses a chunk, a frame or an array: into ``out``, or into new bytes; ``max_nbytes`` as for :class:`Blosc`."""
         stored = ensure_contiguous_ndarray(buf, self.max_buffer_size).view("u1")
+        if max_nbytes is None and out is None:
+            max_nbytes = _most_of_zarr()
         if bytes(stored[1 : 1 + len(_FRAME)]) != _FRAME:
-            return super().decode(stored, out)
-        plain = _frame_bytes(bytes(stored))
+            return super().decode(stored, out, max_nbytes=max_nbytes)
         if out is None:
-            return plain
+            return _frame_bytes(bytes(stored), max_nbytes)
         into = ensure_contiguous_ndarray(out).view("u1")
-        if len(into) < len(plain):
-            raise ArgumentError(f"out has {len(into)} bytes, but the frame {len(plain)}")
+        try:
+            plain = _frame_bytes(bytes(stored), len(into))
+        except LimitError as error:
+            raise ArgumentError(f"out has {len(into)} bytes, fewer than the frame: {error}") from None
         into[: len(plain)] = np.frombuffer(plain, "u1")
         return out
 
 
-def _frame_bytes(stored: bytes) -> bytes:
+def _frame_bytes(stored: bytes, most: int | None) -> bytes:
     frame = _b2kit.FrameBase(stored)
-    if "b2nd" in frame.meta_names:
-        return np.asarray(Array(stored)[...]).tobytes()
-    return frame.read(0, frame.nbytes)
+    array = Array(stored) if "b2nd" in frame.meta_names else None
+    claimed = frame.nbytes if array is None else array.nbytes
+    if most is not None and claimed > most:
+        raise LimitError(f"the frame claims to have {claimed} bytes, the limit is {most} (max_nbytes)")
+    return frame.read(0, claimed) if array is None else np.asarray(array[...]).tobytes()
+
+
+def _most_of_zarr() -> int | None:
+    """Returns how many bytes a chunk of Zarr 2 may have; ``None`` if another caller decodes it.
+
+    zarr tells a compressor nothing of the array: the caller has its metadata.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None or frame.f_globals.get("__name__") != "zarr.codecs._v2":
+        return None
+    from b2kit._zarr_chunks import most_bytes
+
+    spec, codec = frame.f_locals.get("chunk_spec"), frame.f_locals.get("self")
+    return None if spec is None else most_bytes(spec, bool(getattr(codec, "filters", None)))
 
 
 def register() -> None:

@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import operator
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Union
 from weakref import WeakSet
 
 from b2kit import _b2kit, _repr
-from b2kit._array import Array, Inside, absolute
+from b2kit._array import Array, Inside, _unpickled, absolute, file_token, sync_folder
 from b2kit._progress import Progress, telling
 from b2kit._repr import printable
 from b2kit.attrs import Layers
@@ -21,6 +25,7 @@ from b2kit.errors import (
     NoSuchKeyError,
     NotBloscError,
     ReadOnlyError,
+    SelectionError,
     UnsupportedError,
     WrongTypeError,
     checked,
@@ -70,7 +75,7 @@ class _Opened:
 
 
 class SuperChunk:
-    """A member of a store that is no array: bytes, or objects that only python-blosc2 can decode.
+    """A frame that is no array, in a file or a store: bytes, or objects that only python-blosc2 can decode.
 
     ``kind`` is what python-blosc2 calls it. It can be verified, and its bytes and attributes can be read.
     """
@@ -103,6 +108,46 @@ class SuperChunk:
     def attrs(self) -> Mapping[str, Any]:
         """The attributes, as they are now."""
         return _FrameAttrs(self._frame()).asdict()
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The metalayers, whose size is fixed."""
+        frame = self._frame()
+        return {name: (frame.meta(name) or (None,))[0] for name in frame.meta_names}
+
+    @property
+    def typesize(self) -> int:
+        """The size of an item in bytes."""
+        return self._frame().typesize
+
+    @property
+    def nchunks(self) -> int:
+        """The number of chunks."""
+        return self._frame().nchunks
+
+    def chunk(self, n: int) -> bytes:
+        """Reads the bytes of a chunk."""
+        if not 0 <= n < self.nchunks:
+            raise SelectionError(f"chunk {n} is out of range for {self.nchunks} chunks")
+        return self._frame().chunk(n)
+
+    def __len__(self) -> int:
+        """Returns the number of items."""
+        return self.nbytes // self.typesize
+
+    def __getitem__(self, key: int | slice) -> bytes:
+        """Reads the bytes of an item or of consecutive items."""
+        size, length = self.typesize, len(self)
+        if isinstance(key, slice):
+            first, last, step = key.indices(length)
+            if step != 1:
+                raise SelectionError("items are read without a step")
+            return self.read(first * size, max(first, last) * size)
+        at = operator.index(key)
+        if not -length <= at < length:
+            raise SelectionError(f"item {at} is out of range for {length} items")
+        at %= length
+        return self.read(at * size, (at + 1) * size)
 
     def read(self, start: int = 0, stop: int | None = None) -> bytes:
         """Reads the bytes from ``start`` to ``stop``, by default all."""
@@ -191,7 +236,8 @@ class Group(Mapping[str, Member]):
         return GroupAttrs(self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({key.split("/", 1)[0] for key in self._store().below(self._key)} - {_ATTRS}))
+        store = self._store()
+        return iter(sorted({key.split("/", 1)[0] for key in self._listed_keys(store)} - {_ATTRS}))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -225,7 +271,7 @@ class Group(Mapping[str, Member]):
 
     def _ipython_key_completions_(self) -> list[str]:
         """Completes the keys of all members and groups below."""
-        keys = self._keys(self._store())
+        keys = self._shown_keys(self._store())
         groups = {key[:at] for key in keys for at, letter in enumerate(key) if letter == "/"}
         return sorted({*keys, *groups})
 
@@ -242,15 +288,57 @@ class Group(Mapping[str, Member]):
         if (x is None) == (shape is None):
             raise ArgumentError("either items or a shape")
         path = self._path_for(key, options.get("overwrite", False))
-        if x is None:
-            return _create.zeros(shape, dtype, path, **options)
-        return _create.asarray(x, path, **options)
+        made = _create.zeros(shape, dtype, path, **options) if x is None else _create.asarray(x, path, **options)
+        if options.get("overwrite", False):
+            self._changed().forget(self._full(key))
+        self._store().announce()
+        return made
 
     def __setitem__(self, key: str, x: Any) -> None:
-        """Adds or replaces an array. Arrays in files are copied with attributes and chunks, as by :func:`b2kit.copy`."""
+        """Adds or replaces an array or a group. What is in files is copied with attributes and chunks, as by :func:`b2kit.copy`.
+
+        A path is opened. A group is copied with all its contents; it cannot be copied into itself.
+        """
         from b2kit import _create
 
+        if isinstance(x, (str, os.PathLike)):
+            x = _create.open(x)
+        if isinstance(x, Group):
+            self._put_group(key, x)
+            return
         _create.copy(x, self._path_for(key, True), overwrite=True)
+        self._changed().forget(self._full(key))
+        self._store().announce()
+
+    def _put_group(self, key: str, group: Group) -> None:
+        """Copies a group with all its contents, and replaces what has the key."""
+        full, there = self._full(key), group._key
+        same = os.path.realpath(self._path) == os.path.realpath(group._path)
+        if same and (f"{full}/".startswith(f"{there}/") or f"{there}/".startswith(f"{full}/")):
+            raise ArgumentError(f"{full}: a group cannot be copied into itself, or in place of one above it")
+        self._changed()
+        if not len(group) and not group.attrs:
+            if key in self:
+                del self[key]
+            self.create_group(key)
+            return
+        # A name that is not listed. The new group appears when it is complete.
+        folder = tempfile.mkdtemp(prefix=".b2kit-", suffix=".tmp", dir=self._path)
+        try:
+            made = os.path.join(folder, "new.b2d")
+            group.save(made)
+            # That of the store, which a group does not have.
+            os.remove(os.path.join(made, "embed.b2e"))
+            if key in self:
+                del self[key]
+            target = self._path_for(key, False).removesuffix(".b2nd")
+            if os.path.isdir(target):
+                os.rmdir(target)
+            os.rename(made, target)
+            sync_folder(os.path.dirname(target))
+            self._store().announce()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def create_group(self, key: str) -> Group:
         """Adds a group. Others see it only once it has members or attributes, since nothing else is stored."""
@@ -259,8 +347,19 @@ class Group(Mapping[str, Member]):
         return self._below(full)
 
     def __delitem__(self, key: str) -> None:
-        """Removes an array, or a group and all its contents."""
+        """Removes an array, or a group and all its contents. A column of a table is an error, see :meth:`remove`."""
         self._changed().remove(self._full(key))
+
+    def remove(self, key: str, *, allow_table_edit: bool = False) -> None:
+        """Removes an array, or a group and all its contents, as ``del`` does.
+
+        With ``allow_table_edit=True`` it may be a column or another part of a table of python-blosc2, which cannot read
+        the table then.
+        """
+        self._changed()
+        store = _b2kit.Store.open(self._path, allow_table_edit)
+        if store is not None:
+            store.remove(self._full(key))
 
     @checked
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -282,29 +381,51 @@ class Group(Mapping[str, Member]):
     def walk(self) -> Iterator[tuple[str, Array]]:
         """Iterates over all arrays in this group and below; yields keys relative to this group, and arrays.
 
-        Members that are no arrays are left out. The columns of tables are arrays.
+        Members that are no arrays and indexes of python-blosc2 are left out. The columns of tables are arrays.
         """
-        for key, member in self._members():
+        store = self._store()
+        for key, member in self._members(self._shown_keys(store)):
             if isinstance(member, Array):
                 yield key, member
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
-        """Verifies all members; see :meth:`Array.verify`. Returns the worst of their results."""
+        """Verifies all members; see :meth:`Array.verify`. Returns the worst of their results.
+
+        The directory of an archive is compared with the headers of its members. A member that cannot be read, such as
+        one that an archive holds compressed, raises an exception, as it does for the command.
+        """
         order, worst = ("ok", "none", "changed"), "ok"
-        for _, member in self._members():
+        store = self._store()
+        store.verify_directory()
+        for key in store.below(self._key):
+            if key.rsplit("/", 1)[-1] == _ATTRS:
+                member: Array | SuperChunk = SuperChunk(store.frame(f"{self._key}/{key}"), key)
+            else:
+                member = self._open(store, f"{self._key}/{key}")
             worst = max(worst, member.verify(threads=threads, progress=progress), key=order.index)
             member.close()
+        if not self._key and store.folder() is None:
+            # The bytes between the members of a frame.
+            try:
+                frame = SuperChunk(_b2kit.FrameBase(self._path), self._path)
+            except NotBloscError:
+                return worst  # an archive
+            worst = max(worst, frame.verify(threads=threads, progress=progress), key=order.index)
         return worst
 
-    def _members(self) -> Iterator[tuple[str, Array | SuperChunk]]:
+    def _members(self, keys: list[str]) -> Iterator[tuple[str, Array | SuperChunk]]:
         store = self._store()
-        for key in self._keys(store):
+        for key in keys:
             # References to arrays of servers, and members that an archive holds compressed, cannot be opened.
             if store.kind(f"{self._key}/{key}") != "elsewhere":
                 yield key, self._open(store, f"{self._key}/{key}")
 
-    def _keys(self, store: _b2kit.Store) -> list[str]:
-        return [key for key in store.below(self._key) if key.rsplit("/", 1)[-1] != _ATTRS]
+    def _listed_keys(self, store: _b2kit.Store) -> list[str]:
+        """Returns the keys below, except for the indexes of python-blosc2."""
+        return [key for key in store.below(self._key) if not store.is_index(f"{self._key}/{key}")]
+
+    def _shown_keys(self, store: _b2kit.Store) -> list[str]:
+        return [key for key in self._listed_keys(store) if key.rsplit("/", 1)[-1] != _ATTRS]
 
     def close(self) -> None:
         """Closes the arrays that were opened through this group or groups in it. The group cannot be used any more."""
@@ -318,8 +439,19 @@ class Group(Mapping[str, Member]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Callable[..., Group], tuple[object, ...]]:
-        return Group, (self._path, self._mode, self._threads, self._key)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        """Pickles the group by its path, with the names, sizes and times of its files, by which caches see changes."""
+        return _unpickled, (Group, (self._path, self._mode, self._threads, self._key), self._token())
+
+    def _token(self) -> tuple[object, ...]:
+        if not os.path.isdir(self._path):
+            return file_token(self._path)
+        top = os.path.join(self._path, *[part for part in self._key.split("/") if part])
+        found: list[object] = list(file_token(os.path.join(self._path, "embed.b2e")))
+        for folder, _, names in os.walk(top):
+            files = (os.path.join(folder, name) for name in names if not name.endswith(".b2lock"))
+            found += [(os.path.relpath(file, top), *file_token(file)) for file in files]
+        return (hashlib.blake2b(repr(sorted(map(repr, found))).encode(), digest_size=16).hexdigest(),)
 
     def __repr__(self) -> str:
         if self.closed:
@@ -349,7 +481,7 @@ class Group(Mapping[str, Member]):
     def _listed(self, store: _b2kit.Store) -> list[tuple[str, str]]:
         """Returns the keys of all members, and what they are if they are no arrays. Tables are listed as one."""
         found: list[tuple[str, str]] = []
-        keys = self._keys(store)
+        keys = self._shown_keys(store)
         tables = [key.removesuffix(_TABLE) for key in keys if key.rsplit("/", 1)[-1] == _TABLE]
         tables = [table for table in tables if table and _kind_of(store, f"{self._key}/{table[:-1]}") == "CTable"]
         for key in keys:

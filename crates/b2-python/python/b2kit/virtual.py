@@ -28,12 +28,17 @@ from zarr.dtype import parse_dtype
 
 from b2kit import _b2kit
 from b2kit._array import Array
-from b2kit.errors import UnsupportedError
+from b2kit._remote import shown
+from b2kit.errors import ArgumentError, LimitError, UnsupportedError
 from b2kit.store import Group
 
 __all__ = ["Parser", "kerchunk"]
 
 _DIMS = "_ARRAY_DIMENSIONS"
+# The chunks of one array or store that become references, if the caller sets no other limit: 2 GB of memory.
+_MOST = 1 << 22
+# What `_chunk_places` says of a chunk.
+_KINDS = ("stored", "zeros", "nan", "uninit", "value")
 # First bytes of a file, which are read at once: header, and all of a small file.
 _FIRST = 64 << 10
 
@@ -41,11 +46,15 @@ _FIRST = 64 << 10
 class _Member:
     """An array, and where its chunks are."""
 
-    def __init__(self, name: str, array: Array, url: str, offset: int) -> None:
+    def __init__(self, name: str, array: Array, url: str, offset: int, most: int) -> None:
         self.name, self.array, self.url = name, array, url
         self.grid = tuple(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks))
-        places = array._chunk_places() if math.prod(self.grid) else []
-        kinds = {kind for kind, _, _ in places}
+        self.count = math.prod(self.grid)
+        if self.count > most:
+            raise LimitError(f"{name} and members before it have more than {most} chunks (max_references)")
+        kind_of, start_of, stop_of = array._chunk_places() if self.count else (b"", b"", b"")
+        places = zip((_KINDS[kind] for kind in kind_of), memoryview(start_of).cast("Q"), memoryview(stop_of).cast("Q"))
+        kinds = {_KINDS[kind] for kind in set(kind_of)}
         dtype = array.dtype
         # Chunks of one special value are no references: those of the fill value are missing, others are inline.
         self._is_nan = "nan" in kinds and not kinds & {"zeros", "uninit"} and dtype.kind in "fc"
@@ -121,49 +130,59 @@ def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _members(path: str, url: str) -> Iterator[_Member]:
+def _members(path: str, url: str, most: int) -> Iterator[_Member]:
     """Opens the arrays of a file or store. ``url`` is where readers find it."""
     import b2kit
 
     opened = b2kit.open(path)
     if isinstance(opened, Array):
-        name = os.path.basename(path.rstrip("/")).removesuffix(".b2nd")
-        yield _Member(name, opened, url, 0)
+        name = os.path.basename(shown(path).rstrip("/")).removesuffix(".b2nd")
+        yield _Member(name, opened, url, 0, most)
         return
     if not isinstance(opened, Group):
-        raise UnsupportedError(f"{path}: neither an array nor a store")
+        raise UnsupportedError(f"{shown(path)}: neither an array nor a store")
     store = opened._store()
     for key, array in opened.walk():
         window = store.window(f"{opened._key}/{key}")
         if window is not None:
-            yield _Member(key, array, url, window[0])
+            member = _Member(key, array, url, window[0], most)
         elif array.path is not None and os.path.isfile(array.path):
             inside = os.path.relpath(array.path, path).replace(os.sep, "/")
-            yield _Member(key, array, f"{url.rstrip('/')}/{inside}", 0)
+            member = _Member(key, array, f"{url.rstrip('/')}/{inside}", 0, most)
         else:
-            raise UnsupportedError(f"{path}: {key} is compressed together with other members")
+            raise UnsupportedError(f"{shown(path)}: {key} is compressed together with other members")
+        most -= member.count
+        yield member
 
 
 def kerchunk(
-    path: str | os.PathLike[str], *, url: str | None = None, zarr_format: Literal[2, 3] = 3
+    path: str | os.PathLike[str],
+    *,
+    url: str | None = None,
+    zarr_format: Literal[2, 3] = 3,
+    max_references: int = _MOST,
 ) -> dict[str, Any]:
     """Returns references into a file or store, as kerchunk writes them to JSON (version 1).
 
     The arrays are members of a Zarr group; that of a file has its name. ``url`` is where readers will find the file, by
-    default its path. With ``zarr_format`` 3, readers fetch and decode only the blocks that they need. Kerchunk's own tools
-    expect 2, of which chunks are read as a whole.
+    default its path, of a URL without user, password and query: readers need their own. With ``zarr_format`` 3, readers fetch and decode only the blocks that they need. Kerchunk's own tools
+    expect 2, of which chunks are read as a whole. A small file may claim to have any number of chunks: with more than
+    ``max_references``, no references are made.
 
     Raises:
+        LimitError: there are more than ``max_references`` chunks.
         UnsupportedError: an array is a directory, or compressed together with others (``.b2e``).
     """
     text = os.fspath(path)
-    where = url if url is not None else text if "://" in text else os.path.abspath(text)
+    where = url if url is not None else shown(text) if "://" in text else os.path.abspath(text)
+    if "://" in where and shown(where) != where:
+        raise ArgumentError(f"url {shown(where)}: its user, password or query would stand in the references")
     refs: dict[str, Any] = {}
     if zarr_format == 3:
         refs["zarr.json"] = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}})
     else:
         refs[".zgroup"] = json.dumps({"zarr_format": 2})
-    for member in _members(text, where):
+    for member in _members(text, where, max_references):
         parents = member.name.split("/")[:-1]
         for depth in range(1, len(parents) + 1):
             group = "/".join(parents[:depth])
@@ -225,8 +244,9 @@ class Parser:
     The variable has the name of the file, or ``name``. Chunks of the fill value are missing, other special ones inline.
     """
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, *, max_references: int = _MOST) -> None:
         self.name = name
+        self.max_references = max_references
 
     def __call__(self, url: str, registry: Any) -> Any:
         """Opens the file at a URL, and returns a ``ManifestStore``.
@@ -238,7 +258,9 @@ class Parser:
         store, path = registry.resolve(url)
         array = Array(_Object(store, path))
         name = self.name or os.path.basename(path).removesuffix(".b2nd")
-        member = _Member(name, array, url, 0)
+        # The references are stored.
+        url = shown(url)
+        member = _Member(name, array, url, 0, self.max_references)
         paths = np.full(member.grid, "", np.dtypes.StringDType())
         offsets, lengths = np.zeros(member.grid, np.uint64), np.zeros(member.grid, np.uint64)
         inlined = {}

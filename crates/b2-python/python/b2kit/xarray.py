@@ -33,10 +33,12 @@ from xarray.core import indexing
 from xarray.core.variable import Variable
 
 import b2kit
-from b2kit import _b2kit, _xarray_hdf5
+from b2kit import _b2kit, _xarray_fit, _xarray_hdf5
 from b2kit._array import Array, Edit, sync_folder
+from b2kit._remote import shown
+from b2kit._staging import Stage
 from b2kit._xarray_hdf5 import Hdf5Store
-from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, WrongTypeError
+from b2kit.errors import ArgumentError, ChangedError, DamagedError, ExistsError, NotBloscError, WrongTypeError
 from b2kit.store import Group, SuperChunk
 
 __all__ = ["Accessor", "Backend", "DataStore", "TreeAccessor"]
@@ -44,6 +46,10 @@ __all__ = ["Accessor", "Backend", "DataStore", "TreeAccessor"]
 _DIMS = "_ARRAY_DIMENSIONS"
 # Attribute of a group: the names of the variables in their order, if that is not the one in which they are listed.
 _ORDER = "_ARRAY_ORDER"
+# Marks letters of netCDF: those along the last dimension are a text.
+_CHARACTERS = "_ARRAY_CHARACTERS"
+# Encoding key for the filters that were read. Zarr's engine has the key `filters` for objects.
+_FILTERS = "blosc2_filters"
 # Compression options in an encoding.
 _OPTIONS = ("codec", "level", "filters", "chunks", "blocks", "splitmode", "use_dict")
 # Encoding keys that are set when opening and ignored when writing.
@@ -130,6 +136,10 @@ class DataStore(WritableCFDataStore):
         # Dimensions of the enclosing groups, with their lengths.
         self._above = above or {}
         self._managers: list[Any] = []
+        # Variables of single letters that form no texts.
+        self.characters: dict[Any, bool] = {}
+        # Variables whose type cannot change: those in the store, those with an encoding that was asked for.
+        self.fixed: set[Any] = set()
         # What is to be written.
         self.attrs: dict[str, Any] = {}
         self.writes: list[_Write] = []
@@ -178,6 +188,8 @@ class DataStore(WritableCFDataStore):
         return sorted(names, key=lambda name: (places.get(name, len(places)), name))
 
     def _variable(self, name: str, array: Array, own: Array | None = None) -> Variable:
+        if array.dtype == "S1" and not array.attrs.get(_CHARACTERS, False):
+            self.characters[None if name == _NAMELESS else name] = False
         function, args = array.__reduce__() if own is None else (None, ())
         manager: Any
         if function is None or array._origin not in ("path", "elsewhere"):
@@ -216,6 +228,33 @@ class DataStore(WritableCFDataStore):
             manager.close()
 
     # Writing.
+
+    def store(
+        self,
+        variables: Any,
+        attributes: Any,
+        check_encoding_set: Any = frozenset(),
+        writer: Any = None,
+        unlimited_dims: Any = None,
+    ) -> None:
+        """Encodes and writes variables; those in ``check_encoding_set`` have an encoding that was asked for."""
+        self.fixed.update(check_encoding_set)
+        store: Any = super().store
+        store(variables, attributes, check_encoding_set, writer, unlimited_dims)
+
+    def encode(self, variables: Any, attributes: Any) -> Any:
+        """Encodes variables. A type that was read from a file becomes wider where values do not fit."""
+        encode: Any = super().encode
+        told = {key: _xarray_fit.with_long_times(variable) for key, variable in variables.items()}
+        encoded, attrs = encode(told, attributes)
+        wider = {key: _xarray_fit.wider(told[key], encoded[key], key in self.fixed) for key in told}
+        if any(variable is not None for variable in wider.values()):
+            told.update({key: variable for key, variable in wider.items() if variable is not None})
+            encoded, attrs = encode(told, attributes)
+        for key, variable in encoded.items():
+            found = _xarray_fit.checked(key, told[key], variable)
+            encoded[key] = _xarray_fit.with_short_times(key, variables[key], found, key in self.fixed)
+        return encoded, attrs
 
     def encode_variable(self, v: Variable, name: Any = None) -> Variable:
         """Encodes a variable; Python strings become items of a fixed size."""
@@ -305,6 +344,7 @@ class Backend(BackendEntrypoint):
         "decode_timedelta",
         "group",
         "threads",
+        "storage_options",
     )
     supports_groups: ClassVar[bool] = True
 
@@ -329,20 +369,27 @@ class Backend(BackendEntrypoint):
         decode_timedelta: Any = None,
         group: str | None = None,
         threads: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> xr.Dataset:
         """Opens an array, a group of a store, or one of an HDF5 or NetCDF file (in a build that reads these).
 
-        ``group`` is the key of the group; the root by default. ``threads`` is the number of threads for one read. The
+        ``group`` is the key of the group; the root by default. ``threads`` is the number of threads for one read.
+        With ``storage_options`` a URL is opened by fsspec with these options, as by :func:`b2kit.open`. The
         other parameters are those of :func:`xarray.open_dataset`.
         """
         opened = filename_or_obj
         store: DataStore | Hdf5Store
         if isinstance(opened, (DataStore, Hdf5Store)):
             store = opened
-        elif _xarray_hdf5.is_hdf5(opened):
-            store = Hdf5Store(_xarray_hdf5.opened(opened, threads), group)
+        elif _xarray_hdf5.is_hdf5(opened, storage_options):
+            store = Hdf5Store(_xarray_hdf5.opened(opened, threads, storage_options), group)
         else:
-            store = DataStore(_opened(opened, group, threads))
+            store = DataStore(_opened(opened, group, threads, storage_options))
+        if isinstance(store, DataStore) and concat_characters is not False:
+            told = dict(concat_characters) if isinstance(concat_characters, Mapping) else {}
+            # Completed when the variables are read, before they are decoded.
+            store.characters.update(told)
+            concat_characters = store.characters
         return StoreBackendEntrypoint().open_dataset(
             store,
             mask_and_scale=mask_and_scale,
@@ -355,18 +402,24 @@ class Backend(BackendEntrypoint):
         )
 
     def open_groups_as_dict(
-        self, filename_or_obj: Any, *, group: str | None = None, threads: int | None = None, **options: Any
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        threads: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> dict[str, xr.Dataset]:
         """Opens all groups of a store and returns them by path."""
         found: dict[str, xr.Dataset] = {}
-        if _xarray_hdf5.is_hdf5(filename_or_obj):
-            file = _xarray_hdf5.opened(filename_or_obj, threads)
+        if _xarray_hdf5.is_hdf5(filename_or_obj, storage_options):
+            file = _xarray_hdf5.opened(filename_or_obj, threads, storage_options)
             first = Hdf5Store(file, group)
             start = len(first.groups()[0].rstrip("/"))
             for path in first.groups():
                 found[path[start:] or "/"] = self.open_dataset(Hdf5Store(file, path), **options)
             return found
-        top: tuple[str, Array | Group, dict[Hashable, int]] = ("/", _opened(filename_or_obj, group, threads), {})
+        top: tuple[str, Array | Group, dict[Hashable, int]] = ("/", _opened(filename_or_obj, group, threads, storage_options), {})
         pending = [top]
         while pending:
             path, source, above = pending.pop()
@@ -404,8 +457,8 @@ class Accessor:
     ) -> Any:
         """Writes the dataset to a store (``.b2d``), or to the group ``group`` in one.
 
-        With ``mode="w-"``, the default, the store must not exist, with ``"w"`` an existing one is replaced, and with
-        ``"a"`` variables are added or replaced. The store has all variables or, after an error or a crash, is as it
+        With ``mode="w-"``, the default, the store must not exist, with ``"w"`` an existing one is replaced (with
+        ``group`` only that group and those in it), and with ``"a"`` variables are added or replaced. The store has all variables or, after an error or a crash, is as it
         was. ``encoding`` maps each variable to ``codec``, ``level``, ``filters``, ``chunks`` and ``blocks`` as for
         :func:`b2kit.asarray`, in addition to CF keys such as ``dtype``, ``scale_factor``, ``_FillValue`` and ``units``.
 
@@ -481,7 +534,7 @@ def _checked_target(path: str | os.PathLike[str]) -> str:
 
 def _beside(target: str) -> str:
     """Returns a new name next to a store, so that a rename can move what has it into the store."""
-    return f"{target.removesuffix('.b2d')}.{os.getpid()}-{uuid.uuid4().hex[:8]}.new.b2d"
+    return os.path.join(os.path.dirname(target), f".b2kit-{os.getpid()}-{uuid.uuid4().hex}.tmp")
 
 
 def _group_in(path: str, group: str | None) -> Group:
@@ -498,10 +551,14 @@ def _save(target: str, parts: list[_Part], mode: str, compute: bool) -> Any:
         raise ArgumentError(f'mode {mode!r}, expected "w", "w-" or "a"')
     if mode == "w-" and os.path.lexists(target):
         raise ExistsError(f"{target}: already exists")
-    new = _beside(target)
+    stage = Stage(target)
+    new = stage.new
     try:
-        if mode == "a" and os.path.lexists(target):
+        group = parts[0][0] if len(parts) == 1 else None
+        if os.path.lexists(target) and (mode == "a" or group is not None and group.strip("/")):
             _link_all(target, new)
+            if mode == "w" and group is not None and group in (there := b2kit.open_group(new, "a")):
+                del there[group]
         stores = []
         for group, dataset, encoding in parts:
             store = DataStore(_group_in(new, group), deferred=True)
@@ -514,7 +571,7 @@ def _save(target: str, parts: list[_Part], mode: str, compute: bool) -> Any:
         _b2kit.publish(new, target, mode != "w-")
         sync_folder(os.path.dirname(target))
     finally:
-        _discard(new)
+        stage.remove()
     return None if compute else _joined(later)
 
 
@@ -651,11 +708,15 @@ def _extend(
         for name, variable in dataset.variables.items():
             if name in there.variables:
                 old = there.variables[name].encoding
-                variable.encoding = {key: given for key, given in old.items() if key not in (*_TOLD, *_OPTIONS) or key == "dtype"}
+                dropped = (*_TOLD, *_OPTIONS, _FILTERS)
+                variable.encoding = {key: given for key, given in old.items() if key not in dropped or key == "dtype"}
         _check_dims(dataset, there, append_dim, slices)
+        known = list(there.variables)
     store = DataStore(into, deferred=True)
+    store.fixed.update(known)
     dataset.dump_to_store(store, encoding=None if encoding is None else dict(encoding))
-    stage = _beside(target)
+    held = Stage(target) if compute else None
+    stage = _beside(target) if held is None else held.new
     new: list[str] = []
     changes: list[_Change] = []
     stages: list[str] = []
@@ -696,8 +757,8 @@ def _extend(
         _discard(stage)
         raise
     finally:
-        if compute:
-            _discard(stage)
+        if held is not None:
+            held.remove()
     return None
 
 
@@ -731,6 +792,8 @@ def _apply(target: str, key: str, changes: list[_Change], attrs: dict[str, Any],
         for one in edits:
             one[3]._commit()
             done.append(one)
+        if added:
+            group._store().announce()
         store = DataStore(group)
         store.attrs = attrs
         store.writes = [_Write(name, Variable((), 0), {}, {}) for name in new]
@@ -798,6 +861,19 @@ def _check_dims(
             raise ArgumentError(f"variable {name!r} has no dimension of the region: drop it with drop_vars({name!r})")
         if name in there.variables and variable.dims != there.variables[name].dims:
             raise ArgumentError(f"variable {name!r} has dimensions {variable.dims}, in the store {there.variables[name].dims}")
+    if append_dim is None:
+        return
+    for name, variable in there.variables.items():
+        if append_dim in variable.dims and name not in dataset.variables:
+            raise ArgumentError(f"variable {name!r} of the store is not in the dataset: {append_dim!r} would have two lengths")
+    for name, variable in dataset.variables.items():
+        if name in there.variables:
+            continue
+        for dim, length in variable.sizes.items():
+            old = there.sizes.get(dim, length)
+            if dim == append_dim or old != length:
+                what = f"variable {name!r} is not in the store: {dim!r} would have the lengths {old} and {length}"
+                raise ArgumentError(what)
 
 
 def _region(dataset: xr.Dataset, there: xr.Dataset, region: Mapping[Any, slice | str] | str) -> dict[Any, slice]:
@@ -824,8 +900,15 @@ def _region(dataset: xr.Dataset, there: xr.Dataset, region: Mapping[Any, slice |
     return found
 
 
-def _opened(source: Any, group: str | None, threads: int | None) -> Array | Group:
-    opened = source if isinstance(source, (Array, Group)) else b2kit.open(source, threads=threads)
+def _opened(
+    source: Any, group: str | None, threads: int | None, storage_options: Mapping[str, Any] | None
+) -> Array | Group:
+    if isinstance(source, (Array, Group)):
+        opened: Array | Group | SuperChunk = source
+    else:
+        opened = b2kit.open(source, threads=threads, storage_options=storage_options)
+    if isinstance(opened, SuperChunk):
+        raise NotBloscError(f"{source}: a super-chunk, not an array or a store")
     if group is None or not group.strip("/"):
         return opened
     if isinstance(opened, Array):
@@ -844,12 +927,13 @@ def _name_of(array: Array) -> str:
     given = array.attrs.get("name")
     if isinstance(given, str) and given:
         return given
-    stem = os.path.splitext(os.path.basename((array.path or "").rstrip("/")))[0]
+    stem = os.path.splitext(os.path.basename(shown(array.path or "").rstrip("/")))[0]
     return stem or "array"
 
 
 def _variable(name: str, array: Array, data: _Items) -> Variable:
     attrs = array.attrs.asdict()
+    attrs.pop(_CHARACTERS, None)
     dims = attrs.pop(_DIMS, None)
     if dims is None:
         dims = [f"dim_{axis}" for axis in range(array.ndim)]
@@ -862,7 +946,7 @@ def _variable(name: str, array: Array, data: _Items) -> Variable:
     encoding: dict[str, Any] = {
         "codec": array.codec,
         "level": array.level,
-        "filters": list(array.filters),
+        _FILTERS: list(array.filters),
         "chunks": array.chunks,
         "blocks": array.blocks,
         "preferred_chunks": dict(zip(dims, array.chunks)),
@@ -881,8 +965,13 @@ def _compression(name: str, variable: Variable, is_told: bool) -> dict[str, Any]
     """
     encoding = variable.encoding
     options = {key: encoding[key] for key in _OPTIONS if encoding.get(key) is not None}
+    if "filters" in options and not is_told and not _are_filters(options["filters"]):
+        # Those of Zarr.
+        del options["filters"]
+    if encoding.get(_FILTERS) is not None:
+        options.setdefault("filters", encoding[_FILTERS])
     if is_told:
-        unknown = set(encoding) - set(_OPTIONS) - set(_TOLD) - set(_CF)
+        unknown = set(encoding) - set(_OPTIONS) - {_FILTERS} - set(_TOLD) - set(_CF)
         if unknown:
             raise ArgumentError(f"unexpected encoding of {name!r}: {', '.join(sorted(map(str, unknown)))}")
         return options
@@ -894,6 +983,13 @@ def _compression(name: str, variable: Variable, is_told: bool) -> dict[str, Any]
     if "chunks" not in options:
         options.pop("blocks", None)
     return options
+
+
+def _are_filters(filters: Any) -> bool:
+    if not isinstance(filters, (list, tuple)) or not filters:
+        return False
+    names = [filter[0] if isinstance(filter, tuple) and len(filter) == 2 else filter for filter in filters]
+    return all(isinstance(name, str) for name in names)
 
 
 def _attribute(value: Any) -> Any:

@@ -32,7 +32,7 @@ from zarr.storage import LocalStore, StorePath
 from b2kit import _b2kit
 from b2kit._array import Array
 from b2kit._create import asarray, compress, decompress
-from b2kit._zarr_chunks import bytes_of, is_all
+from b2kit._zarr_chunks import bytes_of, is_all, most_bytes
 from b2kit.errors import ArgumentError, DamagedError, UnsupportedError, WrongTypeError
 
 try:
@@ -124,7 +124,9 @@ class _Options:
     def _set(self, codec: Any, level: Any, filters: Any, own: Any, name: str) -> None:
         if name not in self._names:
             raise ArgumentError(f"name {name!r}, expected {' or '.join(map(repr, self._names))}")
+        # Unknown names are an error now rather than in the middle of a store.
         values = {"codec": _codec(codec), "level": _level(level), "filters": _filters(filters), "name": name}
+        compress(b"", values["codec"], values["level"], values["filters"])
         for key, value in {**values, self._own[0]: own}.items():
             object.__setattr__(self, key, value)
 
@@ -358,7 +360,7 @@ class _Reading:
         if not self._is_open:
             if missing := self._reader.open():
                 return _sane(missing)
-            _check(self._reader.shape, self._spec)
+            _check(self._reader.shape, self._reader.itemsize, self._spec)
             self._is_open = True
         found = self._reader.read(self._selection)
         return _sane(found) if isinstance(found, list) else _result(found, self._spec)
@@ -419,7 +421,8 @@ class Blosc2Codec(_Options, BytesBytesCodec):
         return chunk_spec.prototype.buffer.from_bytes(packed)
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        return chunk_spec.prototype.buffer.from_bytes(decompress(bytes_of(chunk_data)))
+        plain = decompress(bytes_of(chunk_data), max_nbytes=most_bytes(chunk_spec))
+        return chunk_spec.prototype.buffer.from_bytes(plain)
 
 
 def _file(byte_getter: Any) -> str | None:
@@ -443,7 +446,7 @@ def _from_file(path: str, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | N
 def _items(source: str | bytes, selection: Any, chunk_spec: ArraySpec) -> NDBuffer:
     """Reads a selection of a chunk, which is a file or is in memory."""
     with Array(source) as array:
-        _check(array.shape, chunk_spec)
+        _check(array.shape, array.dtype.itemsize, chunk_spec)
         parts = selection if isinstance(selection, tuple) else (selection,)
         if all(part is not ... for part in parts):
             # Never a scalar of NumPy, whose strings lack the blanks at the end.
@@ -462,9 +465,13 @@ def _nbytes(selection: Any, chunk_spec: ArraySpec) -> int:
     return count * chunk_spec.dtype.to_native_dtype().itemsize
 
 
-def _check(shape: tuple[int, ...], chunk_spec: ArraySpec) -> None:
+def _check(shape: tuple[int, ...], itemsize: int, chunk_spec: ArraySpec) -> None:
+    """Compares what a chunk claims with the metadata, before memory is allocated for it."""
     if tuple(shape) != tuple(chunk_spec.shape):
         raise DamagedError(f"the chunk has shape {tuple(shape)}, the metadata says {tuple(chunk_spec.shape)}")
+    expected = chunk_spec.dtype.to_native_dtype().itemsize
+    if itemsize != expected:
+        raise DamagedError(f"the chunk has items of {itemsize} bytes, the metadata says {expected}")
 
 
 def _result(items: Any, chunk_spec: ArraySpec) -> NDBuffer:

@@ -3,6 +3,7 @@
 use std::fs;
 
 use b2_frame::FrameWriter;
+use b2_frame::SuperChunk;
 use b2_store::{Kind, Layout, Store, StoreError, StoreWriter};
 use b2nd::ArrayBuilder;
 
@@ -69,19 +70,30 @@ fn members_groups_and_attributes_come_and_go() {
 }
 
 #[test]
-fn what_is_embedded_or_archived_cannot_be_changed() {
+fn what_is_embedded_gets_a_file_and_what_is_archived_cannot_be_changed() {
     let folder = tempfile::tempdir().unwrap();
     let (small, path) = (folder.path().join("small.b2e"), folder.path().join("s.b2d"));
     let mut writer = StoreWriter::create(&small, Layout::Frame, false).unwrap();
     writer.put("/g/a", &bytes(b"x")).unwrap();
+    writer.put("/g/b", &bytes(b"yz")).unwrap();
+    writer.put("/h/c", &bytes(b"")).unwrap();
     writer.set_attribute("/g", "old", b"\x01").unwrap();
     writer.finish().unwrap();
     fs::create_dir(&path).unwrap();
     fs::copy(&small, path.join("embed.b2e")).unwrap();
     let store = open(&path);
-    for gone in ["/g/a", "/g"] {
-        assert!(matches!(store.remove(gone), Err(StoreError::Unsupported(_))));
-    }
+    let plain = |frame: SuperChunk| frame.read_bytes(0..frame.nbytes()).unwrap();
+    // For a change, a member is taken out of the frame with small members.
+    let file = store.file_of("g/b", &options()).unwrap();
+    assert_eq!(file, std::path::absolute(&path).unwrap().join("g/b.b2f"));
+    assert_eq!(store.file_of("/g/b", &options()).unwrap(), file);
+    assert_eq!(open(&path).file_of("/g/b", &options()).unwrap(), file);
+    assert_eq!(plain(open(&path).frame("/g/b", &options()).unwrap()), b"yz");
+    assert!(matches!(open(&path).file_of("/g/d", &options()), Err(StoreError::NoSuchKey(_))));
+    fs::remove_file(&file).unwrap();
+    assert!(matches!(open(&path).frame("/g/b", &options()), Err(StoreError::NoSuchKey(_))));
+    open(&path).remove("/h").unwrap();
+    assert!(open(&path).keys().eq(["/g/a"]));
     // Attributes that python-blosc2 has embedded are kept in a file of their own.
     store.set_attributes("/g", &[("new".to_owned(), b"\x02".to_vec())], &[], &options()).unwrap();
     let frame = open(&path).attributes("/g", &options()).unwrap().unwrap();
@@ -93,7 +105,9 @@ fn what_is_embedded_or_archived_cannot_be_changed() {
     add(&open(&path), "/g/a", true, &[7]).unwrap();
     assert_eq!(items(open(&path).frame("/g/a", &options()).unwrap()), [7]);
     open(&path).remove("/g/a").unwrap();
+    assert_eq!(open(&path).keys().count(), 0);
     let store = open(&small);
+    assert!(matches!(store.file_of("/g/a", &options()), Err(StoreError::Unsupported(_))));
     assert!(matches!(store.place_for("/b", Kind::Array, false), Err(StoreError::Unsupported(_))));
     assert!(matches!(store.remove("/g/a"), Err(StoreError::Unsupported(_))));
     assert!(matches!(store.create_group("/h"), Err(StoreError::Unsupported(_))));

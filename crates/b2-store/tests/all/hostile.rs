@@ -206,6 +206,120 @@ fn archives_cut_anywhere_or_with_changed_bytes() {
     }
 }
 
+/// Reads all there is after comparing everything, by key.
+fn verified(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let store = archive(bytes)?.ok_or_else(|| StoreError::Damaged("not a store".to_owned()))?;
+    store.verify_directory()?;
+    let mut all = Vec::new();
+    for key in store.members().keys() {
+        store.frame(key, &options())?.verify()?;
+        all.push((key.clone(), read(&store, key)?));
+    }
+    Ok(all)
+}
+
+#[test]
+fn each_flip_of_a_directory_or_header_is_seen_or_harmless() {
+    let (one, two) = (raw(&bytes(b"first")), raw(&bytes(b"second")));
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = StoreWriter::create(folder.path().join("s.b2z"), Layout::Archive, false).unwrap();
+    writer.put("a", &bytes(b"first")).unwrap();
+    writer.put("g/\u{e4}", &bytes(b"second")).unwrap();
+    writer.finish().unwrap();
+    let field = [&[9, 9, 1, 0, 7, 1, 0, 16, 0][..], &(one.len() as u64).to_le_bytes().repeat(2)].concat();
+    let long = Entry { lens: Some([u32::MAX; 2]), extra: [&field, &field], ..entry("long.b2f", &one) };
+    let archives = [
+        fs::read(folder.path().join("s.b2z")).unwrap(),
+        zip(&[entry("x.b2f", &one), entry("notes.txt", b"text"), entry("g/y.b2f", &two), long]),
+    ];
+    for whole in archives {
+        let expected = verified(&whole).unwrap();
+        assert!(expected.len() >= 2);
+        let directory = whole.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+        let mut places: Vec<usize> = (directory..whole.len()).collect();
+        for (at, w) in whole.windows(4).enumerate() {
+            match w {
+                b"PK\x03\x04" => places.extend(at..at + 60),
+                b"PK\x07\x08" => places.extend(at..at + 16),
+                _ => {}
+            }
+        }
+        for at in places {
+            for mask in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+                let mut odd = whole.clone();
+                odd[at] ^= mask;
+                if let Ok(found) = verified(&odd) {
+                    assert_eq!(found, expected, "byte {at} of {}, mask {mask}", whole.len());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn members_and_directory_are_compared() {
+    let frame = raw(&bytes(b"hello"));
+    let whole = zip(&[entry("x.b2f", &frame), entry("notes.txt", b"text"), entry("y.b2f", &frame)]);
+    let directory = whole.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+    let flipped = |at: usize, mask: u8| {
+        let mut odd = whole.clone();
+        odd[at] ^= mask;
+        odd
+    };
+    // Opening a member compares its header.
+    for (at, what) in
+        [(6, "the flags"), (8, "method"), (14, "the checksum"), (22, "the length"), (30, "its name")]
+    {
+        let mask = if at == 6 { 8 } else { 1 };
+        let store = archive(&flipped(at, mask)).unwrap().unwrap();
+        refused(read(&store, "/x"), what);
+        assert_eq!(read(&store, "/y").unwrap(), b"hello");
+    }
+    // An entry that is no longer a member, and one that the directory has lost.
+    let store = archive(&flipped(directory + 46 + 4, 1)).unwrap().unwrap();
+    assert!(store.keys().eq(["/y"]));
+    refused(store.verify_directory(), "its name");
+    let mut odd = whole[..directory].to_vec();
+    let end = whole.len() - 22;
+    odd.extend(&whole[directory + 51..end]);
+    let len = (end - directory - 51) as u32;
+    odd.extend(b"PK\x05\x06\0\0\0\0\x02\0\x02\0");
+    odd.extend([len.to_le_bytes(), (directory as u32).to_le_bytes()].concat());
+    odd.extend([0, 0]);
+    let store = archive(&odd).unwrap().unwrap();
+    assert!(store.keys().eq(["/y"]));
+    refused(store.verify_directory(), "the member at byte 0 is missing from the directory");
+}
+
+#[test]
+fn names_that_are_not_utf8_are_listed_and_can_be_read() {
+    let frame = raw(&bytes(b"hello"));
+    let mut whole = zip(&[entry("g/caf?.b2f", &frame), entry("x.b2f", &frame)]);
+    for at in 0..whole.len() {
+        if whole[at] == b'?' && whole[..at].ends_with(b"g/caf") {
+            whole[at] = 0xE9;
+        }
+    }
+    let store = archive(&whole).unwrap().unwrap();
+    assert!(store.keys().eq(["/g/caf\\xE9", "/x"]));
+    assert_eq!(read(&store, "/g/caf\\xE9").unwrap(), b"hello");
+    store.verify_directory().unwrap();
+}
+
+#[cfg(all(unix, not(target_vendor = "apple")))]
+#[test]
+fn names_of_files_that_are_not_utf8_are_listed_and_can_be_read() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let group = folder.path().join(OsStr::from_bytes(b"gr\xFC"));
+    fs::create_dir(&group).unwrap();
+    fs::write(group.join(OsStr::from_bytes(b"caf\xE9.b2f")), raw(&bytes(b"hello"))).unwrap();
+    let store = open(folder.path());
+    assert!(store.keys().eq(["/gr\\xFC/caf\\xE9"]));
+    assert_eq!(read(&store, "/gr\\xFC/caf\\xE9").unwrap(), b"hello");
+}
+
 #[test]
 fn counts_and_depths_are_bounded() {
     let frame = raw(&bytes(b"x"));

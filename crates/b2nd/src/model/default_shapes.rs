@@ -12,20 +12,26 @@ const CHUNK_TARGET: u64 = 32 * BLOCK_TARGET;
 /// bytes.
 ///
 /// Dimensions are taken whole, from the last to the first, as long as they fit, as python-blosc2
-/// does. The result does not depend on the machine, so the same input gives the same file
-/// everywhere.
+/// does. Dimensions without items get what the others leave, since they can grow. The result does
+/// not depend on the machine, so the same input gives the same file everywhere.
 pub(crate) fn default_blockshape(shape: &[u64], itemsize: usize) -> Vec<u32> {
-    walk(shape, &vec![1; shape.len()], BLOCK_TARGET / (itemsize as u64).max(1))
+    let mut blockshape = walk(shape, &vec![1; shape.len()], BLOCK_TARGET / (itemsize as u64).max(1));
+    let share = share(shape, &blockshape, BLOCK_TARGET, itemsize);
+    for (b, _) in blockshape.iter_mut().zip(shape).filter(|(b, s)| **s == 0 && **b == 0) {
+        *b = share;
+    }
+    blockshape
 }
 
-/// Returns a chunk shape of about 8 MiB that holds whole blocks of `blockshape`.
+/// Returns a chunk shape of about 8 MiB that holds whole blocks of `blockshape`. A dimension without items has chunks, too,
+/// so that it can grow.
 ///
 /// ```
 /// assert_eq!(b2nd::default_chunkshape(&[1000, 1000, 1000], &[1, 65, 1000], 4), [2, 1000, 1000]);
 /// ```
 pub fn default_chunkshape(shape: &[u64], blockshape: &[u32], itemsize: usize) -> Vec<u32> {
-    let itemsize = (itemsize as u64).max(1);
-    let budget = (CHUNK_TARGET / itemsize).max(1);
+    let item = (itemsize as u64).max(1);
+    let budget = (CHUNK_TARGET / item).max(1);
     let mut chunkshape = walk(shape, blockshape, budget);
     for ((c, &b), &s) in chunkshape.iter_mut().zip(blockshape).zip(shape) {
         // Round up to whole blocks, but not past the edge of the array.
@@ -38,9 +44,42 @@ pub fn default_chunkshape(shape: &[u64], blockshape: &[u32], itemsize: usize) ->
             .iter()
             .zip(blockshape)
             .map(|(&c, &b)| u64::from(c).next_multiple_of(u64::from(b.max(1))))
-            .fold(itemsize, u64::saturating_mul)
+            .fold(item, u64::saturating_mul)
     };
-    if padded(&chunkshape) > MAX_CHUNK_NBYTES as u64 { blockshape.to_vec() } else { chunkshape }
+    if padded(&chunkshape) > MAX_CHUNK_NBYTES as u64 {
+        return growable(shape, blockshape, blockshape, itemsize).0;
+    }
+    growable(shape, &chunkshape, blockshape, itemsize).0
+}
+
+/// Returns chunk and block shapes in which the lengths of 0 along dimensions without items are replaced, so that these
+/// can grow. Other lengths stay.
+pub(crate) fn growable(
+    shape: &[u64],
+    chunkshape: &[u32],
+    blockshape: &[u32],
+    itemsize: usize,
+) -> (Vec<u32>, Vec<u32>) {
+    let of_chunks = share(shape, chunkshape, CHUNK_TARGET, itemsize);
+    let of_blocks = share(shape, blockshape, BLOCK_TARGET, itemsize);
+    let lengths = shape.iter().zip(chunkshape.iter().zip(blockshape)).map(|(&s, (&c, &b))| match (s, c, b) {
+        (0, 0, 0) => (of_chunks.max(of_blocks), of_blocks),
+        // Whole blocks.
+        (0, 0, b) => ((of_chunks - of_chunks % b).max(b), b),
+        (0, c, 0) => (c, of_blocks.min(c)),
+        _ => (c, b),
+    });
+    lengths.unzip()
+}
+
+/// Returns the length for each dimension without items and without a length: a power of two, so that all of them together
+/// fill what the other lengths leave of `target` bytes.
+fn share(shape: &[u64], lengths: &[u32], target: u64, itemsize: usize) -> u32 {
+    let open = shape.iter().zip(lengths).filter(|(s, n)| **s == 0 && **n == 0).count();
+    let taken =
+        lengths.iter().map(|&n| u64::from(n.max(1))).fold(itemsize.max(1) as u64, u64::saturating_mul);
+    let bits = (target / taken).checked_ilog2().unwrap_or(0) as usize;
+    1 << bits.checked_div(open).unwrap_or(0)
 }
 
 /// Takes dimensions from the last to the first until the budget (in items) is used up.
@@ -100,11 +139,34 @@ mod tests {
                     );
                     continue;
                 };
-                if g.nitems() > 0 {
-                    assert!(g.block_nbytes() as u64 <= BLOCK_TARGET.max(itemsize as u64));
-                    assert!(g.chunk_nbytes() as u64 <= 2 * CHUNK_TARGET.max(itemsize as u64));
-                }
+                assert!(g.block_nbytes() as u64 <= BLOCK_TARGET.max(itemsize as u64));
+                assert!(g.chunk_nbytes() as u64 <= 2 * CHUNK_TARGET.max(itemsize as u64));
+                assert!(g.block_nbytes() > 0, "{shape:?} {itemsize}");
             }
         }
+    }
+
+    #[test]
+    fn dimensions_without_items_can_grow() {
+        type Case = (&'static [u64], usize, &'static [u32], &'static [u32]);
+        let cases: [Case; 7] = [
+            (&[0], 8, &[1 << 20], &[1 << 15]),
+            (&[0, 5], 4, &[1 << 18, 5], &[1 << 13, 5]),
+            (&[5, 0, 7], 4, &[5, 1 << 15, 7], &[5, 1 << 10, 7]),
+            (&[0, 0], 4, &[1 << 10, 1 << 10], &[1 << 8, 1 << 8]),
+            (&[0, 1000, 1000], 4, &[2, 1000, 1000], &[1, 50, 1000]),
+            (&[1000, 1000, 0], 4, &[1000, 1000, 2], &[50, 1000, 1]),
+            (&[0, 3], 100_000_000, &[1, 1], &[1, 1]),
+        ];
+        for (shape, itemsize, chunks, blocks) in cases {
+            let found = default_blockshape(shape, itemsize);
+            assert_eq!(found, blocks, "{shape:?}");
+            assert_eq!(default_chunkshape(shape, &found, itemsize), chunks, "{shape:?}");
+        }
+        let filled = |chunks: &[u32], blocks: &[u32]| growable(&[0, 5], chunks, blocks, 4);
+        assert_eq!(filled(&[0, 5], &[0, 5]), (vec![1 << 18, 5], vec![1 << 13, 5]));
+        assert_eq!(filled(&[0, 5], &[3, 5]), (vec![(1 << 18) - 1, 5], vec![3, 5]));
+        assert_eq!(filled(&[7, 5], &[0, 2]), (vec![7, 5], vec![7, 2]));
+        assert_eq!(filled(&[7, 0], &[7, 0]), (vec![7, 0], vec![7, 0]));
     }
 }

@@ -20,4 +20,5 @@ pub(crate) mod foreign;
 pub(crate) mod geometry;
 pub mod literal;
 pub(crate) mod meta;
+mod numbers;
 pub(crate) mod object;

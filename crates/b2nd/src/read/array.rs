@@ -197,7 +197,12 @@ impl About {
     /// Returns the array with a frame that holds staged changes and this geometry. The caller has
     /// checked both.
     pub(crate) fn staged(&self, frame: SuperChunk, geometry: Geometry) -> NdArray {
-        let meta = ArrayMeta { shape: geometry.shape().to_vec(), ..self.meta.clone() };
+        let meta = ArrayMeta {
+            shape: geometry.shape().to_vec(),
+            chunkshape: geometry.chunkshape().to_vec(),
+            blockshape: geometry.blockshape().to_vec(),
+            ..self.meta.clone()
+        };
         let about = Self { meta, geometry: Arc::new(geometry), dtype: self.dtype.clone() };
         NdArray(Arc::new(Opened { frame, about: Arc::new(about) }))
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use b2_core::Limits;
-use b2_frame::VlMetalayers;
+use b2_frame::{INDEXES, VlMetalayers};
 use rmpv::Value;
 
 use crate::model::attrs::decode;
@@ -14,6 +14,8 @@ use crate::{NdArray, NdError};
 
 /// The attributes of an array: vlmetalayers that each hold one msgpack value, as python-blosc2
 /// writes and reads them. A value is decoded only when it is requested.
+///
+/// The vlmetalayer `blosc2_indexes`, in which python-blosc2 describes its indexes, is no attribute.
 ///
 /// [`Value`] converts from and to numbers, strings, lists and so on. A Python tuple is stored as a
 /// list whose first item is the string `__tuple__`.
@@ -43,7 +45,7 @@ impl NdArray {
 impl<'a> Attrs<'a> {
     /// Returns the number of attributes.
     pub fn len(&self) -> usize {
-        self.layers.iter().len()
+        self.names().len()
     }
 
     /// Returns whether there are no attributes.
@@ -53,7 +55,8 @@ impl<'a> Attrs<'a> {
 
     /// Returns the names in file order. Bytes that are not UTF-8 become U+FFFD.
     pub fn names(&self) -> impl ExactSizeIterator<Item = Cow<'a, str>> + use<'a> {
-        self.layers.names()
+        let names = self.layers.names().filter(|name| name != INDEXES);
+        names.collect::<Vec<_>>().into_iter()
     }
 
     /// Returns the value of an attribute, or `None` if there is none of this name.
@@ -63,8 +66,15 @@ impl<'a> Attrs<'a> {
     /// it is not one msgpack value, [`NdError::Limit`] when it is too large.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Result<Option<Value>, NdError> {
         let name = name.as_ref();
-        let Some(bytes) = self.layers.get(name)? else { return Ok(None) };
+        let Some(bytes) = self.bytes(name)? else { return Ok(None) };
         decode(name, &bytes, self.limits).map(Some)
+    }
+
+    fn bytes(&self, name: &[u8]) -> Result<Option<Vec<u8>>, NdError> {
+        if name == INDEXES.as_bytes() {
+            return Ok(None);
+        }
+        Ok(self.layers.get(name)?)
     }
 
     b2_core::internal! {
@@ -74,7 +84,7 @@ impl<'a> Attrs<'a> {
         /// As for [`get`](Self::get).
         pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
             let name = name.as_ref();
-            let Some(bytes) = self.layers.get(name)? else { return Ok(None) };
+            let Some(bytes) = self.bytes(name)? else { return Ok(None) };
             Object::decode(name, &bytes, self.limits).map(Some)
         }
     }

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use b2_chunk::Container;
-use b2_frame::{FrameError, FrameHeader, Metalayers, ReadOptions, Salvaged, Use, WriteOptions, salvage_with};
+use b2_frame::{
+    FrameError, FrameHeader, Given, Metalayers, ReadOptions, Salvaged, Use, WriteOptions, salvage_with,
+};
 
-use crate::Dtype;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 use crate::read::array::lost_itemsize;
+use crate::{ArrayBuilder, Dtype, NdError};
 
 /// As [`b2_frame::salvage`], for arrays and super-chunks: some codecs and filters need the shape of an array's blocks,
 /// which is in its metalayer. If that metalayer is lost, chunks whose checksums match are still saved.
@@ -20,7 +22,7 @@ pub fn salvage(
     options: &ReadOptions,
     write: &WriteOptions,
 ) -> Result<Salvaged, FrameError> {
-    salvage_with(input, output, options, write, container, Use::Intact, |_, _| Ok(Vec::new()))
+    salvage_with(input, output, options, write, container, Use::Intact, None, |_, _| Ok(Vec::new()))
 }
 
 /// As [`salvage`]; `fill` returns the item that replaces lost ones. It gets the dtype, if there is one, and the item
@@ -36,7 +38,37 @@ pub fn salvage_filled(
     write: &WriteOptions,
     fill: impl Fn(Option<&Dtype>, usize) -> Result<Vec<u8>, String>,
 ) -> Result<Salvaged, FrameError> {
-    salvage_with(input, output, options, write, container, Use::Blocks, |metalayers, itemsize| {
+    save(input.as_ref(), output.as_ref(), options, write, None, fill)
+}
+
+/// As [`salvage_filled`], for files that may have lost shape and dtype: those of `known`, with its chunk and block shape,
+/// take their place. What the file itself still says counts.
+///
+/// # Errors
+/// As [`salvage_filled`]; [`NdError::Geometry`] if the shapes contradict each other; [`FrameError::Argument`] if they do
+/// not fit the chunks in the file, with the sizes of those.
+pub fn salvage_as(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    known: &ArrayBuilder,
+    options: &ReadOptions,
+    write: &WriteOptions,
+    fill: impl Fn(Option<&Dtype>, usize) -> Result<Vec<u8>, String>,
+) -> Result<Salvaged, NdError> {
+    let (params, nbytes) = known.frame_params()?;
+    let given = Given { params, nbytes };
+    Ok(save(input.as_ref(), output.as_ref(), options, write, Some(&given), fill)?)
+}
+
+fn save(
+    input: &Path,
+    output: &Path,
+    options: &ReadOptions,
+    write: &WriteOptions,
+    given: Option<&Given>,
+    fill: impl Fn(Option<&Dtype>, usize) -> Result<Vec<u8>, String>,
+) -> Result<Salvaged, FrameError> {
+    salvage_with(input, output, options, write, container, Use::Blocks, given, |metalayers, itemsize| {
         let meta = metalayers.and_then(array_meta);
         let text = meta.and_then(|meta| String::from_utf8(meta.dtype?).ok());
         let dtype = text.and_then(|text| Dtype::parse(&text).ok());

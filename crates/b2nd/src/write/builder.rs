@@ -5,10 +5,10 @@ use std::path::Path;
 
 use b2_chunk::{CParams, Compatibility, Compression};
 use b2_core::Control;
-use b2_frame::{FrameParams, FrameWriter, Storage, WriteOptions};
+use b2_frame::{FrameParams, FrameWriter, INDEXES, Storage, WriteOptions};
 use bytes::Bytes;
 
-use crate::model::default_shapes::default_blockshape;
+use crate::model::default_shapes::{default_blockshape, growable};
 use crate::model::geometry::wrong_length;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
 use crate::write::produce::{ChunkProducer, Produced};
@@ -102,7 +102,7 @@ impl ArrayBuilder {
     }
 
     /// Adds the metalayers and vlmetalayers of another array, except for the array metalayer
-    /// itself.
+    /// itself and the description of the indexes of python-blosc2, which are files of that array.
     ///
     /// # Errors
     /// [`NdError::Frame`] when a vlmetalayer cannot be decompressed, as for
@@ -113,7 +113,7 @@ impl ArrayBuilder {
         for (name, value) in frame.metalayers().iter().filter(|(name, _)| !own(name)) {
             self = self.metalayer(name, value);
         }
-        for (name, _) in frame.vlmetalayers().iter() {
+        for (name, _) in frame.vlmetalayers().iter().filter(|(name, _)| *name != INDEXES.as_bytes()) {
             if let Some(value) = frame.vlmetalayers().get(name)? {
                 self = self.vlmetalayer(name, value);
             }
@@ -126,7 +126,8 @@ impl ArrayBuilder {
         self.shape = shape.into();
         self
     }
-    /// Sets the length of a chunk along each dimension, in items.
+    /// Sets the length of a chunk along each dimension, in items. Along a dimension without items, 0 stands for a length
+    /// that is chosen.
     pub fn chunks(mut self, chunks: impl Into<Vec<u32>>) -> Self {
         self.chunks = Some(chunks.into());
         if std::mem::take(&mut self.inherited) {
@@ -212,6 +213,13 @@ impl ArrayBuilder {
                 (default_chunkshape(&self.shape, &blocks, itemsize), blocks)
             }
         };
+        // Lengths of 0, which arrays of other programs may have, would keep the dimension from growing. Shapes that do not fit
+        // each other are refused below.
+        let fits = [chunkshape.len(), blockshape.len()] == [self.shape.len(); 2];
+        let (chunkshape, blockshape) = match fits {
+            true => growable(&self.shape, &chunkshape, &blockshape, itemsize),
+            false => (chunkshape, blockshape),
+        };
         let (larger, inherited) =
             (chunkshape.iter().zip(&blockshape).position(|(c, b)| b > c), self.inherited);
         if let (Some(dim), false) = (larger, inherited) {
@@ -227,8 +235,9 @@ impl ArrayBuilder {
     ///
     /// # Errors
     /// [`NdError::Geometry`] or [`NdError::Chunk`] when shapes or compression parameters are out of range, the latter
-    /// also when a chunk cannot be compressed; [`NdError::Argument`] when the compression is for C-Blosc 1, or when the
-    /// source or one of its chunks has another shape, or it ends too early; [`NdError::Element`] or
+    /// also when a chunk cannot be compressed; [`NdError::Argument`] when the compression is for C-Blosc 1 or for items
+    /// of another dtype ([`Dtype::check_compression`]), or when the source or one of its chunks has another shape, or it
+    /// ends too early; [`NdError::Element`] or
     /// [`NdError::BufferLength`] when values have another type or number than the items; [`NdError::Source`] when the
     /// source fails;
     /// [`NdError::Frame`] when writing fails, as for [`WriteOptions::create`] and [`FrameWriter::finish`];
@@ -287,6 +296,7 @@ impl ArrayBuilder {
         if cparams.compatibility() != Compatibility::Blosc2 {
             return Err(NdError::argument("arrays need chunks of Blosc2"));
         }
+        self.dtype.check_compression(&cparams)?;
         let meta = ArrayMeta {
             shape: geometry.shape().to_vec(),
             chunkshape: geometry.chunkshape().to_vec(),
@@ -302,6 +312,14 @@ impl ArrayBuilder {
             params = params.metalayer(name, value);
         }
         Ok((params, cparams))
+    }
+
+    /// Returns the parameters of the frame, and the uncompressed size of all its chunks in bytes.
+    pub(crate) fn frame_params(&self) -> Result<(FrameParams, u64), NdError> {
+        let geometry = self.geometry()?;
+        let nbytes = geometry.nchunks().checked_mul(geometry.chunk_nbytes() as u64);
+        let nbytes = nbytes.ok_or_else(|| NdError::geometry("the array is too large"))?;
+        Ok((self.params(&geometry)?.0, nbytes))
     }
 
     fn run(

@@ -13,6 +13,64 @@ fn memory(builder: &ArrayBuilder, source: impl RegionSource) -> ArrayEditor {
 }
 
 #[test]
+fn empty_arrays_of_c_grow() {
+    type Change = fn(&mut ArrayEditor) -> Result<(), NdError>;
+    let changes: [(Change, [u64; 3]); 4] = [
+        (|editor| editor.append(Axis(1), source::value(7f32).with_length(3)), [4, 3, 3]),
+        (|editor| editor.insert(Axis(1), 0, source::value(7f32).with_length(30_000)), [4, 30_000, 3]),
+        (|editor| editor.resize(&[4, 2, 3]), [4, 2, 3]),
+        (
+            |editor| {
+                editor.resize(&[0, 0, 9])?;
+                editor.resize(&[0, 2, 9])?;
+                editor.append(Axis(0), source::value(7f32).with_length(2))
+            },
+            [2, 2, 9],
+        ),
+    ];
+    for version in ["2.15.2", "2.22.1", "3.3.5"] {
+        let path =
+            format!("{}/../../testdata/c-blosc2/{version}/array/zero-size.b2nd", env!("CARGO_MANIFEST_DIR"));
+        let frame = std::fs::read(path).unwrap();
+        let old = NdArray::from_bytes(frame.clone()).unwrap();
+        assert_eq!(old.chunkshape().contains(&0), version != "2.15.2");
+        for (change, shape) in changes {
+            let mut editor = NdArray::edit_bytes(frame.clone()).unwrap();
+            // A change that fails leaves the array as it was.
+            assert!(editor.append(Axis(1), source::value(7u8).with_length(3)).is_err());
+            change(&mut editor).unwrap();
+            editor.rollback().unwrap();
+            assert_eq!(editor.geometry(), old.geometry());
+            change(&mut editor).unwrap();
+            editor.commit().unwrap();
+            let array = NdArray::from_bytes(editor.into_bytes().unwrap()).unwrap();
+            assert_eq!(array.shape(), shape);
+            assert_eq!(array.meta().chunkshape, array.chunkshape());
+            let header = array.super_chunk().header();
+            assert_eq!(header.chunksize(), array.geometry().chunk_nbytes());
+            assert_eq!(header.blocksize(), array.geometry().block_nbytes());
+            let items = array.all().read::<Vec<f32>>().unwrap();
+            let value = if shape == [4, 2, 3] { 0.0 } else { 7.0 };
+            assert!(items.iter().all(|item| *item == value), "{shape:?}");
+        }
+    }
+}
+
+#[test]
+fn copies_of_empty_arrays_can_grow() {
+    for (chunks, blocks) in [(vec![0, 5], vec![0, 5]), (vec![0, 5], vec![2, 5]), (vec![7, 5], vec![0, 5])] {
+        let builder = ArrayBuilder::new::<u16>([0, 5]).chunks(chunks).blocks(blocks);
+        let array = NdArray::from_bytes(builder.to_bytes(source::zeros()).unwrap()).unwrap();
+        let lengths = [array.chunkshape(), array.blockshape()].concat();
+        assert!(!lengths.contains(&0), "{lengths:?}");
+        let copy = ArrayBuilder::like(&array).to_bytes(&array).unwrap();
+        let mut editor = NdArray::edit_bytes(copy).unwrap();
+        editor.append(Axis(0), [1u16, 2, 3, 4, 5]).unwrap();
+        assert_eq!(editor.snapshot().unwrap().all().read::<Vec<u16>>().unwrap(), [1, 2, 3, 4, 5]);
+    }
+}
+
+#[test]
 fn stale_values_do_not_show() {
     // What C-Blosc2 leaves behind on shrinking: a shorter shape over the same chunks.
     let frame = ArrayBuilder::new::<u32>([6, 6]).chunks([4, 4]).to_bytes(source::value(9u32)).unwrap();

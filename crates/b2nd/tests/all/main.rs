@@ -1,6 +1,7 @@
 //! The tests of `b2nd` from outside, in one program: a new file needs a line here.
 
 mod arrays;
+mod bad_sectors;
 mod checksums;
 mod common;
 mod control;

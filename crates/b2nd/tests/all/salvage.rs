@@ -73,6 +73,8 @@ fn where_the_shape_is_lost_checksums_do() {
         if index_lost {
             bytes[places.index].fill(0xA7);
         }
+        // The copy of the metalayers is not used, since the frame does not end with the file.
+        bytes.push(0);
         fs::write(&path, &bytes).unwrap();
         let report = save(&path);
         assert_eq!(report.metalayers, Condition::Lost);

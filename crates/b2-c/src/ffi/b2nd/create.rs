@@ -1,5 +1,7 @@
 //! Making, opening, saving, copying and freeing arrays.
 
+use b2_frame::INDEXES;
+
 use super::*;
 
 /// What a new array is filled with.
@@ -610,7 +612,9 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
     };
     // SAFETY: it was just made.
     let full = unsafe { full(shared(new)?.sc.get()) }?;
-    for (name, chunk) in source.full.store().vlmetas()? {
+    // The files of the indexes of python-blosc2 are not copied.
+    let layers = source.full.store().vlmetas()?;
+    for (name, chunk) in layers.into_iter().filter(|meta| meta.0 != INDEXES.as_bytes()) {
         let value = b2_chunk::Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
         full.store().set_vlmeta(&name, chunk, &value, None)?;
     }

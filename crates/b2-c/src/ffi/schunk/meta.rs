@@ -188,6 +188,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
         let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
         full.refresh()?;
         let (n, chunk) = vlmeta_at(full, name)?;
+        let chunk = full.store().shown_vlmeta(name).unwrap_or(chunk);
         let plain = Chunk::from_bytes(chunk)?.decompress_bytes()?;
         // SAFETY: as above.
         unsafe {

@@ -1,5 +1,7 @@
 //! Making, opening, saving, copying and freeing super-chunks, and what they say about themselves.
 
+use b2_frame::INDEXES;
+
 use super::*;
 
 pub(super) fn finish(this: Box<Full>) -> *mut blosc2_schunk {
@@ -464,7 +466,8 @@ unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
         };
         to.insert(nchunk, chunk, code::CHUNK_APPEND)?;
     }
-    for (name, chunk) in from.store().vlmetas()? {
+    // The files of the indexes of python-blosc2 are not copied.
+    for (name, chunk) in from.store().vlmetas()?.into_iter().filter(|meta| meta.0 != INDEXES.as_bytes()) {
         let value = Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
         to.store().set_vlmeta(&name, chunk, &value, None)?;
     }

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Convert the rest where something cannot be converted, and name it
     #[arg(long)]
     pub(super) skip_unsupported: bool,
-    /// Overwrite OUT, unless it is a folder
+    /// Overwrite OUT, unless it is a folder, or holds arrays that the new store does not have
     #[arg(long)]
     pub(super) force: bool,
     /// Only these items, in NumPy's notation (one data set)

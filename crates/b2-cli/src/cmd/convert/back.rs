@@ -19,6 +19,12 @@ use crate::print::{count, from_to, ratio, short_size};
 use crate::process::{Usage, signals};
 use crate::read::{Input, Store};
 
+/// Whether this is the name of a file of netCDF.
+fn is_netcdf(file: &Path) -> bool {
+    let ending = file.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    matches!(ending.as_deref(), Some("nc" | "nc4"))
+}
+
 /// Whether this is the name of an HDF5 file, perhaps with that of a data set in it.
 pub(super) fn is_hdf5(output: &Path) -> bool {
     let file = members::file(output);
@@ -67,6 +73,7 @@ impl Job<'_> {
             let mut new = Output::create(Some(to), self.args.force)?;
             let mut writer =
                 Writer::new(BufWriter::with_capacity(1 << 20, &mut new), file.display().to_string())?;
+            writer.set_netcdf(is_netcdf(&file));
             let (arrays, nbytes) = match &from {
                 From::Array(array) => {
                     let stem = self.stem(&source);

@@ -9,6 +9,7 @@ use serde_json::{Number, Value as Json, json};
 
 use super::SPECIAL;
 use super::items::{Item, next};
+use crate::print::table::printable_json;
 
 /// Receives the text.
 pub(crate) type Sink<'s> = dyn FnMut(&str) -> Result<()> + 's;
@@ -227,7 +228,7 @@ impl Text<'_, '_> {
         while !rest.is_empty() {
             let fits = |end: &usize| rest.is_char_boundary(*end);
             let (piece, others) = rest.split_at((0..=rest.len().min(AT_ONCE)).rev().find(fits).unwrap_or(0));
-            let quoted = serde_json::to_string(piece)?;
+            let quoted = printable_json(&serde_json::to_string(piece)?);
             self.push(quoted.get(1..quoted.len() - 1).unwrap_or_default())?;
             rest = others;
         }

@@ -27,7 +27,7 @@ pub(crate) fn codecs_of(id: CodecId) -> Vec<Arc<dyn Codec>> {
 
 /// Those that encode.
 pub(crate) fn encoding_codecs() -> Vec<Arc<dyn Codec>> {
-    all_codecs().into_iter().filter(|codec| codec.id() != CodecId::NDLZ).collect()
+    all_codecs().into_iter().filter(|codec| ![CodecId::NDLZ, CodecId::SNAPPY].contains(&codec.id())).collect()
 }
 
 /// A stream written by the C library and what it decodes to.

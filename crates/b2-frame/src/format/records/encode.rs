@@ -95,13 +95,20 @@ impl Records {
         Ok((bytes, pages))
     }
 
-    /// Returns the list of these pages. `index` is the index chunk; `extra` is stored in tables of
-    /// sums.
-    pub(crate) fn list(&self, kind: TableKind, pages: &[RecordPage], index: &[u8], extra: u64) -> Vec<u8> {
+    /// Returns the list of these pages and the copy of the start of the frame. `index` is the index chunk; `extra` is
+    /// stored in tables of sums.
+    pub(crate) fn list(
+        &self,
+        kind: TableKind,
+        (pages, copy): (&[RecordPage], Option<RecordPage>),
+        index: &[u8],
+        extra: u64,
+    ) -> Vec<u8> {
         let mut list = Vec::new();
-        pages.iter().for_each(|page| page.encode(&mut list));
+        pages.iter().chain(&copy).for_each(|page| page.encode(&mut list));
         list.extend_from_slice(&kind.magic());
-        list.extend_from_slice(&(self.list_len(kind) as u64).to_le_bytes());
+        let len = list.len().saturating_sub(kind.magic().len()).saturating_add(kind.end_len());
+        list.extend_from_slice(&(len as u64).to_le_bytes());
         list.extend_from_slice(&(self.ends.len() as u64).to_le_bytes());
         list.extend_from_slice(&sum(index).to_le_bytes());
         if kind == TableKind::Sums {

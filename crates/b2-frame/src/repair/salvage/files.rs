@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::format::digest;
 use crate::names::FrameFile;
 use crate::names::{INDEX_NAME, chunk_id, chunk_name};
+use crate::read::restored::StartCopy;
 use crate::storage::files::{Extent, OpenFile};
 use crate::storage::redo::{Redo, Repaired};
 use crate::storage::sparse::open_file;
@@ -23,6 +24,8 @@ pub(super) struct Damaged<'a> {
     /// The directory of a sparse frame.
     pub(super) dir: Option<PathBuf>,
     pub(super) main: OpenFile,
+    /// Whether the header of `main` is a copy, since the one in the file is damaged.
+    pub(super) restored: bool,
     pub(super) dparams: DParams,
     /// Cancels the call.
     pub(super) call: Control,
@@ -96,15 +99,20 @@ impl<'a> Damaged<'a> {
         let redo = Redo::pending(&**main.storage(), limit).map_err(FrameError::io(main.name()))?;
         let main = match redo {
             Some(redo) => {
-                let repaired = Repaired { file: main.storage().clone(), redo };
+                let repaired = Repaired::by(redo, main.storage().clone());
                 OpenFile::new(Arc::new(repaired), main.name(), 0)?
             }
             None => main,
         };
+        let copy = StartCopy::find(&main, limit).filter(|_| main.is_whole());
+        let header_is_intact = copy.as_ref().is_none_or(|copy| copy.header_is_intact(&main));
+        let applied = copy.and_then(|copy| copy.applied(&main, header_is_intact));
+        let restored = !header_is_intact && applied.is_some();
+        let main = applied.unwrap_or(main);
         let mut dparams = options.dparams.clone();
         let call = dparams.control.begin(main.len(), 1);
         dparams.control = call.quiet();
-        Ok(Self { options, dir, main, dparams, call, meaning_lost: true })
+        Ok(Self { options, dir, main, restored, dparams, call, meaning_lost: true })
     }
 
     pub(super) fn storage(&self) -> Storage {
@@ -131,6 +139,22 @@ impl<'a> Damaged<'a> {
         bytes.fill(0);
         bytes.get_mut(..there.len())?.copy_from_slice(&there);
         Some((Chunk::from_bytes(Bytes::from(bytes)).ok()?, there.len()))
+    }
+
+    /// Returns the bytes at this byte of the file up to byte `end`, or all of the chunk file with this number.
+    pub(super) fn stored(&self, place: u64, end: Option<u64>) -> Option<Bytes> {
+        let (file, range) = match &self.dir {
+            None => (self.main.clone(), place..end?),
+            Some(dir) => {
+                let path = dir.join(chunk_name(u32::try_from(place).ok()?));
+                let file = open_file(&*self.options.fs, &path, Links::Refuse, 0).ok()?;
+                let len = file.len();
+                (file, 0..len)
+            }
+        };
+        let len = range.end.checked_sub(range.start)?;
+        self.dparams.limits.check_memory("a chunk without its head, in bytes", len).ok()?;
+        file.read(&Extent::exactly(FrameFile::Main, range)).ok()
     }
 
     /// Returns the header of a chunk, its file, and where it starts there.

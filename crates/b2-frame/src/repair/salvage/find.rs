@@ -6,14 +6,16 @@ use std::collections::{HashMap, HashSet};
 use b2_chunk::{ChunkHeader, Container};
 
 use super::files::Damaged;
-use super::head::{Condition, Head};
+use super::head::{AgainstSum, Condition, Head};
 use super::scan::{FoundChunk, Look};
+use super::sums::FoundSums;
 use crate::format::digest::sum;
 use crate::format::index::{Entry, Index};
+use crate::format::metalayers::show;
 use crate::format::trailer::Trailer;
 use crate::names::FrameFile;
 use crate::storage::files::Extent;
-use crate::{FrameError, FrameHeader};
+use crate::{FrameError, FrameHeader, VlMetalayers};
 
 /// The trailer, if it is where the header says.
 pub(super) fn trailer_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Trailer> {
@@ -29,6 +31,32 @@ pub(super) fn trailer_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Tra
     }
     let bytes = damaged.main.read(&Extent::exactly(main, end - len..end)).ok()?;
     Trailer::parse(&bytes, end - len, &damaged.dparams).ok()
+}
+
+/// What is left of a damaged trailer, and the names whose value is lost. It starts behind the checksums that belong to
+/// the header, or without them behind the index.
+pub(super) fn damaged_trailer(
+    damaged: &Damaged<'_>,
+    head: &Head,
+    sums: Option<&FoundSums>,
+) -> Option<(Trailer, Vec<String>)> {
+    let header = &head.header;
+    let start = match sums {
+        _ if head.condition != Condition::Intact || header.nbytes() == 0 => return None,
+        Some(sums) if head.against_sum == AgainstSum::Fits => sums.end,
+        _ => {
+            let stored = if damaged.dir.is_none() { header.cbytes() } else { 0 };
+            let index = (header.header_len() as u64).checked_add(stored)?;
+            let bytes = damaged.main.read(&Extent::at_most(FrameFile::Main, index..index.checked_add(32)?));
+            index.checked_add(ChunkHeader::parse(&bytes.ok()?).ok()?.cbytes() as u64)?
+        }
+    };
+    let end = header.frame_len().min(start.saturating_add(damaged.dparams.limits.max_metadata));
+    let bytes = damaged.main.read(&Extent::at_most(FrameFile::Main, start..end)).ok()?;
+    let mut lost = Vec::new();
+    let vlmetalayers = VlMetalayers::parse_damaged(&bytes, &damaged.dparams, &mut lost).ok()?;
+    let lost = lost.iter().map(|name| show(name)).collect();
+    Some((Trailer { vlmetalayers, fingerprint_kind: 0, fingerprint: [0; 16] }, lost))
 }
 
 /// The index, if it is where the header says, and its checksum.
@@ -88,6 +116,32 @@ pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> V
         Some(FoundChunk::new(offset, &header))
     });
     chunks.collect()
+}
+
+/// The headers of the first chunks in the index, and the numbers of those chunks. Of equal ones the first two are enough.
+pub(super) fn first_headers(damaged: &Damaged<'_>, index: &Index, base: u64) -> Vec<(usize, ChunkHeader)> {
+    const LOOKED_AT: usize = 64;
+    const MOST: usize = 8;
+    let mut out: Vec<(usize, ChunkHeader)> = Vec::new();
+    let mut looked_at = 0;
+    for nchunk in 0..index.len() {
+        let Ok(Entry::Stored(offset)) = index.entry(nchunk) else { continue };
+        let place = if damaged.dir.is_some() { Some(offset) } else { base.checked_add(offset) };
+        looked_at += 1;
+        if looked_at > LOOKED_AT || out.len() == MOST || damaged.go_on().is_err() {
+            break;
+        }
+        if let Some(Ok((header, ..))) = place.map(|place| damaged.chunk_header(place)) {
+            let look = |header: &ChunkHeader| FoundChunk::new(0, header).look;
+            let same = out.iter().filter(|(_, other)| {
+                look(other) == look(&header) && other.is_memcpyed() == header.is_memcpyed()
+            });
+            if same.count() < 2 {
+                out.push((nchunk, header));
+            }
+        }
+    }
+    out
 }
 
 /// Reads an index and its checksum.
@@ -293,7 +347,7 @@ pub(super) fn drop_strangers(chunks: &mut Vec<FoundChunk>, head: Option<&Head>, 
         return;
     };
     let rest = head
-        .filter(|head| head.condition == Condition::Intact && head.header.chunksize() == nbytes)
+        .filter(|head| head.is_complete() && head.header.chunksize() == nbytes)
         .map(|head| head.header.nbytes() % nbytes as u64);
     chunks.retain(|chunk| {
         // A shorter chunk is the last one. If its size does not follow from the header, it must look like the others

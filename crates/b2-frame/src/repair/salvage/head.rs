@@ -11,7 +11,7 @@ use crate::format::digest::sum;
 use crate::format::header::{FIXED_HEADER_LEN, FrameHeader, MAGIC, MIN_HEADER_LEN};
 use crate::names::FrameFile;
 use crate::storage::files::{Extent, OpenFile};
-use crate::{FrameError, Metalayers, Storage};
+use crate::{FrameError, FrameParams, Metalayers, Storage};
 
 /// How a part of a damaged frame was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +23,10 @@ pub enum Condition {
     Damaged,
     /// Not where the header says, or its position is unknown: it was found by searching all bytes.
     Found,
+    /// It was damaged, and its copy was used (docs/format/start-copy.md).
+    Restored,
+    /// Lost or damaged; what the caller gave was used.
+    Given,
     /// Nothing is left of it.
     Lost,
 }
@@ -44,6 +48,15 @@ const MARKERS: [(usize, u8); 12] = [
 ];
 /// How many of these markers and of the magic bytes must be right for the other fields to be trusted.
 const ENOUGH: usize = 7;
+
+/// What the caller knows about a frame that may have lost its header.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Item, block and chunk size, defaults, and metalayers.
+    pub params: FrameParams,
+    /// Uncompressed size of all chunks together, in bytes.
+    pub nbytes: u64,
+}
 
 /// A header with its damaged fields filled in.
 pub(super) struct Head {
@@ -99,17 +112,68 @@ impl Head {
         Ok(self)
     }
 
-    /// How the header is reported.
-    pub(super) fn told(&self) -> Condition {
+    /// Takes what `given` says in place of what is lost: the whole header, or metalayers. Nothing that matches its
+    /// checksum is replaced.
+    pub(super) fn completed(head: Option<Self>, given: &Given, storage: Storage) -> Self {
+        let metalayers = |found: &Metalayers| {
+            let given = given.params.metalayers.iter().map(|(name, value)| (&name[..], &value[..]));
+            let is_given = |name: &[u8]| given.clone().any(|(given, _)| given == name);
+            let others = found.iter().filter(|(name, _)| !is_given(name));
+            let all = given.clone().chain(others).map(|(name, value)| (name.to_vec(), value.to_vec()));
+            Metalayers::new(all.collect()).unwrap_or_default()
+        };
+        match head {
+            Some(head) if head.condition == Condition::Intact => {
+                let there = |name: &[u8]| head.metalayers.get(name).is_some();
+                let complete = given.params.metalayers.iter().all(|(name, _)| there(name));
+                if complete && head.against_sum != AgainstSum::Differs {
+                    return head;
+                }
+                let metalayers = metalayers(&head.metalayers);
+                Self { metalayers, metalayers_condition: Condition::Given, ..head }
+            }
+            damaged => {
+                let found = damaged.map(|head| head.metalayers).unwrap_or_default();
+                let header = FrameHeader {
+                    nbytes: given.nbytes,
+                    chunksize: given.params.chunksize.map_or(0, |size| size as i32),
+                    ..given.params.header(storage, false)
+                };
+                Self {
+                    header,
+                    condition: Condition::Given,
+                    metalayers: metalayers(&found),
+                    metalayers_condition: Condition::Given,
+                    end: 0,
+                    against_sum: AgainstSum::Fits,
+                }
+            }
+        }
+    }
+
+    /// Where the chunks start, if the header says so.
+    pub(super) fn data_start(&self) -> Option<u64> {
+        (self.condition != Condition::Given).then(|| self.header.header_len() as u64)
+    }
+
+    /// Returns whether the header is complete: that in the file, or one that was given.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.condition, Condition::Intact | Condition::Given)
+    }
+
+    /// How the header is reported. `restored` says whether it is a copy.
+    pub(super) fn told(&self, restored: bool) -> Condition {
         match self.condition {
+            Condition::Intact if restored && self.against_sum == AgainstSum::Fits => Condition::Restored,
             Condition::Intact if self.against_sum != AgainstSum::Fits => Condition::Damaged,
             condition => condition,
         }
     }
 
-    /// What is to be said of the metalayers.
-    pub(super) fn metalayers_told(&self) -> Condition {
+    /// What is to be said of the metalayers. `restored` says whether they are copies.
+    pub(super) fn metalayers_told(&self, restored: bool) -> Condition {
         match self.metalayers_condition {
+            Condition::Intact if restored && self.against_sum == AgainstSum::Fits => Condition::Restored,
             Condition::Intact if self.against_sum == AgainstSum::Differs => Condition::Damaged,
             condition => condition,
         }
@@ -167,8 +231,14 @@ pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Resu
             metalayers = Some(there);
         }
     }
-    let metalayers_condition = if metalayers.is_some() { Condition::Intact } else { Condition::Lost };
-    let metalayers = metalayers.unwrap_or_default();
+    let (metalayers, metalayers_condition) = match metalayers {
+        Some(metalayers) => (metalayers, Condition::Intact),
+        None => match Metalayers::parse_damaged(&bytes, &mut Vec::new()) {
+            // The length in the header counts: that of the metalayers is unknown.
+            Ok(some) if some.iter().len() > 0 => (some, Condition::Damaged),
+            _ => (Metalayers::default(), Condition::Lost),
+        },
+    };
     let end = end.min(header.header_len()) as u64;
     Ok(Some(Head { header, condition, metalayers, metalayers_condition, end, against_sum: AgainstSum::Fits }))
 }

@@ -7,6 +7,8 @@ use bytes::Bytes;
 
 use super::files::Damaged;
 use crate::FrameError;
+use crate::format::header::MAGIC;
+use crate::format::start_copy;
 use crate::format::trailer::Trailer;
 use crate::names::FrameFile;
 use crate::storage::files::{Extent, OpenFile};
@@ -93,7 +95,9 @@ pub(super) fn scan(
             let rest = window.get(i..).unwrap_or_default();
             let offset = at + i as u64;
             let mut end = offset + 1;
-            if let Some((chunk, is_intact)) = chunk_at(damaged, offset, rest, known, &mut budget)? {
+            if let Some(len) = copy_at(file, offset, rest) {
+                end = offset + len;
+            } else if let Some((chunk, is_intact)) = chunk_at(damaged, offset, rest, known, &mut budget)? {
                 if is_intact {
                     end = chunk.end();
                     found.chunks.push(chunk);
@@ -114,6 +118,22 @@ pub(super) fn scan(
         at = at.saturating_add(i as u64);
     }
     Ok(found)
+}
+
+/// Returns how many bytes at `offset`, which start with `rest`, are a copy of the start of the frame: they hold heads of
+/// chunks, but no chunks.
+fn copy_at(file: &OpenFile, offset: u64, rest: &[u8]) -> Option<u64> {
+    if offset == 0 || !rest.starts_with(&MAGIC) {
+        return None;
+    }
+    let len = u64::from(u32::from_be_bytes(*rest.get(11..)?.first_chunk()?));
+    let behind = |start: u64| {
+        let from = start.checked_add(len)?;
+        file.read(&Extent::at_most(FrameFile::Main, from..from.checked_add(start_copy::MOST as u64)?)).ok()
+    };
+    let (first, copy) = (behind(0)?, behind(offset)?);
+    let same = first.iter().zip(&copy).take_while(|(a, b)| a == b).count();
+    (same > 0).then(|| len + same as u64)
 }
 
 /// The maximum number of starts of damaged chunks to keep.
@@ -240,7 +260,15 @@ mod tests {
         let file = OpenFile::new(counting.clone(), "file", 0).unwrap();
         let options = ReadOptions::default();
         let (dparams, call) = (DParams::default(), Control::new());
-        let damaged = Damaged { options: &options, dir: None, main: file, dparams, call, meaning_lost: true };
+        let damaged = Damaged {
+            options: &options,
+            dir: None,
+            main: file,
+            restored: false,
+            dparams,
+            call,
+            meaning_lost: true,
+        };
         let found = scan(&damaged, 0, len, &HashSet::new()).unwrap();
         (found.chunks.len(), counting.1.load(Ordering::Relaxed) / len)
     }

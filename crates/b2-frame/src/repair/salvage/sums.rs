@@ -25,6 +25,10 @@ pub(super) struct FoundSums {
     pub(super) header: [u64; 2],
     /// Of the index chunk.
     pub(super) index: u64,
+    /// Of the trailer up to its length.
+    trailer: u64,
+    /// The first byte of the frame after the trailer, if the trailer is where the header says.
+    frame_len: Option<u64>,
     /// Of all stored chunks in order; `None` where the checksum itself is damaged.
     pub(super) chunks: Vec<Option<u64>>,
     /// The first byte after them.
@@ -100,7 +104,15 @@ fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut
         return None;
     }
     let in_place = trailer.as_ref().is_some_and(|(_, len)| Some(behind + len) == frame_len);
-    Some(FoundSums { header: [number(24)?, number(32)?], index: number(40)?, chunks, end: behind, in_place })
+    Some(FoundSums {
+        header: [number(24)?, number(32)?],
+        index: number(40)?,
+        trailer: number(48)?,
+        frame_len: frame_len.filter(|_| in_place),
+        chunks,
+        end: behind,
+        in_place,
+    })
 }
 
 fn load(damaged: &Damaged<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
@@ -119,6 +131,13 @@ impl FoundSums {
             _ => None,
         };
         (0..index.len()).map(sum).collect()
+    }
+
+    /// Whether the trailer after them is unchanged, as far as that is known.
+    pub(super) fn fit_trailer(&self, damaged: &Damaged<'_>) -> bool {
+        let Some(end) = self.frame_len.and_then(|end| end.checked_sub(23)) else { return true };
+        let bytes = damaged.main.read(&Extent::at_most(FrameFile::Main, self.end..end));
+        bytes.is_ok_and(|bytes| sum(&bytes) == self.trailer)
     }
 
     /// All known checksums.

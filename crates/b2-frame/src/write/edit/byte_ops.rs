@@ -137,7 +137,10 @@ impl FrameEditor {
         let chunk = compress(nchunk, plain, &self.cparams_of_call()?)?;
         let nbytes = plain.len();
         let raw = self.put(nchunk, chunk, Sizing::Equal)?;
+        // The items have changed before.
+        let items_changed = self.draft.state.items_changed;
         self.draft.state.replace(nchunk, raw, nbytes);
+        self.draft.state.items_changed = items_changed;
         if let Some(tail) = &mut self.tail {
             tail.stored = true;
         }

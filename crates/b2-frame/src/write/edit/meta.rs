@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use b2_chunk::MAX_CHUNK_NBYTES;
+use b2_chunk::{MAX_BLOCKSIZE, MAX_CHUNK_NBYTES};
 use bytes::BytesMut;
 
 use crate::FrameError;
+use crate::format::indexes::{INDEXES, Outdated, outdate_indexes};
 use crate::format::metalayers::{Metalayers, VlMetalayers, show};
 use crate::write::draft::Draft;
 use crate::write::edit::FrameEditor;
@@ -38,12 +39,16 @@ impl FrameEditor {
             return Err(FrameError::argument("metalayer", what));
         }
         let mut bytes = BytesMut::from(&head.bytes[..]);
+        // The shape of an array is in a metalayer.
+        let mut changed = false;
         if let Some(old) = bytes.get_mut(place) {
+            changed = old != value;
             old.copy_from_slice(value);
         }
         let bytes = bytes.freeze();
         let (header, metalayers) = (head.header.clone(), Metalayers::parse(&bytes)?);
         self.draft.state.head = Arc::new(StoredHeader { header, metalayers, bytes });
+        self.draft.state.items_changed |= changed;
         Ok(())
     }
 
@@ -94,9 +99,44 @@ impl FrameEditor {
         Ok(())
     }
 
+    /// Sets the size of the blocks of special chunks, in bytes, as long as there are no chunks.
+    ///
+    /// # Errors
+    /// [`FrameError::Argument`] when there are chunks, or when the size is 0 or exceeds that of a block.
+    pub fn set_blocksize(&mut self, blocksize: usize) -> Result<(), FrameError> {
+        if self.nchunks() > 0 {
+            return Err(FrameError::argument("blocksize", "cannot be set when there are chunks"));
+        }
+        let Some(stored) = i32::try_from(blocksize).ok().filter(|_| (1..=MAX_BLOCKSIZE).contains(&blocksize))
+        else {
+            let what = format!("{blocksize} bytes, expected 1 to {MAX_BLOCKSIZE}");
+            return Err(FrameError::argument("blocksize", what));
+        };
+        self.draft.state.head = Arc::new(self.draft.state.head.with_blocksize(stored));
+        self.draft.settle_rules();
+        Ok(())
+    }
+
     /// Returns the vlmetalayers, including uncommitted changes.
     pub fn vlmetalayers(&self) -> VlMetalayers {
         VlMetalayers::from_entries(self.draft.state.vlmetalayers.to_vec(), &self.draft.rules.dparams)
+    }
+
+    /// Marks the indexes that python-blosc2 keeps of the items as outdated, so that it does not use them. A description that
+    /// cannot be read is removed.
+    pub(super) fn outdate_indexes(&mut self) -> Result<(), FrameError> {
+        if !self.draft.state.vlmetalayers.iter().any(|(name, _)| name == INDEXES.as_bytes()) {
+            return Ok(());
+        }
+        let value = self.vlmetalayers().get(INDEXES).ok().flatten();
+        match value.map_or(Outdated::Unreadable, |value| outdate_indexes(&value)) {
+            Outdated::Same => {}
+            Outdated::New(value) => self.draft.set_vlmetalayer(INDEXES.as_bytes(), &value)?,
+            Outdated::Unreadable => {
+                self.vlmeta().remove(INDEXES);
+            }
+        }
+        Ok(())
     }
 
     /// Returns what changes the vlmetalayers.
@@ -119,7 +159,13 @@ impl EditVlMeta<'_> {
     /// (see [`EditOptions::many_vlmetalayers`](crate::EditOptions::many_vlmetalayers)); [`FrameError::Chunk`] when the
     /// value is too long for a chunk.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), FrameError> {
-        self.0.set_vlmetalayer(name.as_ref(), value)
+        let name = name.as_ref();
+        self.0.set_vlmetalayer(name, value)?;
+        if name == INDEXES.as_bytes() {
+            // They describe the items as they are now.
+            self.0.state.items_changed = false;
+        }
+        Ok(())
     }
 
     /// Removes a vlmetalayer. Returns whether it existed.

@@ -25,9 +25,13 @@ pub use self::prepared::Prepared;
 pub use self::savepoint::Savepoint;
 use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
+use crate::format::records::RecordPage;
 use crate::format::runs;
+use crate::format::start_copy;
 use crate::format::starts::{ChunkStarts, Wanted};
+use crate::names::FrameFile;
 use crate::read::options::FrameOrigin;
+use crate::storage::files::Extent;
 use crate::write::chunk_rules::check_layout;
 use crate::write::draft::Draft;
 use crate::write::state::{FrameState, Sizes, Sizing};
@@ -91,12 +95,20 @@ pub struct FrameEditor {
     stale_sums: bool,
     /// Whether the committed frame has a table of block starts.
     had_starts: bool,
+    /// The page with the copy of the start of the frame, as opened, until it was compared or replaced.
+    opened_copy: Option<Option<RecordPage>>,
     source: Option<Arc<FrameOrigin>>,
     /// Value of the store's byte counter at the last commit.
     accounted: u64,
     /// Replaced by each commit and rollback, so that older savepoints become invalid.
     epoch: Arc<()>,
+    /// Runs before each commit that changes items or the shape.
+    before_commit: Option<BeforeCommit>,
 }
+
+/// What runs before a commit that changes chunks or metalayers, and may refuse it. It is told whether the frame gets another
+/// size or other metalayers, as when an array gets another shape.
+pub(crate) type BeforeCommit = Box<dyn Fn(bool) -> Result<(), FrameError> + Send + Sync>;
 
 struct Tail {
     plain: Vec<u8>,
@@ -197,6 +209,14 @@ impl FrameEditor {
     }
 
     b2_core::internal! {
+        /// Sets what runs before each commit that changes chunks or metalayers. It is told whether the frame gets another
+        /// size or other metalayers; with an error, nothing is committed.
+        pub fn set_before_commit(&mut self, run: BeforeCommit) {
+            self.before_commit = Some(run);
+        }
+    }
+
+    b2_core::internal! {
         /// Sets what is known about the chunks beyond the frame header, such as the shape of a block.
         pub fn set_container(&mut self, container: Container) {
             self.draft.rules.dparams.container = container;
@@ -247,6 +267,9 @@ impl FrameEditor {
     /// Makes all changes visible at once. On disk they then survive a power loss, unless durability
     /// is switched off.
     ///
+    /// If chunks or metalayers have changed, this marks the indexes of python-blosc2 (the vlmetalayer `blosc2_indexes`)
+    /// as outdated, unless that vlmetalayer was set after the last change.
+    ///
     /// # Errors
     /// [`FrameError::Io`] or [`FrameError::Lock`] when something cannot be written, [`FrameError::Chunk`] when a
     /// buffered last chunk cannot be compressed, [`FrameError::Argument`] when all chunks are empty,
@@ -262,6 +285,7 @@ impl FrameEditor {
         self.draft.store.check()?;
         self.epoch = Arc::default();
         self.settle()?;
+        self.prepare_items()?;
         let same_tail = self.has_committed_tail();
         if !(same_tail && self.committed.head.bytes == self.draft.state.head.bytes) {
             self.draft.state.check()?;
@@ -295,11 +319,29 @@ impl FrameEditor {
             self.has_sums.0 = self.has_sums.1;
             self.stale_sums = false;
             self.had_starts = self.draft.starts.is_some();
+            self.opened_copy = None;
             late?;
         }
         let written = self.draft.store.written();
         let bytes_written = written - std::mem::replace(&mut self.accounted, written);
         Ok(Committed { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
+    }
+
+    /// Prepares the commit of changed items or another shape.
+    fn prepare_items(&mut self) -> Result<(), FrameError> {
+        if !self.draft.state.items_changed {
+            return Ok(());
+        }
+        if let Some(run) = &self.before_commit {
+            let (old, new) = (&self.committed, &self.draft.state);
+            let resized = old.nbytes != new.nbytes
+                || old.nchunks() != new.nchunks()
+                || old.head.metalayers != new.head.metalayers;
+            run(resized)?;
+        }
+        self.outdate_indexes()?;
+        self.draft.state.items_changed = false;
+        Ok(())
     }
 
     /// Returns whether the next commit of a contiguous frame has to write all of it.
@@ -314,6 +356,7 @@ impl FrameEditor {
         self.epoch = Arc::default();
         self.tail = None;
         self.draft.state = self.committed.clone();
+        self.draft.settle_rules();
         self.has_sums.1 = self.has_sums.0;
         self.draft.store.rollback();
     }
@@ -342,7 +385,7 @@ impl FrameEditor {
         if checksums {
             let (sums, added) = self.during(self.nbytes(), |editor, control| editor.all_sums(control))?;
             self.draft.sums = Some(sums);
-            if added {
+            if added || !self.copy_is_sound()? {
                 // The table in the file is incomplete or damaged.
                 self.stale_sums = true;
                 self.draft.store.forget_pages();
@@ -350,6 +393,19 @@ impl FrameEditor {
         }
         self.has_sums.1 = checksums;
         Ok(())
+    }
+
+    /// Returns whether the copy of the start of the frame is there and matches its sum: files of earlier versions have
+    /// none.
+    fn copy_is_sound(&mut self) -> Result<bool, FrameError> {
+        let (Some(copy), true) = (self.opened_copy.take(), self.has_sums.0 && self.committed.nchunks() > 0)
+        else {
+            return Ok(true);
+        };
+        let Some((page, range)) = copy.and_then(|page| Some((page, page.range()?))) else { return Ok(false) };
+        let main = self.draft.store.committed()?.open(FrameFile::Main)?;
+        let bytes = main.read(&Extent::at_most(FrameFile::Main, range))?;
+        Ok(start_copy::in_page(&page, &bytes).is_some())
     }
 
     /// Returns the sums of all chunks and their runs, and whether sums of runs were added: files of earlier versions
@@ -464,6 +520,8 @@ impl FrameEditor {
             return Ok(committed);
         }
         self.draft.state.check()?;
+        self.settle()?;
+        self.prepare_items()?;
         self.during(self.nbytes(), |editor, control| {
             let source = editor.snapshot()?;
             editor.rewrite(source, control)

@@ -11,6 +11,7 @@ use crate::format::starts::{ChunkStarts, Wanted};
 use crate::names::FrameFile;
 use crate::names::INDEX_NAME;
 use crate::read::options::{FrameOrigin, ReadOptions};
+use crate::read::restored::restored_error;
 use crate::storage::anchored::anchored;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::OpenFile;
@@ -93,7 +94,12 @@ impl EditOptions {
         }
         self.repair(&file, &name)?;
         let frame = OpenFile::new(file.clone(), name.clone(), 0)?;
-        let schunk = self.read.open_files(Arc::new(Contiguous(frame)), Storage::Contiguous, false)?;
+        let files = Arc::new(Contiguous(frame.clone()));
+        let schunk = match self.read.open_files(files, Storage::Contiguous, false) {
+            Ok(schunk) => schunk,
+            // Readers use the copy of the header. Nothing is changed before it is there again.
+            Err(error) => return Err(if self.read.can_restore(&frame) { restored_error() } else { error }),
+        };
         self.clear_behind(&*file, &name, schunk.header().frame_len())?;
         let home = Home::Disk { fs: fs.clone(), path: real, lock, force: self.force };
         let store = ContiguousStore::of(home, file, name, &schunk, self.durability);
@@ -107,7 +113,7 @@ impl EditOptions {
         let Some(redo) = redo else { return Ok(()) };
         let (start, new) = (redo.start as u64, redo.new.clone());
         // Nothing is overwritten unless the state that the record promises is really there.
-        let repaired = OpenFile::new(Arc::new(Repaired { file: file.clone(), redo }), name.clone(), 0)?;
+        let repaired = OpenFile::new(Arc::new(Repaired::by(redo, file.clone())), name.clone(), 0)?;
         self.read.open_files(Arc::new(Contiguous(repaired)), Storage::Contiguous, false)?;
         file.write_all_at(start, &new).map_err(FrameError::io(&**name))?;
         match self.durability {
@@ -141,6 +147,9 @@ impl EditOptions {
         open_file(&**fs, &path, Links::Refuse, 0)?;
         let lock = if self.lock { Some(FrameLock::directory(&**fs, dir)?) } else { None };
         let schunk = self.read.open(dir)?;
+        if schunk.is_restored() {
+            return Err(restored_error());
+        }
         if schunk.storage() != Storage::Sparse {
             return Err(FrameError::Changed { name: dir.display().to_string() });
         }
@@ -159,9 +168,6 @@ impl EditOptions {
         path: Option<&Path>,
     ) -> Result<FrameEditor, FrameError> {
         let state = FrameState::of(schunk)?;
-        let (typesize, blocksize) = (schunk.itemsize(), schunk.header().blocksize());
-        // As in new frames: with a block smaller than an item, C-Blosc2 refuses chunks of NaNs.
-        let blocksize = if blocksize < typesize { 0 } else { blocksize };
         let sums = schunk.chunk_sums()?;
         // The first chunks decide whether there is space for block starts.
         let new = sums.is_some() && schunk.nchunks() == 0;
@@ -179,11 +185,12 @@ impl EditOptions {
             ),
             stale_sums: schunk.checksums() == Checksums::Changed,
             had_starts: starts.is_some(),
+            opened_copy: Some(schunk.start_copy()),
             committed: state.clone(),
             draft: Draft {
                 store: store(&state)?,
                 state,
-                rules: ChunkRules { typesize, blocksize, dparams: schunk.dparams().clone() },
+                rules: ChunkRules::of(schunk.header(), schunk.dparams().clone()),
                 sums,
                 starts,
                 max_vlmetalayers: self.max_vlmetalayers,
@@ -191,6 +198,7 @@ impl EditOptions {
             source: path.map(|path| Arc::new(FrameOrigin::new(&self.read, path))),
             accounted: 0,
             epoch: Arc::default(),
+            before_commit: None,
         })
     }
 }

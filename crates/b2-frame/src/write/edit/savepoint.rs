@@ -57,6 +57,7 @@ impl FrameEditor {
         if valid {
             self.tail = None;
             self.draft.state = savepoint.staged.clone();
+            self.draft.settle_rules();
         }
         valid
     }

@@ -43,6 +43,10 @@ pub(super) struct Appender {
     sync_started: u64,
     /// Number of bytes written so far.
     pub(super) written: u64,
+    /// The first bytes that were appended to a new frame.
+    pub(super) first: Vec<u8>,
+    /// How many of them to keep.
+    keep_first: usize,
 }
 
 impl Appender {
@@ -59,6 +63,8 @@ impl Appender {
             reserved: None,
             sync_started: end,
             written: 0,
+            first: Vec::new(),
+            keep_first: 0,
         }
     }
 
@@ -72,8 +78,9 @@ impl Appender {
         Self { base, ..self }
     }
 
-    /// Leaves space at the start, to be written later.
-    pub(super) fn skip(&mut self, len: u64) -> Result<(), FrameError> {
+    /// Leaves space at the start, to be written later, and keeps a copy of up to `first` bytes that follow.
+    pub(super) fn skip(&mut self, len: u64, first: usize) -> Result<(), FrameError> {
+        self.keep_first = first;
         self.buf = memory::zeroed(len as usize)?;
         Ok(())
     }
@@ -94,6 +101,12 @@ impl Appender {
     }
 
     pub(super) fn push(&mut self, data: &[u8]) -> Result<(), FrameError> {
+        let rest = self.keep_first.saturating_sub(self.first.len());
+        if rest > 0 {
+            let first = data.get(..rest).unwrap_or(data);
+            memory::reserve(&mut self.first, first.len())?;
+            self.first.extend_from_slice(first);
+        }
         if self.buf.len() + data.len() > BUFFER {
             self.flush()?;
             if data.len() > BUFFER {

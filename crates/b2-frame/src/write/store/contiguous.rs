@@ -14,6 +14,7 @@ use bytes::Bytes;
 use crate::format::checksums::ChunkSums;
 use crate::format::header::patch;
 use crate::format::records::Pages;
+use crate::format::start_copy;
 use crate::format::starts::ChunkStarts;
 use crate::read::open_plan::Layout;
 use crate::storage::contiguous::Contiguous;
@@ -41,6 +42,8 @@ pub(crate) struct ContiguousStore {
     committed: u64,
     /// The committed pages of all tables.
     pages: Pages,
+    /// The start of the committed chunk data, if it was needed already.
+    first: Bytes,
     watch: Arc<Watch>,
     /// The header on disk may be invalid, so nothing may be written any more.
     pub(super) broken: bool,
@@ -114,6 +117,7 @@ impl ContiguousStore {
             header_len: layout.header.end,
             committed: layout.trailer.end,
             pages: schunk.pages(),
+            first: Bytes::new(),
             watch: Arc::new(Watch::new(layout.trailer.end)),
             broken: false,
             lost: false,
@@ -123,13 +127,14 @@ impl ContiguousStore {
     }
 
     fn new(home: Home, mut out: Appender, header_len: u64) -> Result<Self, FrameError> {
-        out.skip(header_len)?;
+        out.skip(header_len, start_copy::MOST)?;
         Ok(Self {
             home,
             out,
             header_len,
             committed: 0,
             pages: Pages::default(),
+            first: Bytes::new(),
             watch: Arc::new(Watch::new(0)),
             broken: false,
             lost: false,
@@ -252,26 +257,48 @@ impl ContiguousStore {
 
     /// Makes the next commit rewrite all pages of the tables.
     pub(super) fn forget_pages(&mut self) {
-        self.pages = Pages::default();
+        self.pages = Pages { copy: self.pages.copy, ..Pages::default() };
     }
 
     /// Serializes header and tail for the end of the chunks stored so far.
     fn ends(
-        &self,
+        &mut self,
         state: &FrameState,
         sums: Option<&ChunkSums>,
         starts: Option<&ChunkStarts>,
     ) -> Result<Encoded, FrameError> {
         let end = self.out.end();
+        self.read_first(end);
         encode::encode(&Content {
             state,
             sums,
             starts,
             kept: &self.pages,
+            first: if self.committed == 0 { &self.out.first } else { &self.first },
             cbytes: end - self.header_len,
             index_at: end,
             pages: PagesGo::InFront,
         })
+    }
+
+    /// Reads the start of the chunk data up to `end`, unless that was done before. What the copy of the start of the
+    /// frame holds is taken from there, since it was compared: the file may be damaged.
+    fn read_first(&mut self, end: u64) {
+        let range = self.header_len..end.min(self.header_len + start_copy::MOST as u64);
+        if self.committed == 0 || self.first.len() as u64 == range.end.saturating_sub(range.start) {
+            return;
+        }
+        // The copy is only useful after damage, so errors do not matter: it is then shorter.
+        let read = |range| self.out.file.read_at(range).ok();
+        let Some(first) = read(range) else { return };
+        let mut first = Vec::from(first);
+        let page = self.pages.copy.and_then(|page| start_copy::in_page(&page, &read(page.range()?)?));
+        let behind_header = usize::try_from(self.header_len).unwrap_or(usize::MAX);
+        let copy = page.as_ref().and_then(|copy| copy.get(behind_header..)).unwrap_or_default();
+        for (byte, known) in first.iter_mut().zip(copy) {
+            *byte = *known;
+        }
+        self.first = first.into();
     }
 
     /// Completes a new frame: writes index and trailer, then the header, then renames the file.
@@ -390,6 +417,7 @@ impl ContiguousStore {
         self.out.replace(whole.out);
         self.unsafe_name = false;
         (self.header_len, self.committed, self.pages) = (header_len, whole.committed, whole.pages);
+        self.first = Bytes::new();
         // Earlier snapshots keep the old file.
         self.watch = Arc::new(Watch::new(self.committed));
         Ok(Copied { state, sums, starts })
@@ -405,6 +433,7 @@ impl ContiguousStore {
             self.watch.rollbacks.fetch_add(1, Ordering::SeqCst);
         }
         self.out.go_to(self.committed);
+        self.first = Bytes::new();
         self.lost = false;
         // If this fails, the next commit truncates the file.
         let _ = self.out.cut(self.committed);

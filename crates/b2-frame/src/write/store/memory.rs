@@ -14,6 +14,7 @@ use bytes::Bytes;
 use crate::FrameError;
 use crate::format::index::Entry;
 use crate::format::records::Pages;
+use crate::format::start_copy;
 use crate::read::open_plan::Layout;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
@@ -215,11 +216,22 @@ impl MemoryStore {
         let base = if self.new.is_empty() { self.base.len() } else { self.new.len() };
         let end = pieces.end().max(base as u64);
         let kept = Pages::default();
+        let data = self.header_len..end.min(self.header_len + start_copy::MOST as u64);
+        let first = match self.new.get(data.start as usize..data.end as usize) {
+            Some(first) => memory::copied(first)?,
+            None => {
+                let (base, pieces) = (self.base.clone(), pieces.clone());
+                copied(&Version { base, pieces, len: end, ..Version::default() }, data)
+                    .map_err(FrameError::io(NAME))?
+                    .into()
+            }
+        };
         let content = Content {
             state: new,
             sums,
             starts,
             kept: &kept,
+            first: &first,
             cbytes: end - self.header_len,
             index_at: end,
             pages: PagesGo::InFront,

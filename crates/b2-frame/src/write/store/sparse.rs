@@ -213,6 +213,7 @@ impl SparseStore {
             starts,
             // The whole index file is rewritten, so no page is reused.
             kept: &Pages::default(),
+            first: &[],
             cbytes: self.cbytes(old, &named)?,
             index_at: new.head.len(),
             // The index directly follows the header.

@@ -134,6 +134,38 @@ fn links_and_devices_are_no_lock_files() {
     }
 }
 
+#[test]
+fn a_lock_file_that_is_another_file_too_is_refused() {
+    for storage in [Storage::Contiguous, Storage::Sparse] {
+        let mut home = Home::new(Some(storage), params(&cparams(4)));
+        home.change(|editor| editor.append_bytes(b"data").unwrap());
+        let lock = lock_path(&home, storage);
+        let frame = match storage {
+            Storage::Contiguous => home.path().to_owned(),
+            Storage::Sparse => home.path().join("chunks.b2frame"),
+        };
+        let other = home.path().with_file_name("other");
+        fs::write(&other, [7; 64]).unwrap();
+        for victim in [&frame, &other] {
+            let before = fs::read(victim).unwrap();
+            fs::remove_file(&lock).unwrap();
+            fs::hard_link(victim, &lock).unwrap();
+            for force in [false, true] {
+                let error = options().force(force).edit(home.path()).unwrap_err();
+                assert!(
+                    matches!(&error, FrameError::Lock { path, source, .. } if *path == lock
+                    && source.to_string().contains("hard link")),
+                    "{error:?}"
+                );
+            }
+            assert_eq!(fs::read(victim).unwrap(), before);
+        }
+        fs::remove_file(&lock).unwrap();
+        home.change(|editor| editor.append_bytes(b"more").unwrap());
+        assert_eq!(home.read().read_bytes(0..8).unwrap(), b"datamore");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_frame_behind_a_link_is_locked_under_both_names() {

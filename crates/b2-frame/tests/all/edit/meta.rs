@@ -20,7 +20,7 @@ fn metalayers_change_in_place() {
             is_argument(editor.set_metalayer("other", b""));
         });
         // Only the header and its redo record are written, no chunks, and index and trailer only in a sparse frame.
-        assert!(committed.bytes_written < 10_000, "{committed:?}");
+        assert!(committed.bytes_written < 11_000, "{committed:?}");
         let schunk = home.read();
         assert_eq!(schunk.metalayers().get("small"), Some(&b"after!"[..]));
         assert_eq!(schunk.metalayers().get("large"), Some(&data(3000, 2)[..]));
@@ -123,6 +123,24 @@ fn the_chunk_size_can_be_set_without_chunks() {
         let schunk = home.read();
         assert_eq!((schunk.chunksize(), schunk.nchunks()), (800, 3));
         assert_eq!(schunk.read_bytes(0..2000).unwrap(), data(2000, 1));
+    }
+}
+
+#[test]
+fn the_block_size_can_be_set_without_chunks() {
+    for home in HOMES {
+        let mut home = Home::new(home, FrameParams::from_cparams(&cparams(4)));
+        home.change(|editor| {
+            is_argument(editor.set_blocksize(0));
+            is_argument(editor.set_blocksize(b2_chunk::MAX_BLOCKSIZE + 1));
+            editor.set_blocksize(400).unwrap();
+        });
+        assert_eq!(home.read().header().blocksize(), 400);
+        home.change(|editor| {
+            editor.append_bytes(&data(2000, 1)).unwrap();
+            is_argument(editor.set_blocksize(800));
+        });
+        assert_eq!(home.read().header().blocksize(), 400);
     }
 }
 

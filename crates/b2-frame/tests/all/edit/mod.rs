@@ -2,6 +2,7 @@
 
 mod behind;
 mod cost;
+mod indexes;
 mod locks;
 mod meta;
 mod model;

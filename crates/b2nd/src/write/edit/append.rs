@@ -45,6 +45,7 @@ impl ArrayEditor {
         self.with_lengths(axis, &mut source, |editor, source, len| {
             let mut shape = editor.shape().to_vec();
             shape[axis] = at.checked_add(len).ok_or_else(|| NdError::too_long(axis))?;
+            editor.open_dimensions(&shape)?;
             let new = editor.with_shape(&shape)?;
             shape[axis] = len;
             let rows = new.within(&shape);

@@ -1,5 +1,6 @@
 //! Changes attributes.
 
+use b2_frame::INDEXES;
 use rmpv::Value;
 
 use crate::NdError;
@@ -40,8 +41,15 @@ impl AttrsMut<'_> {
     /// Sets an attribute, replacing any existing value.
     ///
     /// # Errors
-    /// As for [`ArrayEditor::set_vlmetalayer`].
+    /// [`NdError::Argument`] for the name `blosc2_indexes`, which is no attribute, otherwise as for
+    /// [`ArrayEditor::set_vlmetalayer`].
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl Into<Value>) -> Result<(), NdError> {
+        let name = name.as_ref();
+        if name == INDEXES.as_bytes() {
+            return Err(NdError::argument(format!(
+                "{INDEXES} describes indexes of python-blosc2, and is no attribute"
+            )));
+        }
         self.editor.set_vlmetalayer(name, &encode(&value.into()))
     }
 
@@ -62,7 +70,8 @@ impl AttrsMut<'_> {
 
     /// Removes an attribute. Returns whether it existed.
     pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
-        self.editor.remove_vlmetalayer(name)
+        let name = name.as_ref();
+        name != INDEXES.as_bytes() && self.editor.remove_vlmetalayer(name)
     }
 
     b2_core::internal! {

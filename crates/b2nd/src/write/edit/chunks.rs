@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use b2_chunk::{Chunk, SpecialKind};
+use b2_chunk::{Chunk, Compression, SpecialKind};
 use b2_core::Control;
 use b2_core::memory::{self, OutOfMemory};
 use b2_frame::{Entry, MAX_NCHUNKS, SuperChunk};
 
+use crate::model::default_shapes::growable;
 use crate::model::geometry::{for_each_position, product, strides};
 use crate::model::meta::{METALAYER, OLD_METALAYER};
 use crate::select::chunk_moves::linear;
@@ -174,7 +175,34 @@ impl ArrayEditor {
         Ok(new)
     }
 
-    /// Writes the shape to the metalayer and leaves everything else in it unchanged.
+    /// Gives chunks and blocks a length along dimensions where they have none, if such a dimension is to get items by a
+    /// change to `shape`. C-Blosc2 writes such arrays, and cannot change their shape.
+    pub(super) fn open_dimensions(&mut self, shape: &[u64]) -> Result<(), NdError> {
+        let old = &self.geometry;
+        let is_closed = |(dim, &length): (usize, &u64)| {
+            let none = |lengths: &[u32]| lengths.get(dim) == Some(&0);
+            length > 0 && (none(old.chunkshape()) || none(old.blockshape()))
+        };
+        if !shape.iter().enumerate().any(is_closed) {
+            return Ok(());
+        }
+        let (chunks, blocks) = growable(old.shape(), old.chunkshape(), old.blockshape(), old.itemsize());
+        let new = Geometry::new(old.shape().to_vec(), chunks, blocks, old.itemsize())?;
+        let cparams = self.cparams.clone().map(|cparams| {
+            let like = Compression::from(cparams).blocksize(new.block_nbytes());
+            like.blockshape(new.blockshape()).build()
+        });
+        let cparams = cparams.transpose()?;
+        self.guarded(|editor| {
+            editor.frame.set_chunksize(new.chunk_nbytes())?;
+            editor.frame.set_blocksize(new.block_nbytes())?;
+            editor.set_shape(new)
+        })?;
+        (self.cparams, self.tells_blocks) = (cparams, true);
+        Ok(())
+    }
+
+    /// Writes the shapes to the metalayer and leaves everything else in it unchanged.
     pub(super) fn set_shape(&mut self, geometry: Geometry) -> Result<(), NdError> {
         let metalayers = self.frame.metalayers().clone();
         for name in [METALAYER, OLD_METALAYER] {
@@ -182,8 +210,16 @@ impl ArrayEditor {
             let mut meta = meta.to_vec();
             // Three bytes and the marker of the list come first; each length then has a marker and
             // 8 bytes.
-            for (field, length) in meta[4..].chunks_exact_mut(9).zip(geometry.shape()) {
+            let (shape, rest) = meta[4..].split_at_mut(9 * geometry.ndim());
+            for (field, length) in shape.chunks_exact_mut(9).zip(geometry.shape()) {
                 field[1..].copy_from_slice(&length.to_be_bytes());
+            }
+            // Then two lists, with 4 bytes for each length.
+            let (chunks, rest) = rest.split_at_mut(1 + 5 * geometry.ndim());
+            for (list, lengths) in [(chunks, geometry.chunkshape()), (rest, geometry.blockshape())] {
+                for (field, length) in list[1..].chunks_exact_mut(5).zip(lengths) {
+                    field[1..].copy_from_slice(&length.to_be_bytes());
+                }
             }
             self.frame.set_metalayer(name, &meta)?;
             break;

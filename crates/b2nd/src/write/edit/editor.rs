@@ -201,7 +201,7 @@ impl ArrayEditor {
     ///
     /// # Errors
     /// [`NdError::Chunk`] when the parameters do not fit the array, as for [`Compression::build`];
-    /// [`NdError::Argument`] when they are for C-Blosc 1.
+    /// [`NdError::Argument`] when they are for C-Blosc 1, or for items of another dtype ([`Dtype::check_compression`]).
     pub fn set_compression(&mut self, compression: impl Into<Compression>) -> Result<(), NdError> {
         let builder = compression.into().itemsize(self.geometry.itemsize());
         let builder = builder.blocksize(self.geometry.block_nbytes()).blockshape(self.geometry.blockshape());
@@ -209,6 +209,7 @@ impl ArrayEditor {
         if cparams.compatibility() != Compatibility::Blosc2 {
             return Err(NdError::argument("arrays need chunks of Blosc2"));
         }
+        self.dtype.check_compression(&cparams)?;
         self.cparams = Some(cparams);
         Ok(())
     }
@@ -231,6 +232,9 @@ impl ArrayEditor {
     }
 
     /// Sets a vlmetalayer. The change becomes visible with the next commit.
+    ///
+    /// A commit that changes items or the shape marks the indexes of python-blosc2 as outdated, which `blosc2_indexes`
+    /// describes: set that one in a commit that follows.
     ///
     /// # Errors
     /// [`NdError::Frame`] as for [`EditVlMeta::set`](b2_frame::EditVlMeta::set).
@@ -354,11 +358,13 @@ impl ArrayEditor {
 
     /// Returns the compression parameters for the chunks of one call.
     pub(super) fn cparams(&self, control: &Control) -> Result<CParams, NdError> {
-        match &self.cparams {
+        let cparams = match &self.cparams {
             Some(cparams) => controlled(cparams, control),
             // Building the parameters again returns the reason why that is impossible.
             None => controlled(&self.frame.cparams()?, control),
-        }
+        }?;
+        self.dtype.check_compression(&cparams)?;
+        Ok(cparams)
     }
 
     /// Runs a change and undoes it if it fails.

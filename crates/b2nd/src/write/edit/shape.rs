@@ -27,12 +27,12 @@ impl ArrayEditor {
     /// ```
     ///
     /// # Errors
-    /// [`NdError::Geometry`] when the number of dimensions differs, the shape exceeds the limits of the format, or a
-    /// dimension with chunks of length 0 would get items; [`NdError::Frame`], [`NdError::Chunk`] or
-    /// [`NdError::ChunkSize`] when reading, compressing or writing fails; [`NdError::Limit`] when a chunk is too large
+    /// [`NdError::Geometry`] when the number of dimensions differs, or the shape exceeds the limits of the format;
+    /// [`NdError::Frame`], [`NdError::Chunk`] or [`NdError::ChunkSize`] when reading, compressing or writing fails; [`NdError::Limit`] when a chunk is too large
     /// to be changed; [`NdError::Cancelled`], [`NdError::OutOfMemory`].
     pub fn resize(&mut self, shape: &[u64]) -> Result<(), NdError> {
         self.usable()?;
+        self.open_dimensions(shape)?;
         let new = self.with_shape(shape)?;
         if new == *self.geometry() {
             return Ok(());

@@ -57,6 +57,7 @@ impl ArrayEditor {
             let left = length - (range.end - range.start);
             let mut shape = editor.shape().to_vec();
             shape[axis] = left.checked_add(len).ok_or_else(|| NdError::too_long(axis))?;
+            editor.open_dimensions(&shape)?;
             let new = editor.with_shape(&shape)?;
             editor.flush()?;
             if range.is_empty() && len == 0 {

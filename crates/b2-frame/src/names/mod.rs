@@ -1,4 +1,6 @@
-//! The files of a frame and their names.
+//! The files of a frame and their names, and names as they are shown.
+
+pub(crate) mod redact;
 
 /// One of the files that a frame consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

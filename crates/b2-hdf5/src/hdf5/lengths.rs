@@ -1,0 +1,128 @@
+//! How long variables of netCDF are: as long as their dimensions, also where HDF5 has fewer rows.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use super::datatype::Type;
+use super::messages::{Attribute, Space};
+use super::{Hdf5, NO_VARIABLE, cursor, header, is_scale, messages, text_of};
+
+impl Hdf5 {
+    /// The shape that a variable of netCDF has: along a dimension without end it is as long as the dimension, also where
+    /// HDF5 has fewer rows.
+    pub(super) fn extent(
+        &self,
+        stored: &[Attribute],
+        shape: &[u64],
+        most: Option<&[u64]>,
+    ) -> Result<Vec<u64>, String> {
+        let mut extent = shape.to_vec();
+        let Some(most) = most else { return Ok(extent) };
+        if is_scale(stored) {
+            // A variable with the name of its dimension.
+            if let ([length], [u64::MAX]) = (&mut extent[..], most)
+                && self.is_of_netcdf(stored)
+            {
+                *length = self.longest_user(stored).max(*length);
+            }
+            return Ok(extent);
+        }
+        let Some(scales) = self.scales(stored)? else { return Ok(extent) };
+        for ((length, &most), scale) in extent.iter_mut().zip(most).zip(scales) {
+            if let (u64::MAX, Some(scale)) = (most, scale) {
+                *length = self.dimension_length(scale)?.unwrap_or(0).max(*length);
+            }
+        }
+        Ok(extent)
+    }
+
+    /// The length of a dimension without end: that of the longest variable. The scale is as long only if it is a variable by
+    /// itself. `None` if this is no dimension of netCDF.
+    fn dimension_length(&self, scale: u64) -> Result<Option<u64>, String> {
+        let known = self.lengths.lock().unwrap_or_else(PoisonError::into_inner).get(&scale).copied();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let stored = self.below.attributes(&self.below.messages(scale)?)?;
+        let length = self.is_of_netcdf(&stored).then(|| {
+            let own = self.shape_of(scale).and_then(|shape| shape.first().copied());
+            self.longest_user(&stored).max(own.unwrap_or(0))
+        });
+        self.lengths.lock().unwrap_or_else(PoisonError::into_inner).insert(scale, length);
+        Ok(length)
+    }
+
+    /// The length of the longest data set to which a scale is attached. A damaged one does not count.
+    fn longest_user(&self, stored: &[Attribute]) -> u64 {
+        let Some(list) = stored.iter().find(|attr| attr.name == "REFERENCE_LIST") else { return 0 };
+        let size = match messages::space(&list.space, self.below.length_size) {
+            Some(Space::Shape(shape, _)) => match shape[..] {
+                [count] => usize::try_from(count).ok().and_then(|count| list.data.len().checked_div(count)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let entries = list.data.chunks_exact(size.unwrap_or(0).max(1)).filter_map(|entry| {
+            let mut entry = cursor::Cursor::new(entry);
+            let address = entry.address(self.below.offset_size)?;
+            let axis = entry.u32()?;
+            // In the byte order of the machine that wrote it.
+            Some((address, axis.min(axis.swap_bytes())))
+        });
+        let users: BTreeSet<(u64, u32)> = entries.collect();
+        let lengths = users
+            .into_iter()
+            .filter_map(|(address, axis)| self.shape_of(address)?.get(usize::try_from(axis).ok()?).copied());
+        lengths.max().unwrap_or(0)
+    }
+
+    fn shape_of(&self, address: u64) -> Option<Vec<u64>> {
+        let found = self.below.messages(address).ok()?;
+        let message = found.iter().find(|message| message.kind == header::DATASPACE)?;
+        match messages::space(&self.below.content(message).ok()?, self.below.length_size)? {
+            Space::Shape(shape, _) => Some(shape),
+            Space::Null => None,
+        }
+    }
+
+    /// Whether netCDF wrote a scale. Those before 4.4.1 left no note in the root group.
+    fn is_of_netcdf(&self, stored: &[Attribute]) -> bool {
+        self.is_netcdf4()
+            || text_of(stored, "NAME").starts_with(NO_VARIABLE)
+            || stored.iter().any(|attr| attr.name == "_Netcdf4Dimid")
+    }
+
+    /// Whether netCDF wrote the file.
+    fn is_netcdf4(&self) -> bool {
+        *self.is_netcdf4.get_or_init(|| {
+            let found = self.below.messages(self.below.root);
+            let attrs = found.and_then(|found| self.below.attributes(&found));
+            attrs.is_ok_and(|attrs| attrs.iter().any(|attr| attr.name == "_NCProperties"))
+        })
+    }
+}
+
+/// The stored bytes of what netCDF shows where a variable without a fill value has no items. `None` for zeros.
+pub(super) fn default_fill(kind: &Type) -> Option<Vec<u8>> {
+    let (number, size, is_big) = match *kind {
+        Type::Int { size, is_signed, is_big } => {
+            let bits = u32::try_from(size.checked_mul(8)?).ok()?;
+            let most = u64::MAX.checked_shr(64_u32.checked_sub(bits)?)?;
+            let number = match (is_signed, size) {
+                (true, 8) => (i64::MIN + 2) as u64,
+                (true, _) => (most >> 1).wrapping_neg(),
+                (false, 8) => most - 1,
+                (false, _) => most,
+            };
+            (number, size, is_big)
+        }
+        Type::Float { size: 4, is_big } => (9.969_21e36_f32.to_bits().into(), 4, is_big),
+        Type::Float { size: 8, is_big } => (9.969_209_968_386_869e36_f64.to_bits(), 8, is_big),
+        _ => return None,
+    };
+    let mut bytes = number.to_le_bytes().get(..size)?.to_vec();
+    if is_big {
+        bytes.reverse();
+    }
+    Some(bytes)
+}

@@ -1,0 +1,205 @@
+"""Whether values fit into the types of an encoding, which xarray casts them to without looking."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from xarray.core.variable import Variable
+
+from b2kit._cast import cast as to_dtype
+from b2kit.errors import RangeError
+
+# Encoding keys that belong to a type.
+_OF_TYPE = ("dtype", "_Unsigned")
+_FILLS = ("_FillValue", "missing_value")
+# Items that are compared at a time.
+_STEP = 1 << 20
+
+
+def wider(told: Variable, encoded: Variable, is_fixed: bool) -> Variable | None:
+    """Returns the variable without the type in its encoding, if that was read from a file and its values do not fit.
+
+    Nothing is computed: of a lazy variable the types decide.
+    """
+    if is_fixed or not _is_cast(told) or _is_packed(encoded):
+        return None
+    if told.chunks is None or told.size == 0:
+        if _lost(np.asarray(told.values), np.asarray(encoded.values), encoded.attrs, told.encoding) is None:
+            return None
+    elif _is_masked(told, encoded) or _is_safe(told.dtype, np.dtype(told.encoding["dtype"])):
+        return None
+    encoding = {key: given for key, given in told.encoding.items() if key not in _OF_TYPE}
+    for key in _FILLS:
+        fill = encoding.get(key)
+        if fill is not None and told.dtype.kind in "iuf" and told.dtype.type(_wrapped(fill, told.dtype)) != fill:
+            del encoding[key]
+    made = told.copy(deep=False)
+    made.encoding = encoding
+    return made
+
+
+def checked(name: Any, told: Variable, encoded: Variable) -> Variable:
+    """Returns the encoded variable, after a check that its values were kept; of a lazy one each part is checked later."""
+    if not _is_cast(told):
+        return encoded
+    if "_Unsigned" in told.encoding and encoded.dtype.kind in "iu" and encoded.dtype != told.dtype:
+        # xarray leaves it out where there is no fill value.
+        encoded.attrs.setdefault("_Unsigned", told.encoding["_Unsigned"])
+    if encoded.chunks is None or told.chunks is None or told.size == 0:
+        given = np.asarray(told.values) if told.size else np.empty(0, told.dtype)
+        _check(np.asarray(encoded.values) if told.size else given, given, name, encoded.attrs, told.encoding)
+        return encoded
+    if not _is_packed(encoded) and _is_safe(told.dtype, encoded.dtype):
+        return encoded
+    from dask.array.core import map_blocks
+
+    lazy: Any = map_blocks
+    found: Any = encoded._data
+    kept = {"told_name": name, "attrs": dict(encoded.attrs), "encoding": dict(told.encoding)}
+    data = lazy(_check, found, told._data, dtype=found.dtype, meta=found._meta, **kept)
+    return Variable(encoded.dims, data, encoded.attrs, encoded.encoding, fastpath=True)
+
+
+def with_long_times(told: Variable) -> Variable:
+    """Returns the variable with integers of 8 bytes for times, since xarray wraps them in shorter ones."""
+    if not _has_short_times(told):
+        return told
+    made = told.copy(deep=False)
+    made.encoding = {**told.encoding, "dtype": np.dtype("i8")}
+    return made
+
+
+def with_short_times(name: Any, told: Variable, encoded: Variable, is_fixed: bool) -> Variable:
+    """Returns encoded times with integers as short as in the encoding, if they fit or if it cannot change."""
+    if not _has_short_times(told) or encoded.dtype.kind not in "iu":
+        return encoded
+    dtype = np.dtype(told.encoding["dtype"])
+    data: Any
+    if encoded.chunks is None:
+        try:
+            data = _shorter(np.asarray(encoded.values), dtype, name)
+        except RangeError:
+            if is_fixed:
+                raise
+            return encoded
+    elif is_fixed:
+        from dask.array.core import map_blocks
+
+        lazy: Any = map_blocks
+        data = encoded._data
+        data = lazy(_shorter, data, to=dtype, told_name=name, dtype=dtype, meta=data._meta.astype(dtype))
+    else:
+        return encoded
+    return Variable(encoded.dims, data, encoded.attrs, encoded.encoding, fastpath=True)
+
+
+def _has_short_times(told: Variable) -> bool:
+    dtype = told.encoding.get("dtype")
+    if dtype is None or dtype is str or np.dtype(dtype).kind not in "iu" or np.dtype(dtype).itemsize == 8:
+        return False
+    return told.dtype.kind in "mM" or told.dtype.kind == "O" and "since" in str(told.encoding.get("units"))
+
+
+def _shorter(times: Any, to: np.dtype[Any], told_name: Any) -> Any:
+    try:
+        return to_dtype(np.asarray(times), to)
+    except RangeError as error:
+        raise RangeError(f"variable {told_name!r}, in the units of its encoding: {error}") from None
+
+
+def _check(found: Any, given: Any, told_name: Any, attrs: Any, encoding: Any) -> Any:
+    """Returns encoded items if they stand for the values that were given."""
+    lost = _lost(np.asarray(given), np.asarray(found), attrs, encoding)
+    if lost is not None:
+        scaled = " after scaling" if "scale_factor" in attrs or "add_offset" in attrs else ""
+        raise RangeError(
+            f"variable {told_name!r}: {getattr(lost, 'tolist', lambda: lost)()!r} does not fit into the dtype {encoding['dtype']} of its encoding{scaled}: "
+            "write the variable whole, with another encoding"
+        )
+    return found
+
+
+def _is_cast(told: Variable) -> bool:
+    """Returns whether xarray converts the values to a type in the encoding."""
+    dtype = told.encoding.get("dtype")
+    if dtype is None or dtype is str or dtype == object or np.dtype(dtype).itemsize == 0:
+        return False
+    if np.dtype(dtype) == "S1":
+        # Letters of netCDF, which xarray does not cast to.
+        return False
+    return np.dtype(dtype) != told.dtype and told.dtype.kind in "biufcUSTO" and np.dtype(dtype).kind in "biufcUS"
+
+
+def _is_packed(encoded: Variable) -> bool:
+    return "scale_factor" in encoded.attrs or "add_offset" in encoded.attrs
+
+
+def _is_masked(told: Variable, encoded: Variable) -> bool:
+    """Returns whether floats were integers with a fill value in the file."""
+    return told.dtype.kind == "f" and encoded.dtype.kind in "iu" and any(key in encoded.attrs for key in _FILLS)
+
+
+def _is_safe(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    return given.kind not in "OT" and np.can_cast(given, dtype, "safe")
+
+
+def _wrapped(fill: Any, dtype: np.dtype[Any]) -> Any:
+    return np.asarray(fill).astype(dtype)[()]
+
+
+def _lost(given: np.ndarray[Any, Any], found: np.ndarray[Any, Any], attrs: Any, encoding: Any) -> Any:
+    """Returns the first value that the encoded items do not stand for, or ``None``."""
+    given, found = given.reshape(-1), found.reshape(-1)
+    for start in range(0, given.size, _STEP):
+        part = given[start : start + _STEP]
+        same = _same(part, found[start : start + _STEP], attrs, encoding)
+        if not same.all():
+            return part[~same][0]
+    return None
+
+
+def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
+    """Returns for each item whether it stands for the value that was given."""
+    if found.dtype.kind in "USO" or given.dtype.kind in "UST":
+        if found.dtype.kind in "biufc":
+            # Text was parsed.
+            return np.ones(given.shape, bool)
+        return _lengths(found) >= _lengths(given)
+    if given.dtype.kind == "O":
+        objects = [item is None or item != item or item == of for item, of in zip(given.tolist(), found.tolist())]
+        return np.array(objects, bool)
+    unsigned = str(attrs.get("_Unsigned", encoding.get("_Unsigned", "")))
+    if found.dtype.kind in "iu" and unsigned in ("true", "false"):
+        # Numbers whose sign the type of the file does not have.
+        found = found.view(f"{found.dtype.str[0]}{'u' if unsigned == 'true' else 'i'}{found.dtype.itemsize}")
+    if found.dtype.kind in "fc":
+        real = found.dtype.kind == "c" or given.dtype.kind != "c" or given.imag == 0
+        return (~np.isinf(found) | np.isinf(given)) & real
+    if given.dtype.kind == "c":
+        return (found == given.real) & (given.imag == 0)
+    is_number = ~np.isnan(given) if given.dtype.kind == "f" else np.ones(given.shape, bool)
+    factor, offset = attrs.get("scale_factor"), attrs.get("add_offset")
+    if factor is None and offset is None:
+        same = found == given
+    else:
+        with np.errstate(all="ignore"):
+            wanted = given.astype("f8") - (0 if offset is None else offset)
+            wanted = wanted / (1 if factor is None else factor)
+            # Rounded, and computed with fewer digits perhaps.
+            same = np.abs(found.astype("f8") - wanted) <= 0.75 + 1e-6 * np.abs(wanted)
+    if is_number.all():
+        return same
+    fill = attrs.get("_FillValue", attrs.get("missing_value"))
+    # NaN needs an integer that stands for it.
+    return np.where(is_number, same, fill is not None)
+
+
+def _lengths(text: Any) -> Any:
+    if text.dtype.kind == "U" or text.dtype.kind == "S":
+        return np.char.str_len(text)
+    if text.dtype.kind not in "OT":
+        return np.char.str_len(text.astype("U"))
+    items = text.astype(object).tolist()
+    lengths = [len(item) if isinstance(item, (str, bytes)) else 0 if item is None or item != item else len(str(item)) for item in items]
+    return np.array(cast("Any", lengths), int)

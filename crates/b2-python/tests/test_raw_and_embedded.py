@@ -1,0 +1,97 @@
+"""What C programs and python-blosc2 keep in other ways: attributes that are not msgpack, members in embed.b2e."""
+
+from __future__ import annotations
+
+import b2kit
+import numpy as np
+import pytest
+
+blosc2 = pytest.importorskip("blosc2")
+
+
+def test_attributes_that_are_not_msgpack(tmp_path):
+    path, raw = str(tmp_path / "a.b2nd"), b"\xc1\xffraw"
+    theirs = blosc2.asarray(np.arange(10.0), urlpath=path, mode="w", meta={"m": [1, 2]})
+    theirs.schunk.vlmeta.set_vlmeta("raw", raw)
+    theirs.schunk.vlmeta["ok"] = "v"
+    del theirs
+    a = b2kit.open(path, mode="a")
+    assert a.attrs.asdict() == {"raw": raw, "ok": "v"} and isinstance(a.attrs["raw"], b2kit.attrs.Raw)
+    assert a.attrs.raw("raw") == raw and a.attrs.raw("ok") == b"\xa1v" and a.meta == {"m": [1, 2]}
+    a.attrs["again"] = a.attrs["raw"]
+    copied = b2kit.copy(a)
+    assert copied.attrs.raw("raw") == raw and copied.meta == {"m": [1, 2]}
+    assert blosc2.open(path).schunk.vlmeta.get_vlmeta("again") == raw
+
+
+def test_embedded_members_are_changed(tmp_path):
+    path = str(tmp_path / "s.b2d")
+    with blosc2.TreeStore(path, mode="w", threshold=1 << 20) as store:
+        store["/a"] = np.arange(5)
+        store["/g/b"] = np.ones((2, 3))
+        store["/g/c"] = np.zeros(4)
+    root = b2kit.open_group(path, mode="a")
+    assert sorted(root) == ["a", "g"] and root.array("a")[...].tolist() == [0, 1, 2, 3, 4]
+    assert not list((tmp_path / "s.b2d").glob("*.b2nd"))
+    a = root.array("a")
+    a[1] = 10
+    a.append([6])
+    assert a[...].tolist() == [0, 10, 2, 3, 4, 6] and root.array("a")[1] == 10
+    del root["g/c"]
+    root["g/b"] = np.zeros(2)
+    with blosc2.TreeStore(path, mode="a") as store:
+        assert sorted(store.keys()) == ["/a", "/g", "/g/b"]
+        assert store["/a"][:].tolist() == [0, 10, 2, 3, 4, 6] and store["/g/b"][:].tolist() == [0, 0]
+        del store["/a"]
+    assert sorted(b2kit.open(path)) == ["g"]
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", "c8", "c16", "<i4", "U1", [("x", "<f4")]], ids=str)
+@pytest.mark.parametrize("options", [{"filters": [("trunc_prec", 10)]}, {"codec": "zfp_acc", "filters": []}], ids=str)
+def test_items_that_are_no_native_floats_are_refused(tmp_path, dtype, options):
+    x = np.full((8, 8), 101, "f4").astype(dtype) if isinstance(dtype, str) else np.zeros((8, 8), dtype)
+    path = tmp_path / "x.b2nd"
+    with pytest.raises(b2kit.errors.ArgumentError, match="floats"):
+        b2kit.asarray(x, path, **options)
+    assert not path.exists()
+    with pytest.raises(ValueError):
+        b2kit.compress(x, **options)
+    if x.dtype.kind == "f":
+        assert np.allclose(b2kit.asarray(x, dtype="f4", **options)[...], 101, atol=1)
+    a = b2kit.asarray(x, path)
+    with pytest.raises(b2kit.errors.ArgumentError, match="floats"), a.edit() as e:
+        e.set_compression("lz4", 5, [("trunc_prec", 10)])
+
+
+def test_frames_that_are_no_arrays(tmp_path):
+    path, x = str(tmp_path / "s.b2frame"), np.arange(2500, dtype="i4")
+    theirs = blosc2.SChunk(
+        chunksize=4000, data=x, urlpath=path, mode="w", contiguous=True, cparams={"typesize": 4}, meta={"note": {"a": 1}}
+    )
+    theirs.vlmeta["x"] = 5
+    for found in (b2kit.open(path), b2kit.open((tmp_path / "s.b2frame").read_bytes())):
+        assert isinstance(found, b2kit.SuperChunk) and found.kind == "SChunk"
+        assert (len(found), found.typesize, found.nbytes, found.nchunks) == (2500, 4, 10_000, 3)
+        assert found[7:12] == x[7:12].tobytes() and found[-1] == x[-1:].tobytes() and found.read() == x.tobytes()
+        assert found[12:7] == b"" and found.chunk(2) == x[2000:].tobytes()
+        assert found.meta == {"note": {"a": 1}} and found.attrs == {"x": 5} and found.verify() in ("ok", "none")
+        for wrong in (lambda found=found: found[2500], lambda found=found: found[::2], lambda found=found: found.chunk(3)):
+            with pytest.raises(IndexError):
+                wrong()
+    with pytest.raises(b2kit.errors.ReadOnlyError):
+        b2kit.open(path, mode="a")
+    for wrong in (b2kit.open_array, b2kit.open_group):
+        with pytest.raises(ValueError):
+            wrong(path)
+
+
+@pytest.mark.parametrize("dtype", ["f4", ">i8", "S3", [("a", "u1"), ("b", "<f8")]], ids=str)
+@pytest.mark.parametrize("shape", [(12,), (3, 4, 5), (0, 3)], ids=str)
+def test_saved_tensors_open_as_arrays(tmp_path, dtype, shape):
+    x = np.zeros(shape, dtype)
+    x = (np.arange(x.size).reshape(shape) % 250).astype(dtype) if isinstance(dtype, str) else x
+    path = str(tmp_path / "t.b2frame")
+    blosc2.save_tensor(x, path, mode="w")
+    found = b2kit.open(path)
+    assert found.shape == shape and found.dtype == x.dtype and np.asarray(found[...]).tobytes() == x.tobytes()
+    assert b2kit.open(blosc2.pack_tensor(x)).shape == shape

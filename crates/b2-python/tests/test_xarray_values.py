@@ -1,0 +1,322 @@
+"""What xarray writes arrives whole: text, numbers and letters, in every way of writing, and between engines."""
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+
+import b2kit
+
+xr = pytest.importorskip("xarray", minversion="2024.11", reason="xarray is not installed")
+pytest.importorskip("dask.array", reason="dask is not installed")
+
+import b2kit.xarray  # noqa: E402
+
+lazily = pytest.mark.parametrize("lazy", [False, True], ids=["memory", "dask"])
+RNG = np.random.default_rng(7).random((2, 4, 3))
+
+
+def maybe_lazy(ds, lazy):
+    return ds.chunk() if lazy else ds
+
+
+def opened(path, **options):
+    with xr.open_dataset(path, engine="b2kit", **options) as ds:
+        return ds.load()
+
+
+def listing(folder):
+    return sorted(os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names)
+
+
+# What a store has, and what does not fit into that.
+GROWN = [
+    (np.array(["foo"]), np.array(["foobar"])),
+    (np.array(["foo"], object), np.array(["foobar"], object)),
+    (np.array([b"foo"]), np.array([b"foobar"])),
+    (np.array([b"foo"], object), np.array([b"foobar"], object)),
+    (np.array([3], "i1"), np.array([1000])),
+    (np.array([3], "u2"), np.array([-1])),
+    (np.array([3]), np.array([1.7])),
+    (np.array([3]), np.array([np.nan])),
+    (np.array([3], "f4"), np.array([1e300])),
+]
+grown = pytest.mark.parametrize("old, new", GROWN, ids=range(len(GROWN)))
+
+
+@grown
+@lazily
+@pytest.mark.parametrize("where", ["variable", "coordinate"])
+def test_appended_values_that_do_not_fit(tmp_path, old, new, lazy, where):
+    path = tmp_path / "a.b2d"
+
+    def made(items):
+        ds = xr.Dataset({"s": ("x", items), "n": ("x", np.arange(1))})
+        return maybe_lazy(ds.set_coords("s") if where == "coordinate" else ds, lazy)
+
+    made(old).b2kit.to_store(path)
+    before, files = opened(path), listing(tmp_path)
+    for options in {"append_dim": "x"}, {"region": {"x": slice(0, 1)}}:
+        with pytest.raises(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made(new).b2kit.to_store(path, **options)
+        xr.testing.assert_identical(opened(path), before)
+        assert listing(tmp_path) == files
+    made(old[:1]).b2kit.to_store(path, append_dim="x")
+    assert opened(path).sizes["x"] == 2
+
+
+@grown
+@lazily
+def test_values_written_again_get_a_wider_type(tmp_path, old, new, lazy):
+    """The encoding of the store that a part came from does not cut the other."""
+    xr.Dataset({"s": ("x", old)}, {"x": [0]}).b2kit.to_store(tmp_path / "a.b2d")
+    with xr.open_dataset(tmp_path / "a.b2d", chunks={} if lazy else None) as first:
+        second = maybe_lazy(xr.Dataset({"s": ("x", new)}, {"x": [1]}), lazy)
+        joined = xr.concat([first, second], "x")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            joined.b2kit.to_store(tmp_path / "b.b2d")
+            joined.b2kit.to_store(tmp_path / "a.b2d", group="deep", mode="a")
+    for found in opened(tmp_path / "b.b2d"), opened(tmp_path / "a.b2d", group="deep"):
+        np.testing.assert_array_equal(found.s.values.astype(joined.s.dtype), joined.s.values)
+    assert opened(tmp_path / "a.b2d").s.dtype == np.array(old[:1].tolist(), None if old.dtype == object else old.dtype).dtype
+
+
+@lazily
+def test_an_encoding_that_is_asked_for_is_kept_or_refused(tmp_path, lazy):
+    ds = maybe_lazy(xr.Dataset({"s": ("x", ["foo", "foobar"]), "n": ("x", [1, 1000]), "f": ("x", [1.5, np.nan])}), lazy)
+    for encoding in (
+        {"s": {"dtype": "U3"}},
+        {"n": {"dtype": "i1"}},
+        {"f": {"dtype": "i4"}},
+        {"f": {"dtype": "i4", "_FillValue": -1}},
+        {"n": {"dtype": "i2", "scale_factor": 0.01}},
+        {"n": {"dtype": "u1", "add_offset": 1.0}},
+    ):
+        with pytest.raises(ValueError, match="does not fit"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ds.b2kit.to_store(tmp_path / "a.b2d", encoding=encoding)
+        assert os.listdir(tmp_path) == []
+    ds.b2kit.to_store(
+        tmp_path / "a.b2d",
+        encoding={"s": {"dtype": "U9"}, "n": {"dtype": "i2"}, "f": {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}},
+    )
+    assert opened(tmp_path / "a.b2d", mask_and_scale=False).f.values.tolist() == [3, -1]
+    xr.testing.assert_equal(opened(tmp_path / "a.b2d"), ds.compute())
+    assert b2kit.open_group(tmp_path / "a.b2d").array("s").dtype == "U9"
+    # The encoding that was read still fits.
+    with xr.open_dataset(tmp_path / "a.b2d", chunks={} if lazy else None) as again:
+        again.b2kit.to_store(tmp_path / "b.b2d")
+    for name in "snf":
+        arrays = [b2kit.open_group(tmp_path / path).array(name) for path in ("a.b2d", "b.b2d")]
+        assert arrays[0].dtype == arrays[1].dtype and arrays[0][...].tolist() == arrays[1][...].tolist()
+
+
+@lazily
+def test_packed_values_that_do_not_fit(tmp_path, lazy):
+    packed = {"f": {"dtype": "i1", "scale_factor": 0.5, "_FillValue": -128}}
+    xr.Dataset({"f": ("x", [1.0, np.nan])}).b2kit.to_store(tmp_path / "a.b2d", encoding=packed)
+    with pytest.raises(ValueError, match="does not fit"):
+        maybe_lazy(xr.Dataset({"f": ("x", [70.0])}), lazy).b2kit.to_store(tmp_path / "a.b2d", append_dim="x")
+    maybe_lazy(xr.Dataset({"f": ("x", [63.5])}), lazy).b2kit.to_store(tmp_path / "a.b2d", append_dim="x")
+    np.testing.assert_array_equal(opened(tmp_path / "a.b2d").f, [1, np.nan, 63.5])
+
+
+@lazily
+def test_times_that_do_not_fit(tmp_path, lazy):
+    time = np.array(["2020-01-01", "2020-01-02"], "M8[ns]")
+    ds = maybe_lazy(xr.Dataset({"t": ("x", time)}), lazy)
+    ds.b2kit.to_store(tmp_path / "a.b2d", encoding={"t": {"units": "days since 2020-01-01", "dtype": "i1"}})
+    xr.testing.assert_equal(opened(tmp_path / "a.b2d"), ds.compute())
+    for shift in np.timedelta64(1, "h"), np.timedelta64(300, "D"):
+        wrong = maybe_lazy(xr.Dataset({"t": ("x", time + shift)}), lazy)
+        with pytest.raises(Exception):
+            wrong.b2kit.to_store(tmp_path / "a.b2d", append_dim="x")
+        assert opened(tmp_path / "a.b2d").sizes["x"] == 2
+
+
+@pytest.mark.parametrize("letters", [[b"N", b"S"], [[b"a", b"b"], [b"c", b"d"]], b"x"])
+def test_single_letters_are_items(tmp_path, letters):
+    items = np.array(letters, "S1")
+    ds = xr.Dataset({"s": (["y", "x"][2 - items.ndim :], items)})
+    ds.b2kit.to_store(tmp_path / "a.b2d")
+    xr.testing.assert_identical(opened(tmp_path / "a.b2d"), ds)
+    ds.chunk().b2kit.to_store(tmp_path / "lazy.b2d")
+    xr.testing.assert_identical(opened(tmp_path / "lazy.b2d"), ds)
+    b2kit.asarray(items, tmp_path / "one.b2nd")
+    assert opened(tmp_path / "one.b2nd").one.shape == items.shape
+    if items.ndim == 1:
+        ds.b2kit.to_store(tmp_path / "a.b2d", append_dim="x")
+        assert opened(tmp_path / "a.b2d").s.values.tolist() == letters * 2
+
+
+def test_letters_of_netcdf_are_texts(tmp_path):
+    netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed")
+    import subprocess
+    import sys
+
+    for form in "NETCDF4", "NETCDF3_CLASSIC":
+        path, store = tmp_path / f"{form}.nc", tmp_path / f"{form}.b2d"
+        with netCDF4.Dataset(path, "w", format=form) as file:
+            file.createDimension("x", 2)
+            file.createDimension("letters", 3)
+            file.createVariable("s", "S1", ("x", "letters"))[:] = netCDF4.stringtochar(np.array(["foo", "ba"], "S3"))
+        subprocess.run([sys.executable, "-m", "b2kit", "convert", path, store], check=True)
+        for found in xr.open_dataset(path, engine="netcdf4"), opened(path), opened(store):
+            assert found.s.values.tolist() == [b"foo", b"ba"]
+        assert opened(store, concat_characters=False).s.shape == (2, 3)
+        # And back.
+        subprocess.run([sys.executable, "-m", "b2kit", "convert", store, tmp_path / f"{form}.back.h5"], check=True)
+        assert "_ARRAY_CHARACTERS" not in b2kit.hdf5.open(tmp_path / f"{form}.back.h5")._file.attrs("/")
+
+
+def base():
+    return xr.Dataset(
+        {"a": (("t", "x"), np.ones((2, 3))), "b": ("t", [1, 2]), "c": ("x", [1, 2, 3])}, {"t": [0, 1], "x": [0, 1, 2]}
+    )
+
+
+@pytest.mark.parametrize("compute", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ds: ds.drop_vars("b"),
+        lambda ds: ds.drop_vars("t"),
+        lambda ds: ds.drop_vars("a"),
+        lambda ds: ds.assign(d=("t", [1, 2])),
+        lambda ds: ds.assign(d=(("x", "t"), np.ones((3, 2)))),
+        lambda ds: ds.drop_vars(["a", "c", "x"]).assign(a=ds.a, d=("x", [1, 2, 3])).isel(x=slice(2)),
+    ],
+)
+def test_lengths_that_would_differ(tmp_path, change, compute):
+    path = tmp_path / "a.b2d"
+    base().b2kit.to_store(path)
+    before, files = opened(path), listing(tmp_path)
+    with pytest.raises(ValueError):
+        change(base().assign_coords(t=[2, 3])).b2kit.to_store(path, append_dim="t", compute=compute)
+    xr.testing.assert_identical(opened(path), before)
+    assert listing(tmp_path) == files
+    base().drop_vars("c").assign_coords(t=[2, 3]).assign(e=("x", [1, 2, 3])).b2kit.to_store(path, append_dim="t")
+    assert opened(path).sizes["t"] == 4
+
+
+def test_a_new_coordinate_of_the_dimension_is_refused(tmp_path):
+    base().drop_vars("t").b2kit.to_store(tmp_path / "a.b2d")
+    with pytest.raises(ValueError, match="'t'"):
+        base().b2kit.to_store(tmp_path / "a.b2d", append_dim="t")
+    assert opened(tmp_path / "a.b2d").sizes["t"] == 2
+
+
+def test_a_group_is_replaced_alone(tmp_path):
+    path = tmp_path / "a.b2d"
+    base().b2kit.to_store(path)
+    base().b2kit.to_store(path, group="part/y", mode="a")
+    base().b2kit.to_store(path, group="part", mode="a")
+    base().b2kit.to_store(path, group="other", mode="a")
+    new = xr.Dataset({"new": ("q", [1.0])}, attrs={"title": "new"})
+    new.b2kit.to_store(path, group="part", mode="w")
+    tree = xr.open_datatree(path, engine="b2kit")
+    assert set(tree.groups) == {"/", "/part", "/other"}
+    xr.testing.assert_identical(opened(path), base())
+    xr.testing.assert_identical(opened(path, group="other"), base())
+    xr.testing.assert_identical(opened(path, group="part"), new)
+    # A group that is not there, one in a store that is not there, and the root.
+    new.b2kit.to_store(path, group="z/deep", mode="w")
+    assert set(xr.open_datatree(path, engine="b2kit").groups) == {"/", "/part", "/other", "/z", "/z/deep"}
+    new.b2kit.to_store(tmp_path / "b.b2d", group="x", mode="w")
+    xr.testing.assert_identical(opened(tmp_path / "b.b2d", group="x"), new)
+    new.b2kit.to_store(path, group="/", mode="w")
+    assert set(xr.open_datatree(path, engine="b2kit").groups) == {"/"}
+
+
+def rich():
+    ds = xr.Dataset(
+        {
+            "f": (("t", "x"), RNG[0].astype("f4"), {"units": "K"}),
+            "packed": (("t", "x"), np.round(RNG[1], 1)),
+            "i": ("x", np.arange(3, dtype="i2")),
+            "s": ("x", ["a", "bcd", ""]),
+            "flag": ("x", [True, False, True]),
+            "scalar": ((), 5.0),
+            "u": ("x", np.array([1, 200, 255], "u1")),
+        },
+        {"t": np.arange("2020-01-01", "2020-01-05", dtype="M8[D]").astype("M8[ns]"), "x": [10, 20, 30]},
+        attrs={"title": "rich"},
+    )
+    ds.packed.encoding = {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -1}
+    return ds
+
+
+WRITERS = {
+    "b2kit": (lambda ds, path: ds.b2kit.to_store(path), ".b2d"),
+    "zarr": (lambda ds, path: ds.to_zarr(path, zarr_format=3, consolidated=False), ".zarr"),
+    "zarr2": (lambda ds, path: ds.to_zarr(path, zarr_format=2), ".zarr"),
+    "netcdf4": (lambda ds, path: ds.to_netcdf(path, engine="netcdf4"), ".nc"),
+    "h5netcdf": (lambda ds, path: ds.to_netcdf(path, engine="h5netcdf"), ".nc"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("chunks", [None, {}])
+@pytest.mark.parametrize(
+    "first, second", [(a, b) for a in WRITERS for b in WRITERS if "b2kit" in (a, b) or a in ("netcdf4", "h5netcdf")]
+)
+def test_between_engines(tmp_path, first, second, chunks):
+    for name in {first.rstrip("2"), second.rstrip("2")} - {"b2kit"}:
+        pytest.importorskip({"netcdf4": "netCDF4"}.get(name, name))
+    engine = {"zarr2": "zarr"}.get(first, first)
+    path = tmp_path / f"first{WRITERS[first][1]}"
+    options = {"encoding": {"f": {"filters": ["bitshuffle"], "codec": "lz4"}}} if first == "b2kit" else {}
+    if first == "b2kit":
+        rich().b2kit.to_store(path, **options)
+    elif first.startswith("zarr"):
+        rich().to_zarr(path, zarr_format=2 if first == "zarr2" else 3, consolidated=False, encoding={"f": {"chunks": (2, 3)}})
+    else:
+        WRITERS[first][0](rich(), path)
+    with xr.open_dataset(path, engine=engine, chunks=chunks) as ds:
+        WRITERS[second][0](ds, tmp_path / f"second{WRITERS[second][1]}")
+    with xr.open_dataset(tmp_path / f"second{WRITERS[second][1]}", engine={"zarr2": "zarr"}.get(second, second)) as ds:
+        xr.testing.assert_allclose(ds, rich())
+        assert ds.packed.encoding["dtype"] == "i2"
+    if first == second == "b2kit":
+        again = b2kit.open_group(tmp_path / "second.b2d").array("f")
+        assert again.filters == ["bitshuffle"] and again.codec == "lz4"
+    # Our engine reads NetCDF as well.
+    if first in ("netcdf4", "h5netcdf"):
+        with xr.open_dataset(path, engine="b2kit", chunks=chunks) as ds:
+            xr.testing.assert_allclose(ds.compute(), rich())
+            WRITERS[second][0](ds, tmp_path / f"third{WRITERS[second][1]}")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_empty_datasets_between_engines(tmp_path):
+    pytest.importorskip("zarr")
+    ds = xr.Dataset({"a": (("t", "x"), np.ones((0, 3))), "s": ("t", np.empty(0, "U3"))})
+    ds.b2kit.to_store(tmp_path / "a.b2d")
+    with xr.open_dataset(tmp_path / "a.b2d") as again:
+        again.to_zarr(tmp_path / "a.zarr", consolidated=False)
+        again.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    assert xr.open_dataset(tmp_path / "a.zarr", engine="zarr", consolidated=False).a.shape == (0, 3)
+
+
+@lazily
+def test_unsigned_numbers_without_a_fill_value(tmp_path, lazy):
+    netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 3)
+        data = file.createVariable("u", "i1", ("x",))
+        data.setncattr("_Unsigned", "true")
+        data.set_auto_maskandscale(False)
+        data[:] = np.array([1, -56, -1], "i1")
+    for engine in "netcdf4", "b2kit":
+        with xr.open_dataset(tmp_path / "a.nc", engine=engine, chunks={} if lazy else None) as ds:
+            assert ds.u.values.tolist() == [1, 200, 255]
+            ds.b2kit.to_store(tmp_path / f"{engine}.b2d")
+        assert opened(tmp_path / f"{engine}.b2d").u.values.tolist() == [1, 200, 255]
+        more = maybe_lazy(xr.Dataset({"u": ("x", np.array([250], "u1"))}), lazy)
+        more.b2kit.to_store(tmp_path / f"{engine}.b2d", append_dim="x")
+        assert opened(tmp_path / f"{engine}.b2d").u.values.tolist() == [1, 200, 255, 250]
+        with pytest.raises(ValueError):
+            xr.Dataset({"u": ("x", [300])}).b2kit.to_store(tmp_path / f"{engine}.b2d", append_dim="x")
