@@ -132,8 +132,9 @@ pub(crate) fn parse_codec(name: &str) -> Result<Codec, String> {
     if name == "auto" {
         return Ok(Codec::Auto);
     }
+    // Snappy is only read.
     let built_in = || plugins::plugins().codecs().find(|codec| codec.name() == name).map(|codec| codec.id());
-    CodecId::from_name(name).or_else(built_in).map(Codec::Id).ok_or_else(|| {
+    CodecId::from_name(name).or_else(built_in).filter(|&id| id != CodecId::SNAPPY).map(Codec::Id).ok_or_else(|| {
         format!(
             "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, zfp_acc, zfp_prec, zfp_rate, codec:ID, or auto"
         )
