@@ -41,8 +41,9 @@ pub(crate) fn compress<'py>(
         .compatibility(compatibility)
         .blocksize(blocksize)
         .itemsize(typesize);
-    // Of plain bytes with another item size nothing is known.
-    if items.dtype().itemsize() == typesize
+    // Of plain bytes nothing is known.
+    if typesize > 1
+        && items.dtype().itemsize() == typesize
         && let Ok(dtype) = crate::dtype::from_numpy(&items.dtype())
     {
         dtype.check_compression(&compression.clone().build().or_raise(py)?).or_raise(py)?;

@@ -23,9 +23,9 @@ fn pack_and_copy_say_what_they_did() {
         "--format",
         "sframe",
         "--filters",
-        "trunc_prec:10,bitshuffle",
+        "int_trunc:-10,bitshuffle",
     ]);
-    assert!(told.ends_with("x), zstd 5, trunc_prec:10, bitshuffle\n"), "{told}");
+    assert!(told.ends_with("x), zstd 5, int_trunc:246, bitshuffle\n"), "{told}");
     assert_eq!(folder.change(&["-q", "copy", "a.b2nd", "c.b2nd"]), "");
     let told = folder.change(&["-v", "copy", "a.b2nd", "d.b2nd"]);
     assert!(told.ends_with(" s\n") && told.contains("shuffle, "), "{told}");
