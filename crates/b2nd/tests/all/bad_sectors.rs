@@ -25,12 +25,13 @@ struct Whole {
     tail: (PathBuf, u64),
 }
 
-/// A block: which file holds it, and where.
+/// A block: which file holds it, where, and what else it needs (delta filter: the head of its chunk, and block 0).
 struct Block {
     nchunk: usize,
     nblock: usize,
     file: PathBuf,
     own: Range<u64>,
+    reference: Range<u64>,
 }
 
 impl Whole {
@@ -63,7 +64,10 @@ impl Whole {
             let at = |range: Range<usize>| start + range.start as u64..start + range.end as u64;
             for nblock in 0..lazy.nblocks() {
                 let own = at(lazy.block_extent(nblock));
-                blocks.push(Block { nchunk, nblock, file: file.clone(), own });
+                // Without block 0, whose place the head says, the others do not decode.
+                let first = 0..lazy.block_extent(0).end;
+                let reference = if lazy.needs_block0() { at(first) } else { own.clone() };
+                blocks.push(Block { nchunk, nblock, file: file.clone(), own, reference });
             }
         }
         let plain = array.all().read_bytes().unwrap();
@@ -143,7 +147,7 @@ impl Whole {
         let mut unplaced_blocks = 0;
         let (frame, geometry) = (self.array.super_chunk(), self.array.geometry());
         for block in &self.blocks {
-            if block.file == file && hit(&block.own) {
+            if block.file == file && (hit(&block.own) || hit(&block.reference)) {
                 continue;
             }
             let same = |of: &NdArray| {

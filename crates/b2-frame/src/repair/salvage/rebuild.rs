@@ -76,17 +76,20 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
             starts[nblock] = walk.end(nblock - 1, before).filter(|end| *end < stored.len());
         }
     }
-    if starts.last() == Some(&None) {
+    if starts.last() == Some(&None) || nblocks == 1 {
+        if let Some(first) = starts.first_mut() {
+            *first = first.filter(|start| !is_lost(*start));
+        }
         walk.back_from_end(&mut starts, lost.end);
     }
+    // The first bytes behind a sector may be zeros as well.
+    let lost = lost.start..lost.end.saturating_sub(3);
     let mut known: Vec<bool> = memory::list(nblocks).ok()?;
     for (nblock, start) in starts.iter().enumerate() {
         known.push(start.is_some_and(|start| {
             let end = walk.end(nblock, start);
             let next = starts.get(nblock + 1).copied().unwrap_or(Some(stored.len()));
-            !is_lost(start)
-                && end.is_some_and(|end| end <= lost.start || start >= lost.end)
-                && next.is_none_or(|next| end == Some(next))
+            next.is_some() && end == next && (start >= lost.end || end.is_some_and(|end| end <= lost.start))
         }));
     }
     for (nblock, start) in starts.iter().enumerate() {
