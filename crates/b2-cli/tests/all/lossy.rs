@@ -226,7 +226,10 @@ fn int_trunc_is_not_for_floats() {
         &["copy", "plain", "out", "--chunks", "7,7"],
     ] {
         let told = folder.fails(1, &[args, &["--filters", "int_trunc:-4,shuffle"]].concat());
-        assert!(told.contains("int_trunc takes integers of 1, 2, 4 or 8 bytes, the dtype is <f4"), "{args:?}: {told}");
+        assert!(
+            told.contains("int_trunc takes integers of 1, 2, 4 or 8 bytes, the dtype is <f4"),
+            "{args:?}: {told}"
+        );
         assert!(!folder.path("out").exists());
     }
 }
