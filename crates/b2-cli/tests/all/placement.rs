@@ -10,7 +10,7 @@ fn new_files_are_called_as_their_inputs() {
     folder.write("sub/data.npy", &npy("<i4", false, "(20, 50)", &raw));
     folder.write("sub/data.bin", &raw);
     let told = slashes(folder.change(&["pack", "sub/data.npy"]));
-    assert!(told.starts_with("sub/data.npy -> sub/data.b2nd  3.91 KiB -> "), "{told}");
+    assert!(told.starts_with("sub/data.npy -> sub/data.b2nd  3.91 -> "), "{told}");
     folder.change(&["pack", "sub/data.bin", "--typesize", "4"]);
     folder.change(&["pack", "sub/data.bin", "--dtype", "<i4"]);
     folder.change(&["pack", "sub/data.bin", "--format", "chunk"]);

@@ -10,8 +10,12 @@ use b2_chunk::{ChunkHeader, EXTENDED_HEADER_LEN};
 use bytes::Bytes;
 
 use crate::format::digest::sum;
+use crate::format::header::MAGIC as FRAME_MAGIC;
 use crate::format::records::RecordPage;
 
+/// Replaces the magic number of the frame in the copy, so that nobody takes the copy for a frame: after a power loss it may
+/// be what follows lost sectors behind a frame.
+const MAGIC: [u8; FRAME_MAGIC.len()] = *b"\x9e\xa8b2start\0";
 /// A copy never starts in the first bytes of the file, since they may be lost together.
 const SECTOR: usize = 512;
 /// The copy reaches at least to the end of a sector of this size where there is room for that.
@@ -34,7 +38,15 @@ pub(crate) fn padding(offset: u64) -> usize {
 pub(crate) fn in_page(page: &RecordPage, bytes: &Bytes) -> Option<Bytes> {
     let fits = bytes.len() as u64 == u64::from(page.len) && sum(bytes) == page.sum;
     let start = padding(page.offset);
-    (fits && start < bytes.len()).then(|| bytes.slice(start..))
+    let rest = bytes.get(start..).filter(|_| fits)?.strip_prefix(&MAGIC)?;
+    Some([&FRAME_MAGIC[..], rest].concat().into())
+}
+
+/// Marks the start of a frame as a copy of it.
+pub(crate) fn mark(copy: &mut [u8]) {
+    if let Some(magic) = copy.first_chunk_mut() {
+        *magic = MAGIC;
+    }
 }
 
 /// Returns the length of the head of the chunk that `bytes` start with: header, block starts and dictionary.
@@ -125,10 +137,15 @@ mod tests {
     #[test]
     fn a_copy_does_not_start_in_the_first_sector() {
         assert_eq!([0, 500, 512, 513, u64::MAX].map(padding), [512, 12, 0, 0, 0]);
-        let bytes = Bytes::from([vec![0; 12], b"copy".to_vec()].concat());
-        let page = RecordPage { offset: 500, len: 16, count: 0, sum: sum(&bytes) };
-        assert_eq!(in_page(&page, &bytes).unwrap(), "copy");
+        let mut copy = [&FRAME_MAGIC[..], b"rest"].concat();
+        mark(&mut copy);
+        assert!(!copy.starts_with(&FRAME_MAGIC));
+        let bytes = Bytes::from([vec![0; 12], copy].concat());
+        let page = RecordPage { offset: 500, len: 26, count: 0, sum: sum(&bytes) };
+        assert_eq!(in_page(&page, &bytes).unwrap(), [&FRAME_MAGIC[..], b"rest"].concat());
         assert!(in_page(&RecordPage { sum: 0, ..page }, &bytes).is_none());
         assert!(in_page(&RecordPage { offset: 496, ..page }, &bytes).is_none());
+        let unmarked = Bytes::from([&[0; 12][..], &FRAME_MAGIC, b"rest"].concat());
+        assert!(in_page(&RecordPage { sum: sum(&unmarked), ..page }, &unmarked).is_none());
     }
 }

@@ -125,6 +125,7 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
                 let rest = copy_len - page.len();
                 page.extend_from_slice(part.get(..rest).unwrap_or(part));
             }
+            start_copy::mark(page.get_mut(padding..).unwrap_or_default());
             page
         }
         None => Vec::new(),

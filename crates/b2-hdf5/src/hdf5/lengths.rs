@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-use super::datatype::Type;
 use super::messages::{Attribute, Space};
 use super::{Hdf5, NO_VARIABLE, cursor, header, is_scale, messages, text_of};
 
@@ -100,29 +99,4 @@ impl Hdf5 {
             attrs.is_ok_and(|attrs| attrs.iter().any(|attr| attr.name == "_NCProperties"))
         })
     }
-}
-
-/// The stored bytes of what netCDF shows where a variable without a fill value has no items. `None` for zeros.
-pub(super) fn default_fill(kind: &Type) -> Option<Vec<u8>> {
-    let (number, size, is_big) = match *kind {
-        Type::Int { size, is_signed, is_big } => {
-            let bits = u32::try_from(size.checked_mul(8)?).ok()?;
-            let most = u64::MAX.checked_shr(64_u32.checked_sub(bits)?)?;
-            let number = match (is_signed, size) {
-                (true, 8) => (i64::MIN + 2) as u64,
-                (true, _) => (most >> 1).wrapping_neg(),
-                (false, 8) => most - 1,
-                (false, _) => most,
-            };
-            (number, size, is_big)
-        }
-        Type::Float { size: 4, is_big } => (9.969_21e36_f32.to_bits().into(), 4, is_big),
-        Type::Float { size: 8, is_big } => (9.969_209_968_386_869e36_f64.to_bits(), 8, is_big),
-        _ => return None,
-    };
-    let mut bytes = number.to_le_bytes().get(..size)?.to_vec();
-    if is_big {
-        bytes.reverse();
-    }
-    Some(bytes)
 }

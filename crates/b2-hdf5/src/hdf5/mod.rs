@@ -353,7 +353,7 @@ impl Hdf5 {
             shape,
             extent,
             items,
-            beyond: fill.clone().or_else(|| lengths::default_fill(&kind)),
+            beyond: fill.clone().or_else(|| datatype::default_fill(&kind)),
             fill,
             place: placed.stores,
             kept: Mutex::default(),
