@@ -137,8 +137,13 @@ pub(crate) fn of_layer<'py>(
     limits: &Limits,
 ) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
     let Some(bytes) = bytes else { return Ok(None) };
+    // Well-formed msgpack whose extensions are malformed is damage.
+    let is_msgpack = || {
+        let mut rest = &bytes[..];
+        rmpv::decode::read_value_ref(&mut rest).is_ok() && rest.is_empty()
+    };
     match Object::decode(name, &bytes, limits) {
-        Err(NdError::Attribute { .. }) => Ok(Some((class(py, "Raw")?.call1((PyBytes::new(py, &bytes),))?,))),
+        Err(NdError::Attribute { .. }) if !is_msgpack() => Ok(Some((class(py, "Raw")?.call1((PyBytes::new(py, &bytes),))?,))),
         value => Ok(Some((to_object(py, value.or_raise(py)?)?,))),
     }
 }

@@ -111,7 +111,7 @@ def use_group(g: b2kit.Group) -> None:
     for key in list(g)[:20]:
         try:
             found = g[key]
-            use_group(found) if isinstance(found, b2kit.Group) else use_array(found)
+            use_any(found)
         except b2kit.Error:
             pass
 
@@ -124,8 +124,13 @@ def use(path: str) -> None:
             pass
 
 
-def use_any(found: b2kit.Array | b2kit.Group) -> None:
-    use_group(found) if isinstance(found, b2kit.Group) else use_array(found)
+def use_any(found: b2kit.Array | b2kit.Group | b2kit.SuperChunk) -> None:
+    if isinstance(found, b2kit.SuperChunk):
+        repr(found), len(found), found[:1]
+    elif isinstance(found, b2kit.Group):
+        use_group(found)
+    else:
+        use_array(found)
 
 
 def files_of(path: str) -> list[str]:

@@ -92,7 +92,8 @@ def test_no_flipped_bit_gives_wrong_values(tmp_path, number):
         assert end != "wrong", (items.dtype, items.shape, codec, filters, file.name, at, "opened before")
         file.write_bytes(good)
     print(ends)
-    assert ends["error"] > ends["right"]
+    # Flips in the header and in its copy are harmless: the other one is read.
+    assert 3 * ends["error"] > ends["right"]
 
 
 @pytest.mark.parametrize("number", range(ARRAYS))

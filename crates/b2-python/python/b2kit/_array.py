@@ -270,7 +270,7 @@ class Array(_b2kit.ArrayBase, Items):
             return _unpickled, (*self._again, _token(self))
         if self._origin == "path":
             args = (self.path or "", self.mode, self.threads, self._store)
-            return _unpickled, (_reopen, args, _token(self))
+            return _unpickled, (_reopen, args, None if self.closed else _token(self))
         raise WrongTypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
 
     def __copy__(self) -> Array:

@@ -25,7 +25,7 @@ struct Whole {
     tail: (PathBuf, u64),
 }
 
-/// A block: which file holds it, where, and where the block to which it refers (delta filter) is.
+/// A block: which file holds it, where, and what else it needs (delta filter: the head of its chunk, and block 0).
 struct Block {
     nchunk: usize,
     nblock: usize,
@@ -64,7 +64,9 @@ impl Whole {
             let at = |range: Range<usize>| start + range.start as u64..start + range.end as u64;
             for nblock in 0..lazy.nblocks() {
                 let own = at(lazy.block_extent(nblock));
-                let reference = if lazy.needs_block0() { at(lazy.block_extent(0)) } else { own.clone() };
+                // Without block 0, whose place the head says, the others do not decode.
+                let first = 0..lazy.block_extent(0).end;
+                let reference = if lazy.needs_block0() { at(first) } else { own.clone() };
                 blocks.push(Block { nchunk, nblock, file: file.clone(), own, reference });
             }
         }
