@@ -143,7 +143,9 @@ pub(crate) fn of_layer<'py>(
         rmpv::decode::read_value_ref(&mut rest).is_ok() && rest.is_empty()
     };
     match Object::decode(name, &bytes, limits) {
-        Err(NdError::Attribute { .. }) if !is_msgpack() => Ok(Some((class(py, "Raw")?.call1((PyBytes::new(py, &bytes),))?,))),
+        Err(NdError::Attribute { .. }) if !is_msgpack() => {
+            Ok(Some((class(py, "Raw")?.call1((PyBytes::new(py, &bytes),))?,)))
+        }
         value => Ok(Some((to_object(py, value.or_raise(py)?)?,))),
     }
 }
