@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -415,12 +416,15 @@ impl FrameError {
 
     b2_core::internal! {
         /// Makes errors of I/O with this file or storage.
-        pub fn io(name: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-            let name = redact(&name.into());
-            move |source| match source.kind() {
-                // What storage far away says of an object that is another one by now.
-                io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },
-                _ => Self::Io { name, source },
+        pub fn io<'a>(name: impl Into<Cow<'a, str>>) -> impl FnOnce(io::Error) -> Self {
+            let name = name.into();
+            move |source| {
+                let name = redact(&name);
+                match source.kind() {
+                    // Remote storage reports that the object was replaced.
+                    io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },
+                    _ => Self::Io { name, source },
+                }
             }
         }
     }

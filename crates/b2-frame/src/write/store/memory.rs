@@ -369,12 +369,13 @@ impl ReadAt for Version {
         self.check(&(offset..offset.saturating_add(buf.len() as u64)))?;
         let mut at = offset;
         while !buf.is_empty() {
-            let most = match self.part(at) {
+            let part = self.part(at);
+            let most = match &part {
                 Part::Bytes(bytes, from, _) => bytes.len() - from,
-                Part::Zeros(len) => usize::try_from(len).unwrap_or(usize::MAX),
+                Part::Zeros(len) => usize::try_from(*len).unwrap_or(usize::MAX),
             };
             let (dst, rest) = buf.split_at_mut(most.min(buf.len()));
-            match self.part(at) {
+            match part {
                 Part::Bytes(bytes, from, _) => dst.copy_from_slice(&bytes[from..from + dst.len()]),
                 Part::Zeros(_) => dst.fill(0),
             }
