@@ -21,14 +21,19 @@ use self::glob::{Glob, group, is_glob};
 use self::job::{Job, compare};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
-use crate::files::{Output, check_folder, claim, members, stdio, write_through};
+use crate::files::{
+    Found, Output, Take, check_folder, claim, foreign, members, stdio, urls, walk, write_through,
+};
 use crate::print::{count, printable_json, short_size};
-use crate::process::{Usage, signals};
+use crate::process::{Usage, several, signals};
 use crate::read::hdf5::{as_json, described, listed, only};
 use crate::read::{Hdf5, Input, Store, slice};
 use crate::write::tell;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    if let Some(dir) = &args.directory {
+        return convert_each(args, dir, global);
+    }
     let text = |path: &PathBuf| {
         let text = path.to_str().map(str::to_owned);
         text.ok_or_else(|| anyhow::Error::from(Usage(format!("{}: not a path in a file", path.display()))))
@@ -54,11 +59,20 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         let job = Job { args, encoding: Encoding::default(), input, global };
         return job.back(output).with_context(named);
     }
+    let path = path.as_deref().unwrap_or("/");
+    let Some(output) = output else {
+        let file = Hdf5::of(input, global).with_context(named)?;
+        return list(file.file(), path, args).with_context(named);
+    };
+    convert(args, input, path, output, global)
+}
+
+/// Converts a data set, or a group into a store.
+fn convert(args: &Args, input: &Path, path: &str, output: &Path, global: Global) -> Result<()> {
+    let named = || input.display().to_string();
     let encoding = args.encoding()?;
     let file = Hdf5::of(input, global).with_context(named)?;
     let file = file.file();
-    let path = path.as_deref().unwrap_or("/");
-    let Some(output) = output else { return list(file, path, args).with_context(named) };
     check_folder(output)?;
     claim(output, args.force, &[input])?;
     let job = Job { args, encoding, input, global };
@@ -66,6 +80,42 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Some(layout) => job.store(file, path, output, layout).with_context(named),
         None => job.one(file, path, output).with_context(named),
     }
+}
+
+/// Converts each file, with `-r` also those in folders, into a store in the folder `dir`.
+fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
+    if urls::is_url(dir) {
+        return Err(Usage("-d DIR: a folder, not a URL".into()).into());
+    }
+    let look = |path: &Path| {
+        Ok(match path.is_dir() {
+            true if foreign::directory(path).is_some() => Take::No("neither HDF5 nor NetCDF"),
+            true => Take::Inside,
+            false if foreign::hdf5(path).is_some() => Take::Yes,
+            false => Take::No("neither HDF5 nor NetCDF"),
+        })
+    };
+    let found = match args.recursive {
+        true => walk(&args.paths, Some(dir), global, look)?,
+        false => args.paths.iter().map(|path| Found::named(path)).collect(),
+    };
+    let new = |found: &Found| -> Result<PathBuf> {
+        let name = urls::local_name(&found.path)?;
+        let name = Path::new(name.file_name().unwrap_or_default()).with_extension("b2d");
+        Ok(dir.join(&found.below).join(name))
+    };
+    let outputs = found.iter().map(new).collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<PathBuf> = found.into_iter().map(|found| found.path).collect();
+    several::distinct(&inputs, &outputs)?;
+    let mut outputs = outputs.iter();
+    several::each(&inputs, |input| {
+        let Some(output) = outputs.next() else { return Ok(()) };
+        stdio::refuse_stdin(input, "cannot be converted: name the file")?;
+        if let Some(folder) = output.parent() {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        convert(args, input, "/", output, global)
+    })
 }
 
 /// The kind of store that a name asks for.

@@ -1,6 +1,5 @@
 //! `b2kit unpack`
 
-use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -75,7 +74,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if let Some(dir) = &args.directory {
         // Detect files of the same name in different folders.
         several::outputs(&files, dir, |file| {
-            Ok(new_name(&local_name(file)?, "npy").file_name().unwrap_or_default().into())
+            Ok(new_name(&urls::local_name(file)?, "npy").file_name().unwrap_or_default().into())
         })?;
         fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     }
@@ -152,8 +151,10 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     };
     let path = match (args.placement.named(), folder) {
         (Some(output), _) => output.to_owned(),
-        (None, Some(dir)) => dir.join(new_name(&local_name(file)?, ending).file_name().unwrap_or_default()),
-        (None, None) => new_name(&local_name(file)?, ending),
+        (None, Some(dir)) => {
+            dir.join(new_name(&urls::local_name(file)?, ending).file_name().unwrap_or_default())
+        }
+        (None, None) => new_name(&urls::local_name(file)?, ending),
     };
     if !urls::is_url(file) {
         refuse_same(&path, file)?;
@@ -198,15 +199,6 @@ fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
     let layers = frame.metalayers().iter().any(|(name, _)| !is_array_layer(name));
     let layers = layers || frame.vlmetalayers().iter().any(|(name, _)| name != INDEXES.as_bytes());
     Ok(layers.then_some("its metalayers are not unpacked"))
-}
-
-/// The name of the file; for a URL, its last part as a name in the current folder.
-fn local_name(file: &Path) -> Result<Cow<'_, Path>> {
-    if !urls::is_url(file) {
-        return Ok(Cow::Borrowed(file));
-    }
-    let name = urls::file_name(file).with_context(|| file.display().to_string());
-    Ok(Cow::Owned(name.map_err(|error| Usage(one_line(&error)))?.into()))
 }
 
 /// The extension of a file, if it is one of packed files.

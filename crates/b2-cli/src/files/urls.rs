@@ -4,6 +4,7 @@
 //! The rest of the command treats a URL as a path. If it has a user, a password or a query, which may be secret, it is
 //! replaced by a name without them before anything else sees it; this module maps the name back to the URL.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use b2kit::frame::{FileKind, ReadAt, ReadFiles, redact};
 use super::members;
 use crate::args::Global;
 use crate::print::thousands;
-use crate::process::signals;
+use crate::process::{Usage, one_line, signals};
 
 /// Object stores that a program provides.
 #[doc(hidden)]
@@ -181,6 +182,18 @@ fn unescape(part: &str) -> Option<Vec<u8>> {
         }
     }
     Some(out)
+}
+
+/// The name of the file; for a URL, its last part as a name in the current folder.
+///
+/// # Errors
+/// Returns [`Usage`] if a URL has no last part.
+pub(crate) fn local_name(file: &Path) -> anyhow::Result<Cow<'_, Path>> {
+    if !is_url(file) {
+        return Ok(Cow::Borrowed(file));
+    }
+    let name = file_name(file).with_context(|| file.display().to_string());
+    Ok(Cow::Owned(name.map_err(|error| Usage(one_line(&error)))?.into()))
 }
 
 /// The kind of file that a URL names.

@@ -1,5 +1,7 @@
 //! `b2kit convert`: HDF5 and NetCDF files. What is read of them is tested in `b2-hdf5`.
 
+use std::fs;
+
 use crate::common::{counting, npy};
 use crate::hdf5::folder;
 
@@ -41,6 +43,38 @@ fn chunks_of_blosc2_are_moved() {
     assert_eq!((&told["codec"], &told["chunks"]), (&"zstd".into(), &serde_json::json!([5, 5])));
     assert_eq!(folder.ok(&["cat", "moved.b2nd"]), folder.ok(&["cat", "anew.b2nd"]));
     folder.ok(&["verify", "moved.b2nd", "anew.b2nd"]);
+}
+
+#[test]
+fn files_become_stores_in_a_folder() {
+    let folder = folder();
+    let one = ["convert", "-d", "new", "three.nc", "small.h5", "--skip-unsupported"];
+    folder.change(&one);
+    for (name, key) in [("new/three.b2d", "/v"), ("new/small.b2d", "/group/ramp")] {
+        let keys = String::from_utf8(folder.ok(&["ls", name])).unwrap();
+        assert!(keys.lines().any(|line| line == key), "{name}: {keys}");
+    }
+    // Files that exist stay, and the others are converted all the same.
+    fs::remove_dir_all(folder.path("new/small.b2d")).unwrap();
+    let told = folder.fails(1, &one);
+    assert!(told.contains("never replaced") && folder.path("new/small.b2d").exists(), "{told}");
+    // Folders, with what is no HDF5 in them.
+    fs::create_dir_all(folder.path("in/deep")).unwrap();
+    fs::copy(folder.path("three.nc"), folder.path("in/deep/three.nc")).unwrap();
+    // The content decides, not the name.
+    fs::copy(folder.path("three.nc"), folder.path("in/other")).unwrap();
+    fs::write(folder.path("in/text.h5"), "text").unwrap();
+    let told = folder.change(&["convert", "-r", "in", "-d", "out", "-v"]);
+    assert!(told.contains("text.h5"), "{told}");
+    for name in ["out/deep/three.b2d", "out/other.b2d"] {
+        assert_eq!(folder.info(&[name, "--key", "/v"])["vlmetalayers"]["scale_factor"], 0.5, "{name}");
+    }
+    assert!(!folder.path("out/text.b2d").exists());
+    // Nothing is converted if two files would get one name.
+    let told = folder.fails(2, &["convert", "-d", "same", "three.nc", "in/deep/three.nc"]);
+    assert!(told.contains("both become") && !folder.path("same").exists(), "{told}");
+    folder.fails(2, &["convert", "-r", "in"]);
+    folder.fails(2, &["convert", "a.h5", "/a", "b.b2d", "c.b2d"]);
 }
 
 #[test]

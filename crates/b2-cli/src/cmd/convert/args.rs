@@ -18,6 +18,8 @@ Examples:
   b2kit convert x.h5 '/run*/temperature' y.b2d   data sets by a pattern
   b2kit convert ocean.nc /t a.b2nd --slice=0,10:20 --mask-and-scale
   b2kit convert https://example.org/x.h5 /a a.b2nd
+  b2kit convert -d stores measured/*.nc          a store for each file
+  b2kit convert -r measured -d stores            with the folders in it
   b2kit convert y.b2nd x.h5                      the way back; also a store
   b2kit convert y.b2nd x.h5::/group/name --codec gzip
 
@@ -31,13 +33,22 @@ become zstd, level 5, shuffle.";
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
-    override_usage = "b2kit convert [OPTIONS] IN [PATH] OUT\n       b2kit convert --list IN [PATH]"
+    override_usage = "b2kit convert [OPTIONS] IN [PATH] OUT\n       b2kit convert [OPTIONS] -d DIR IN...\n       \
+                      b2kit convert --list IN [PATH]"
 )]
 pub(crate) struct Args {
     /// The HDF5 or NetCDF file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e); or an array or store, and
     /// the new HDF5 file (.h5, .nc)
-    #[arg(value_names = ["IN", "PATH", "OUT"], num_args = 1..=3, required = true)]
+    #[arg(value_names = ["IN", "PATH", "OUT"], num_args = 1.., required = true)]
     pub(super) paths: Vec<PathBuf>,
+    /// Convert each IN into a store (.b2d) in this folder
+    #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with_all = ["list", "slice"])]
+    pub(super) directory: Option<PathBuf>,
+    /// Take the HDF5 and NetCDF files in folders, and in their folders
+    ///
+    /// New stores go into the same folders below DIR. Links are not followed.
+    #[arg(short, long, requires = "directory")]
+    pub(super) recursive: bool,
     /// List what is in the file: shapes, types, chunks, filters, sizes
     #[arg(long)]
     pub(super) list: bool,
