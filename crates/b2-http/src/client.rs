@@ -237,12 +237,13 @@ impl Client {
         let Some((start, end, len)) = told else {
             return Err(wrong("the server does not say which range it sends"));
         };
+        // The last bytes end where the file ends, so `a-b/*` gives its length as well.
+        let len = if matches!(asked, Asked::Last(_)) { len.or(Some(end)) } else { len };
         let fits = match asked {
             Asked::Part(from, to) => {
                 let to = len.map_or(to, |len| to.min(len));
                 start == from && (end == to || len.is_none() && end < to)
             }
-            // Without the length the range cannot be checked, so it is rejected.
             Asked::Last(most) => {
                 len.is_some_and(|len| end == len && end.saturating_sub(start) == most.min(len))
             }
