@@ -37,6 +37,8 @@ pub(crate) struct ArrayBase {
     /// The absolute path, or a URL or name in place of it.
     path: Option<String>,
     pub(crate) writable: bool,
+    /// Whether the file is locked while it is changed.
+    pub(crate) locks: bool,
     pub(crate) threads: Option<usize>,
     /// Whether it is on a web server.
     far: bool,
@@ -105,9 +107,10 @@ impl ArrayBase {
     pub(crate) fn give_file(&self, py: Python<'_>) -> PyResult<()> {
         let Origin::Embedded { store, key } = self.origin() else { return Ok(()) };
         self.now()?;
+        let locks = self.locks;
         let (path, inside, array) = How::short(None).run(py, move |_| {
             let opened = b2_store::Store::open(store, &read_options())?;
-            let opened = opened.ok_or_else(|| b2_store::StoreError::NoSuchKey(key.clone()))?;
+            let opened = opened.ok_or_else(|| b2_store::StoreError::NoSuchKey(key.clone()))?.lock(locks);
             let path = opened.file_of(&key, &read_options())?;
             let inside = opened.inside().cloned();
             let frame = crate::folder::reading(inside.as_ref()).open(&path)?;
@@ -265,7 +268,7 @@ fn special(kind: SpecialKind) -> &'static str {
 #[pymethods]
 impl ArrayBase {
     #[new]
-    #[pyo3(signature = (source, mode = "r", threads = None, *, offset = 0, key = None, name = None))]
+    #[pyo3(signature = (source, mode = "r", threads = None, *, offset = 0, key = None, name = None, lock = true))]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
@@ -274,6 +277,7 @@ impl ArrayBase {
         offset: u64,
         key: Option<String>,
         name: Option<String>,
+        lock: bool,
     ) -> PyResult<Self> {
         let writable = match mode {
             "r" => false,
@@ -361,7 +365,7 @@ impl ArrayBase {
         let array = Some(controlled(opened, threads));
         let far = web.is_some();
         let state = Mutex::new(State { array, dtype, frame, store: inside, remote, web });
-        Ok(Self { state, origin, file: OnceLock::new(), path, writable, threads, far })
+        Ok(Self { state, origin, file: OnceLock::new(), path, writable, locks: lock, threads, far })
     }
 
     /// The length of each dimension, in items.
@@ -440,6 +444,11 @@ impl ArrayBase {
     #[getter]
     fn mode(&self) -> &'static str {
         if self.writable { "a" } else { "r" }
+    }
+    /// Whether the file is locked while it is changed.
+    #[getter]
+    fn _lock(&self) -> bool {
+        self.locks
     }
     /// The number of threads for one call; `None` for that of `set_threads`.
     #[getter]

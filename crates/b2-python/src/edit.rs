@@ -12,7 +12,7 @@ use b2kit::{ArrayEditor, Control, NdArray, source};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::array::{ArrayBase, Origin, get, style_of};
 use crate::control::{How, in_callback};
@@ -205,11 +205,11 @@ impl EditorBase {
         };
         let turn = Turn::wait(py, key)?;
         base.now()?;
-        let (store, frame, threads) = (base.store(), base.frame(), base.threads);
+        let (store, frame, threads, locks) = (base.store(), base.frame(), base.threads, base.locks);
         let editor = How::short(threads).run(py, move |_| match (origin, frame) {
             (Origin::Path(path), _) => {
                 let read = crate::folder::reading(store.as_ref());
-                let edit = EditOptions::from(read.clone()).durability(durability(sync));
+                let edit = EditOptions::from(read.clone()).durability(durability(sync)).lock(locks);
                 let mut frame = edit.edit(&path)?;
                 b2_store::protect_table(&mut frame, &path, &read, &edit, allow_table_edit);
                 ArrayEditor::new(frame)

@@ -65,7 +65,7 @@ impl Kinded for NdError {
 }
 
 /// Returns the exception for an error.
-pub(crate) fn raise(py: Python<'_>, error: &dyn Kinded) -> PyErr {
+pub(crate) fn raise<E: Kinded>(py: Python<'_>, error: &E) -> PyErr {
     let mut io = None;
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -96,12 +96,28 @@ pub(crate) fn raise(py: Python<'_>, error: &dyn Kinded) -> PyErr {
         },
         _ => "Error",
     });
-    let raised = exception(py, class, &Report(error).to_string());
+    let mut message = Report(error).to_string();
+    if cannot_lock(error) {
+        message.push_str(" (lock=False in open goes on without a lock)");
+    }
+    let raised = exception(py, class, &message);
     if let Some(errno) = io.and_then(io::Error::raw_os_error) {
         // If the attribute cannot be set, the exception is not an OSError and needs no errno.
         let _ = raised.value(py).setattr("errno", errno);
     }
     raised
+}
+
+/// Returns whether the lock of a file could not be taken.
+fn cannot_lock(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if matches!(error.downcast_ref(), Some(FrameError::Lock { .. })) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// Turns errors of the crates into exceptions.

@@ -132,9 +132,10 @@ impl Store {
 impl Store {
     /// Opens a store; `None` if there is something else.
     #[staticmethod]
-    #[pyo3(signature = (path, allow_table_edit = false))]
-    fn open(py: Python<'_>, path: PathBuf, allow_table_edit: bool) -> PyResult<Option<Self>> {
+    #[pyo3(signature = (path, allow_table_edit = false, lock = true))]
+    fn open(py: Python<'_>, path: PathBuf, allow_table_edit: bool, lock: bool) -> PyResult<Option<Self>> {
         let found = How::short(None).run(py, |_| b2_store::Store::open(path, &read_options()))?;
+        let found = found.map(|store| store.lock(lock));
         Ok(found.map(|store| Self(if allow_table_edit { store.allow_table_edits() } else { store })))
     }
 

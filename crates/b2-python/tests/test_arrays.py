@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -690,3 +691,27 @@ def test_everything_that_goes_wrong_is_an_error_of_the_package(tmp_path):
 
     with pytest.raises(Mine):
         b2kit.asarray(np.zeros(1 << 20), progress=told)
+
+
+def test_lock_false_changes_what_cannot_be_locked(tmp_path):
+    path = str(tmp_path / "a.b2nd")
+    b2kit.asarray(np.arange(10), path)
+    store = b2kit.open_group(tmp_path / "store.b2d", mode="a")
+    store.create("x", np.arange(10))
+    member = store.array("x").path
+    for file in (path, member):
+        if os.path.exists(file + ".b2lock"):
+            os.remove(file + ".b2lock")
+        # As on a file system without locks: the lock cannot be taken.
+        os.mkdir(file + ".b2lock")
+    with pytest.raises(b2kit.errors.IoError, match="lock=False"):
+        b2kit.open(path, mode="a")[3] = 7
+    with pytest.raises(b2kit.errors.IoError, match="lock=False"):
+        store.array("x")[3] = 7
+    a = b2kit.open(path, mode="a", lock=False)
+    a[3] = 7
+    pickle.loads(pickle.dumps(a)).append([10])
+    b2kit.open_array(path, mode="a", lock=False)[0] = 5
+    b2kit.open_group(tmp_path / "store.b2d", mode="a", lock=False)["x"][3] = 7
+    assert b2kit.open(path)[:].tolist() == [5, 1, 2, 7, 4, 5, 6, 7, 8, 9, 10]
+    assert b2kit.open(member)[3] == 7

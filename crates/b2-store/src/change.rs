@@ -44,6 +44,18 @@ impl Store {
         self
     }
 
+    /// Locks files while they are changed, so that others wait: on by default. Without locks, the caller ensures that
+    /// nobody else changes the store at the same time, see [`EditOptions::lock`].
+    #[must_use]
+    pub fn lock(mut self, lock: bool) -> Self {
+        self.locks = lock;
+        self
+    }
+
+    fn edit_options(&self, read: ReadOptions) -> EditOptions {
+        EditOptions::from(read).lock(self.locks)
+    }
+
     /// Opens a member for changing. In a table of python-blosc2, each commit of changed items marks the indexes of the table
     /// as outdated first, and fails if the column gets another length (see [`allow_table_edits`](Self::allow_table_edits)).
     ///
@@ -70,7 +82,7 @@ impl Store {
             )));
         };
         let read = self.options(options);
-        let edit = EditOptions::from(read.clone());
+        let edit = self.edit_options(read.clone());
         let mut editor = edit.edit(path)?;
         table::protect_table(&mut editor, path, &read, &edit, self.table_edits);
         Ok(editor)
@@ -95,7 +107,7 @@ impl Store {
         if !is_there(&path) || !(ticks || is_there(&lock)) {
             return Ok(());
         }
-        let mut editor = EditOptions::from(self.options(&ReadOptions::default())).edit(path)?;
+        let mut editor = self.edit_options(self.options(&ReadOptions::default())).edit(path)?;
         table::count(&mut editor, TICK)?;
         editor.commit()?;
         Ok(())
@@ -115,7 +127,7 @@ impl Store {
         if !self.table_edits {
             return Err(StoreError::Unsupported(table.refusal()));
         }
-        Ok(table.outdate(true, &EditOptions::from(read))?)
+        Ok(table.outdate(true, &self.edit_options(read))?)
     }
 
     /// Returns the path at which to write the frame of a new member, or of one that is replaced if `overwrite` is given.
@@ -173,7 +185,7 @@ impl Store {
         if !self.has_embedded() {
             return Ok(());
         }
-        let mut editor = EditOptions::from(self.options(&SuperChunk::options())).edit(path)?;
+        let mut editor = self.edit_options(self.options(&SuperChunk::options())).edit(path)?;
         let list = editor.snapshot()?.vlmetalayers().get(MAP)?.unwrap_or_default();
         let damaged = || StoreError::Damaged(format!("{MAP} is malformed"));
         let mut list = rmpv::decode::read_value(&mut list.as_slice()).map_err(|_| damaged())?;
@@ -250,7 +262,7 @@ impl Store {
         let (inside, key) = (self.changed()?, names::attributes_of(group));
         let missing = |name: &String| StoreError::NoSuchKey(name.clone());
         if let Some(Place::Path(path)) = self.members.0.get(&key).map(|member| &member.place) {
-            let mut editor = EditOptions::from(self.options(options)).edit(path)?;
+            let mut editor = self.edit_options(self.options(options)).edit(path)?;
             for name in removed {
                 editor.vlmeta().remove(name).then_some(()).ok_or_else(|| missing(name))?;
             }

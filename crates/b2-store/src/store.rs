@@ -27,6 +27,8 @@ pub struct Store {
     pub(crate) embedded: Option<SuperChunk>,
     /// Whether members of tables may be changed in any way.
     pub(crate) table_edits: bool,
+    /// Whether files are locked while they are changed.
+    pub(crate) locks: bool,
 }
 
 pub(crate) enum Root {
@@ -133,7 +135,7 @@ impl Store {
     }
 
     fn new(name: String, root: Root) -> Self {
-        Self { name, root, members: Members::default(), embedded: None, table_edits: false }
+        Self { name, root, members: Members::default(), embedded: None, table_edits: false, locks: true }
     }
 
     fn open_directory(path: &Path, options: &ReadOptions) -> Result<Option<Self>, StoreError> {

@@ -105,7 +105,8 @@ class Array(_b2kit.ArrayBase, Items):
 
         Until the commit, others see the array unchanged. With ``sync=True`` a commit waits for the disk, which takes
         some milliseconds. With ``sync=False`` the array is in the old or the new state after the process is killed, but
-        a power loss may damage it. A file is locked against other writers during the block.
+        a power loss may damage it. A file is locked against other writers during the block,
+        unless it was opened with ``lock=False``.
 
         A commit marks indexes that python-blosc2 keeps of the array, or of the table that has it as a column, as
         outdated. A column cannot get another length than the others unless ``allow_table_edit=True``.
@@ -269,7 +270,7 @@ class Array(_b2kit.ArrayBase, Items):
         if hasattr(self, "_again"):
             return _unpickled, (*self._again, _token(self))
         if self._origin == "path":
-            args = (self.path or "", self.mode, self.threads, self._store)
+            args = (self.path or "", self.mode, self.threads, self._store, self._lock)
             return _unpickled, (_reopen, args, None if self.closed else _token(self))
         raise WrongTypeError(f"an array that was opened from {self.path} cannot be pickled: open it by path there")
 
@@ -480,10 +481,12 @@ def _forget_indexes(path: str | None) -> None:
         drop(path, os.path.realpath(path))
 
 
-def _reopen(source: str | bytes, mode: str, threads: int | None, store: str | None = None) -> Array:
+def _reopen(
+    source: str | bytes, mode: str, threads: int | None, store: str | None = None, lock: bool = True
+) -> Array:
     if store is not None and isinstance(source, str):
         source = Inside(source, _b2kit.Folder(store))
-    return Array(source, mode, threads)
+    return Array(source, mode, threads, lock=lock)
 
 
 def _unpickled(function: Callable[..., Any], args: tuple[object, ...], token: object) -> Any:

@@ -75,6 +75,7 @@ def open(
     *,
     key: None = None,
     storage_options: Mapping[str, Any] | None = None,
+    lock: bool = True,
 ) -> Array | Group | SuperChunk: ...
 @overload
 def open(
@@ -84,6 +85,7 @@ def open(
     *,
     key: str,
     storage_options: Mapping[str, Any] | None = None,
+    lock: bool = True,
 ) -> Array | Group | SuperChunk | Data: ...
 @checked
 def open(
@@ -93,6 +95,7 @@ def open(
     *,
     key: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    lock: bool = True,
 ) -> Array | Group | SuperChunk | Data:
     """Opens an array or a store. Only its metadata is read.
 
@@ -102,7 +105,8 @@ def open(
     sources, each read fetches the ranges it needs in a few rounds of requests. With ``mode="a"`` an array or a store at
     a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
     for one call, by default that of :func:`set_threads`. With ``key`` a member of a store is opened, or a data set of an HDF5
-    or NetCDF file (see :mod:`b2kit.hdf5`). With ``storage_options`` a URL, also one of HTTP, is opened by fsspec with
+    or NetCDF file (see :mod:`b2kit.hdf5`). ``lock=False`` changes files without locking them, for file systems that have
+    no locks; then only one process at a time may change them. With ``storage_options`` a URL, also one of HTTP, is opened by fsspec with
     these options, such as credentials or ``{"headers": {...}}``.
 
     :func:`open_array` and :func:`open_group` return one of them, and fail for the other.
@@ -117,9 +121,9 @@ def open(
             raise ReadOnlyError(f"{given.name}: HDF5 files are not changed")
         return hdf5.File(given.name, threads, given)[key]
     if key is not None:
-        return _member(source, mode, threads, key)
+        return _member(source, mode, threads, key, lock)
     try:
-        return _known(source, mode, threads)
+        return _known(source, mode, threads, lock)
     except NotBloscError:
         is_path = isinstance(source, (str, os.PathLike)) and not is_web(source) and not source_of(source)
         if not is_path and not isinstance(source, (bytes, bytearray, memoryview)):
@@ -130,7 +134,7 @@ def open(
         return found
 
 
-def _known(source: Source, mode: Literal["r", "a"], threads: int | None) -> Array | Group:
+def _known(source: Source, mode: Literal["r", "a"], threads: int | None, lock: bool) -> Array | Group:
     """Opens an array or a store."""
     if is_web(source):
         return _web(source, mode, threads)
@@ -140,11 +144,11 @@ def _known(source: Source, mode: Literal["r", "a"], threads: int | None) -> Arra
         return Array(source, mode, threads)
     path = absolute(source)
     try:
-        return Array(path, mode, threads)
+        return Array(path, mode, threads, lock=lock)
     except Error as error:
         from b2kit import hdf5, store
 
-        found = store.find(path, mode, threads)
+        found = store.find(path, mode, threads, lock)
         if found is None:
             if hdf5.is_hdf5(path):
                 what = f"{path}: an HDF5 or NetCDF file: key names a data set, b2kit.hdf5.open lists them"
@@ -200,7 +204,9 @@ def _tensor(frame: _b2kit.FrameBase, name: str) -> Array:
     return _regular(_Items(frame, dtype), lengths, None, {"codec": "lz4", "attrs": attrs or None})
 
 
-def _member(source: Source, mode: Literal["r", "a"], threads: int | None, key: str) -> Array | Group | SuperChunk | Data:
+def _member(
+    source: Source, mode: Literal["r", "a"], threads: int | None, key: str, lock: bool
+) -> Array | Group | SuperChunk | Data:
     """Opens a member of a store, or a data set."""
     from b2kit import hdf5
     from b2kit.store import Group
@@ -211,7 +217,7 @@ def _member(source: Source, mode: Literal["r", "a"], threads: int | None, key: s
             if mode != "r":
                 raise ReadOnlyError(f"{path}: HDF5 files are not changed")
             return hdf5.File(path if is_web(path) else absolute(path), threads)[key]
-    group = open(source, mode, threads)
+    group = open(source, mode, threads, lock=lock)
     if not isinstance(group, Group):
         group.close()
         raise ArgumentError(f"key {key!r}: this is not a store")
@@ -219,7 +225,9 @@ def _member(source: Source, mode: Literal["r", "a"], threads: int | None, key: s
 
 
 @checked
-def open_array(source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None) -> Array:
+def open_array(
+    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, lock: bool = True
+) -> Array:
     """Opens an array as :func:`open` does. A store is an error.
 
         >>> import b2kit, numpy as np, tempfile
@@ -228,7 +236,7 @@ def open_array(source: Source, mode: Literal["r", "a"] = "r", threads: int | Non
         >>> b2kit.open_array(path).shape
         (3,)
     """
-    found = open(source, mode, threads)
+    found = open(source, mode, threads, lock=lock)
     if isinstance(found, Array):
         return found
     if not hasattr(found, "path"):
@@ -237,9 +245,9 @@ def open_array(source: Source, mode: Literal["r", "a"] = "r", threads: int | Non
 
 
 @checked
-def open_group(source: Path, mode: Literal["r", "a"] = "r", threads: int | None = None) -> Group:
+def open_group(source: Path, mode: Literal["r", "a"] = "r", threads: int | None = None, *, lock: bool = True) -> Group:
     """Opens a store as :func:`open` does, and returns its root. An array is an error."""
-    found = open(source, mode, threads)
+    found = open(source, mode, threads, lock=lock)
     from b2kit.store import Group
 
     if not isinstance(found, Group):

@@ -55,7 +55,7 @@ _KINDS = {
 }
 
 
-def find(path: str, mode: Literal["r", "a"], threads: int | None) -> Group | None:
+def find(path: str, mode: Literal["r", "a"], threads: int | None, lock: bool = True) -> Group | None:
     """Returns the root group of the store at a path, or ``None`` if there is no store."""
     if not os.path.exists(path):
         if mode != "a" or not path.endswith(".b2d"):
@@ -63,7 +63,7 @@ def find(path: str, mode: Literal["r", "a"], threads: int | None) -> Group | Non
         _b2kit.Store.create(path)
     elif _b2kit.Store.open(path) is None:
         return None
-    return Group(path, mode, threads)
+    return Group(path, mode, threads, lock=lock)
 
 
 class _Opened:
@@ -193,12 +193,18 @@ class Group(Mapping[str, Member]):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], mode: Literal["r", "a"] = "r", threads: int | None = None, key: str = ""
+        self,
+        path: str | os.PathLike[str],
+        mode: Literal["r", "a"] = "r",
+        threads: int | None = None,
+        key: str = "",
+        lock: bool = True,
     ) -> None:
         self._path = absolute(path)
         self._mode = mode
         self._threads = threads
         self._key = key
+        self._lock = lock
         self._opened = _Opened()
         if mode not in ("r", "a"):
             raise ArgumentError(f'mode {mode!r}, expected "r" or "a"')
@@ -357,7 +363,7 @@ class Group(Mapping[str, Member]):
         the table then.
         """
         self._changed()
-        store = _b2kit.Store.open(self._path, allow_table_edit)
+        store = _b2kit.Store.open(self._path, allow_table_edit, self._lock)
         if store is not None:
             store.remove(self._full(key))
 
@@ -441,7 +447,7 @@ class Group(Mapping[str, Member]):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
         """Pickles the group by its path, with the names, sizes and times of its files, by which caches see changes."""
-        return _unpickled, (Group, (self._path, self._mode, self._threads, self._key), self._token())
+        return _unpickled, (Group, (self._path, self._mode, self._threads, self._key, self._lock), self._token())
 
     def _token(self) -> tuple[object, ...]:
         if not os.path.isdir(self._path):
@@ -510,7 +516,7 @@ class Group(Mapping[str, Member]):
         """Opens the store, as it is now."""
         if self.closed:
             raise ArgumentError("the store is closed")
-        store = _b2kit.Store.open(self._path)
+        store = _b2kit.Store.open(self._path, lock=self._lock)
         if store is None:
             raise ArgumentError(f"{self._path}: not a store")
         return store
@@ -522,7 +528,7 @@ class Group(Mapping[str, Member]):
         return self._store()
 
     def _below(self, key: str) -> Group:
-        group = Group(self._path, self._mode, self._threads, key)
+        group = Group(self._path, self._mode, self._threads, key, self._lock)
         group._opened = self._opened
         return group
 
@@ -534,7 +540,7 @@ class Group(Mapping[str, Member]):
     def _open_member(self, store: _b2kit.Store, key: str) -> Array | SuperChunk:
         name = f"{self._path}:{key}"
         try:
-            array = Array(store, self._mode, self._threads, key=key, name=name)
+            array = Array(store, self._mode, self._threads, key=key, name=name, lock=self._lock)
         except NotBloscError:
             # A frame that is no array. One that claims to be an array, but cannot be opened, raises another error.
             return SuperChunk(store.frame(key), name)
