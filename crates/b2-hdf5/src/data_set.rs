@@ -206,16 +206,16 @@ impl DataSet {
     /// # Errors
     /// Fails if the box is not inside the array, if `dst` does not have its size, or if the items cannot be read.
     pub fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<(), Hdf5Error> {
-        self.read_part(start, shape, dst, usize::MAX)
+        self.read_part(start, shape, dst, &Control::new())
     }
 
-    /// Reads a box. A chunk is decoded by at most so many threads.
+    /// Reads a box. A chunk is decoded by the threads of `control`, which may cancel it.
     fn read_part(
         &self,
         start: &[u64],
         shape: &[u64],
         dst: &mut [u8],
-        threads: usize,
+        control: &Control,
     ) -> Result<(), Hdf5Error> {
         let dtype = self.dtype()?;
         let parts = start.iter().zip(shape).zip(&self.shape);
@@ -233,7 +233,7 @@ impl DataSet {
                 data.begin();
                 match data.long_text() {
                     Some(text) => text.read_box(start, shape, dtype, dst),
-                    None => data.read_box(start, shape, dst, threads),
+                    None => data.read_box(start, shape, dst, control),
                 }
             }
             Items::NetCdf3 { file, variable } => {
@@ -261,9 +261,14 @@ impl DataSet {
             Parts::of(Held { start, shape }, self.chunkshape.as_deref(), &control, &self.limits, dst);
         // Threads that have no part help within the chunks of the others.
         let threads = control.max_threads().checked_div(parts.len()).unwrap_or(1).max(1);
+        let within = control.quiet().threads(threads);
         let read = |buffer: &mut Vec<u8>, mut part: Part<'_>| -> Result<(), Stop> {
             let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| -> Result<(), Stop> {
-                Ok(self.read_part(start, shape, dst, threads)?)
+                self.read_part(start, shape, dst, &within).map_err(|error| match control.check() {
+                    Ok(()) => error.into(),
+                    // The error of a chunk that was given up.
+                    Err(cancelled) => cancelled.into(),
+                })
             };
             part.fill(buffer, read)?;
             Ok(control.advance(part.nbytes())?)
@@ -361,10 +366,13 @@ impl DataSet {
         if let Some((start, shape)) = slice.as_box() {
             return self.read_box_with(control, &start, &shape, dst);
         }
-        let source = Kept { data: self, error: Mutex::default() };
-        let read = slice.read_from(&source, control, dst);
+        let control = control.begin(dst.len() as u64, array.itemsize() as u64);
+        // What works on several regions at once has the threads already.
+        let within = control.quiet().threads(1);
+        let source = Kept { data: self, within, error: Mutex::default() };
+        let read = slice.read_from(&source, &control, dst);
         match source.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) if read.is_err() => Err(error),
+            Some(error) if read.is_err() && control.check().is_ok() => Err(error),
             _ => read.map_err(Hdf5Error::array(&self.path)),
         }
     }
@@ -508,13 +516,14 @@ fn mark_characters(values: &mut Vec<(String, Value)>, dtype: Option<&Dtype>) {
 /// The items of a data set, and the first error of reading them.
 struct Kept<'a> {
     data: &'a DataSet,
+    /// For the work within a region.
+    within: Control,
     error: Mutex<Option<Hdf5Error>>,
 }
 
 impl SharedRegions for Kept<'_> {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
-        // What works on several regions at once has the threads already.
-        self.data.read_part(region.start(), region.shape(), dst, 1).map_err(|error| {
+        self.data.read_part(region.start(), region.shape(), dst, &self.within).map_err(|error| {
             let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert(error);
             io::ErrorKind::Other.into()

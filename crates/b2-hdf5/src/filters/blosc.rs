@@ -9,10 +9,10 @@ use b2nd::NdArray;
 use bytes::Bytes;
 
 /// Decodes a chunk of Blosc 1.
-pub(super) fn decode(src: &[u8], dst: &mut [u8], limits: &Limits, threads: usize) -> Result<(), String> {
+pub(super) fn decode(src: &[u8], dst: &mut [u8], limits: &Limits, control: &Control) -> Result<(), String> {
     let chunk = ChunkRef::from_slice(src).map_err(|error| error.to_string())?;
     check_len(chunk.nbytes() as u64, dst.len())?;
-    let dparams = DParams::default().limits(limits.clone()).control(Control::new().threads(threads));
+    let dparams = DParams::default().limits(limits.clone()).control(control.clone());
     chunk.decompress_bytes_into(dst, &dparams).map_err(|error| error.to_string())
 }
 
@@ -104,9 +104,9 @@ pub(super) fn decode_frame(
     (shape, itemsize): (&[u64], usize),
     dst: &mut [u8],
     limits: &Limits,
-    threads: usize,
+    control: &Control,
 ) -> Result<(), String> {
-    let frame = open(src, limits, threads)?;
+    let frame = open(src, limits, control)?;
     if !is_array(&frame) {
         check_len(frame.nbytes(), dst.len())?;
         return frame.read_bytes_into(0, dst).map_err(|error| error.to_string());
@@ -118,11 +118,12 @@ pub(super) fn decode_frame(
 
 /// Returns the bytes that a frame decodes to.
 pub(super) fn frame_len(src: Bytes, limits: &Limits) -> Result<usize, String> {
-    usize::try_from(open(src, limits, 1)?.nbytes()).map_err(|error| error.to_string())
+    usize::try_from(open(src, limits, &Control::new().threads(1))?.nbytes())
+        .map_err(|error| error.to_string())
 }
 
-fn open(src: Bytes, limits: &Limits, threads: usize) -> Result<SuperChunk, String> {
-    let options = SuperChunk::options().limits(limits.clone()).control(Control::new().threads(threads));
+fn open(src: Bytes, limits: &Limits, control: &Control) -> Result<SuperChunk, String> {
+    let options = SuperChunk::options().limits(limits.clone()).control(control.clone());
     options.from_bytes(src).map_err(|error| error.to_string())
 }
 
@@ -166,9 +167,9 @@ pub(crate) fn chunk_array(
     shape: &[u64],
     itemsize: usize,
     limits: &Limits,
-    threads: usize,
+    control: &Control,
 ) -> Result<Option<NdArray>, String> {
-    let frame = open(frame, limits, threads)?;
+    let frame = open(frame, limits, control)?;
     match is_array(&frame) {
         true => array(frame, shape, itemsize).map(Some),
         false => Ok(None),

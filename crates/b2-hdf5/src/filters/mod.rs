@@ -13,7 +13,7 @@ mod scale_offset;
 mod szip;
 
 use b2_codecs::{CodecContext, CodecError, CodecId};
-use b2_core::{Limits, memory};
+use b2_core::{Control, Limits, memory};
 use b2_filters::{Filter as _, FilterContext, Shuffle};
 use bytes::Bytes;
 
@@ -149,7 +149,7 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Decodes a chunk, which fills `dst`, with at most so many threads. The filters in `mask` were not applied to it.
+    /// Decodes a chunk, which fills `dst`, with the threads of `control`, which may cancel it. The filters in `mask` were not applied to it.
     ///
     /// # Errors
     /// With what is wrong, which starts with the name of the filter.
@@ -158,7 +158,7 @@ impl Pipeline {
         stored: Bytes,
         mask: u32,
         dst: &mut [u8],
-        threads: usize,
+        control: &Control,
     ) -> Result<(), String> {
         if self.filters.len() > MAX_FILTERS {
             return Err(format!("{} filters, more than the {MAX_FILTERS} that HDF5 has", self.filters.len()));
@@ -170,11 +170,12 @@ impl Pipeline {
         let mut left = dst.len().saturating_mul(BETWEEN.0).saturating_add(BETWEEN.1);
         let mut bytes = stored;
         for (n, filter) in later.iter().enumerate().rev() {
+            control.advance(0).map_err(|error| error.to_string())?;
             let before = applied.get(..=n).unwrap_or_default();
-            let made = self.undo_later(filter, before, dst.len(), &mut left, bytes, threads)?;
+            let made = self.undo_later(filter, before, dst.len(), &mut left, bytes, control)?;
             bytes = made.into();
         }
-        self.undo(first, bytes, dst, threads)
+        self.undo(first, bytes, dst, control)
     }
 
     /// Undoes a filter that was applied to what the filters `before` it made of a chunk of `nbytes`. Takes what it makes from
@@ -186,7 +187,7 @@ impl Pipeline {
         nbytes: usize,
         left: &mut usize,
         src: Bytes,
-        threads: usize,
+        control: &Control,
     ) -> Result<Vec<u8>, String> {
         let too_long = || format!("{}: more bytes than the filters before it make", filter.name());
         let exact = before.iter().try_fold(nbytes, |len, filter| filter.len_made(len));
@@ -209,7 +210,7 @@ impl Pipeline {
                 let len = stream.decode_up_to(&src, &mut made).ok_or_else(|| filter.wrong())?;
                 made.truncate(len);
             }
-            _ => self.undo(filter, src, &mut made, threads)?,
+            _ => self.undo(filter, src, &mut made, control)?,
         }
         *left = left.saturating_sub(made.len());
         Ok(made)
@@ -268,7 +269,7 @@ impl Pipeline {
     }
 
     /// Undoes one filter, which fills `dst`.
-    fn undo(&self, filter: &Filter, src: Bytes, dst: &mut [u8], threads: usize) -> Result<(), String> {
+    fn undo(&self, filter: &Filter, src: Bytes, dst: &mut [u8], control: &Control) -> Result<(), String> {
         let params = &filter.params;
         let done = match filter.id {
             SHUFFLE => self.unshuffle(params, &src, dst),
@@ -280,12 +281,12 @@ impl Pipeline {
             NBIT => nbit::decode(params, &src, dst),
             SCALE_OFFSET => scale_offset::decode(params, &src, dst),
             BLOSC => {
-                let decoded = blosc::decode(&src, dst, &self.limits, threads);
+                let decoded = blosc::decode(&src, dst, &self.limits, control);
                 return decoded.map_err(|what| format!("blosc: {what}"));
             }
             BLOSC2 => {
                 let decoded =
-                    blosc::decode_frame(src, (&self.chunk, self.itemsize), dst, &self.limits, threads);
+                    blosc::decode_frame(src, (&self.chunk, self.itemsize), dst, &self.limits, control);
                 return decoded.map_err(|what| format!("blosc2: {what}"));
             }
             _ => return Err(format!("{}, which is not supported", filter.name())),
@@ -407,6 +408,8 @@ fn fletcher32(data: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
 
     #[test]
@@ -428,7 +431,7 @@ mod tests {
     fn decode(filters: &[(u16, &[u32])], stored: &[u8], nbytes: usize) -> Result<Vec<u8>, String> {
         let mut dst = vec![0; nbytes];
         let stored = Bytes::copy_from_slice(stored);
-        pipeline(filters, nbytes as u64).decode(stored, 0, &mut dst, 1).map(|()| dst)
+        pipeline(filters, nbytes as u64).decode(stored, 0, &mut dst, &Control::new().threads(1)).map(|()| dst)
     }
 
     fn zlib(plain: &[u8]) -> Vec<u8> {
@@ -492,8 +495,28 @@ mod tests {
         // The first filter was not applied.
         let mut dst = vec![0; zlib(&plain).len()];
         let chunk = pipeline(filters, dst.len() as u64);
-        chunk.decode(Bytes::from(stored), 1, &mut dst, 1).unwrap();
+        chunk.decode(Bytes::from(stored), 1, &mut dst, &Control::new()).unwrap();
         assert_eq!(dst, zlib(&plain));
+    }
+
+    #[test]
+    fn a_chunk_is_cancelled_between_its_filters() {
+        let plain = text();
+        let stored = Bytes::from(zlib(&zlib(&zlib(&plain))));
+        let chunk = pipeline(&[(GZIP, &[][..]); 3], plain.len() as u64);
+        let mut dst = vec![0; plain.len()];
+        for after in 0..3 {
+            let mut calls = 0;
+            let control = Control::new().progress(move |_| {
+                calls += 1;
+                if calls > after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            let control = control.begin(plain.len() as u64, 1).quiet();
+            let result = chunk.decode(stored.clone(), 0, &mut dst, &control);
+            // Before the last of them, and the one before that.
+            assert_eq!((result.is_err(), control.check().is_err()), (after < 2, after < 2), "{after}");
+        }
+        assert_eq!(dst, plain);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use b2_core::{Limits, memory};
+use b2_core::{Control, Limits, memory};
 use bytes::Bytes;
 
 use super::buffers::Buffers;
@@ -139,7 +139,7 @@ impl Data {
         start: &[u64],
         shape: &[u64],
         dst: &mut [u8],
-        threads: usize,
+        control: &Control,
     ) -> Result<(), Hdf5Error> {
         let ndim = self.shape.len();
         let (Some((start, inner_start)), Some((shape, inner_shape))) =
@@ -148,12 +148,12 @@ impl Data {
             return Err(self.damaged("a box of other dimensions"));
         };
         if inner_shape == self.items.dims {
-            self.read_extent(start, shape, dst, threads)?;
+            self.read_extent(start, shape, dst, control)?;
         } else {
             // A part of items that are arrays.
             let nbytes = product(shape).saturating_mul(self.items.stored as u64);
             let mut whole = self.zeroed(nbytes)?;
-            self.read_extent(start, shape, &mut whole, threads)?;
+            self.read_extent(start, shape, &mut whole, control)?;
             let zeros = vec![0; self.items.dims.len()];
             let from_start = [start, &zeros].concat();
             let from_shape = [shape, &self.items.dims].concat();
@@ -174,21 +174,21 @@ impl Data {
         start: &[u64],
         shape: &[u64],
         dst: &mut [u8],
-        threads: usize,
+        control: &Control,
     ) -> Result<(), Hdf5Error> {
         let ends = start.iter().zip(shape).zip(&self.shape);
         let kept: Vec<u64> = ends
             .map(|((&at, &length), &whole)| at.saturating_add(length).min(whole).saturating_sub(at))
             .collect();
         if kept == shape {
-            return self.read_stored(start, shape, dst, threads);
+            return self.read_stored(start, shape, dst, control);
         }
         fill_with(self.beyond.as_deref(), dst);
         let mut part = self.zeroed(product(&kept).saturating_mul(self.items.stored as u64))?;
         if part.is_empty() {
             return Ok(());
         }
-        self.read_stored(start, &kept, &mut part, threads)?;
+        self.read_stored(start, &kept, &mut part, control)?;
         copy_shared(Held { start, shape: &kept }, &part, Held { start, shape }, dst, self.items.stored)
             .ok_or_else(|| self.no_fit())
     }
@@ -199,7 +199,7 @@ impl Data {
         start: &[u64],
         shape: &[u64],
         dst: &mut [u8],
-        threads: usize,
+        control: &Control,
     ) -> Result<(), Hdf5Error> {
         let itemsize = self.items.stored;
         match &self.place {
@@ -224,7 +224,7 @@ impl Data {
                 }
                 let mut at = first.clone();
                 loop {
-                    self.read_from_chunk((chunks, pipeline), &at, Held { start, shape }, dst, threads)?;
+                    self.read_from_chunk((chunks, pipeline), &at, Held { start, shape }, dst, control)?;
                     if !advance(&mut at, &first, &end) {
                         break;
                     }
@@ -241,7 +241,7 @@ impl Data {
         at: &[u64],
         to: Held<'_>,
         dst: &mut [u8],
-        threads: usize,
+        control: &Control,
     ) -> Result<(), Hdf5Error> {
         let start: Vec<u64> =
             at.iter().zip(&pipeline.chunk).map(|(&at, &length)| at.saturating_mul(length)).collect();
@@ -251,7 +251,7 @@ impl Data {
         if from.start == to.start && from.shape == to.shape {
             return match chunks.get(at).map_err(wrong)? {
                 Some(stored) => {
-                    self.decode(self.stored_bytes(stored)?, self.mask(stored, at), at, dst, threads)
+                    self.decode(self.stored_bytes(stored)?, self.mask(stored, at), at, dst, control)
                 }
                 None => {
                     self.fill_in(dst);
@@ -299,7 +299,7 @@ impl Data {
             Some(Kept::Stored(bytes)) => (bytes, false),
             None => (self.stored_bytes(stored)?, true),
         };
-        let is_read = match self.chunk_array(pipeline, at, (&bytes, mask), threads)? {
+        let is_read = match self.chunk_array(pipeline, at, (&bytes, mask), control)? {
             Some(array) => {
                 self.read_from_array(&array, at, (from, to), dst)?;
                 true
@@ -314,7 +314,7 @@ impl Data {
             return Ok(());
         }
         let mut plain = self.scratch(nbytes)?;
-        self.decode(bytes, mask, at, &mut plain, threads)?;
+        self.decode(bytes, mask, at, &mut plain, control)?;
         copy(&plain, dst)?;
         match is_part {
             true => self.keep(at, Kept::Plain(Arc::new(plain))),
@@ -441,14 +441,14 @@ impl Data {
         mask: u32,
         at: &[u64],
         dst: &mut [u8],
-        threads: usize,
+        control: &Control,
     ) -> Result<(), Hdf5Error> {
         let Stores::Chunks { pipeline, .. } = &self.place else { return Err(self.damaged("no chunks")) };
         let named = |what: String| match pipeline.filters.iter().find(|filter| !filter.is_known()) {
             Some(filter) => Hdf5Error::unsupported(&self.path, format!("filter {}", filter.name())),
             None => self.damaged(format!("chunk {at:?}: {what}")),
         };
-        pipeline.decode(bytes, mask, dst, threads).map_err(named)
+        pipeline.decode(bytes, mask, dst, control).map_err(named)
     }
 
     fn stored_bytes(&self, stored: Stored) -> Result<Bytes, Hdf5Error> {
@@ -486,7 +486,7 @@ impl Data {
         match chunks.first().map_err(|what| self.damaged(what))? {
             Some((at, stored)) => {
                 let bytes = self.stored_bytes(stored)?;
-                self.chunk_array(pipeline, &at, (&bytes, self.mask(stored, &at)), usize::MAX)
+                self.chunk_array(pipeline, &at, (&bytes, self.mask(stored, &at)), &Control::new())
             }
             None => Ok(None),
         }
@@ -498,11 +498,11 @@ impl Data {
         pipeline: &Pipeline,
         at: &[u64],
         (bytes, mask): (&Bytes, u32),
-        threads: usize,
+        control: &Control,
     ) -> Result<Option<b2nd::NdArray>, Hdf5Error> {
         let wrong = |what: String| self.damaged(format!("chunk {at:?}: {what}"));
         let Some(frame) = pipeline.frame(bytes, mask).map_err(wrong)? else { return Ok(None) };
-        blosc::chunk_array(frame, &pipeline.chunk, self.items.stored, &self.limits, threads).map_err(wrong)
+        blosc::chunk_array(frame, &pipeline.chunk, self.items.stored, &self.limits, control).map_err(wrong)
     }
 
     /// Returns a chunk that an array with these blocks can take as it is.
@@ -524,7 +524,7 @@ impl Data {
             return Ok(None);
         }
         let bytes = self.stored_bytes(stored)?;
-        match self.chunk_array(pipeline, at, (&bytes, self.mask(stored, at)), usize::MAX)? {
+        match self.chunk_array(pipeline, at, (&bytes, self.mask(stored, at)), &Control::new())? {
             Some(array) => blosc::only_chunk(&array, blockshape)
                 .map_err(|what| self.damaged(format!("chunk {at:?}: {what}"))),
             None => Ok(None),

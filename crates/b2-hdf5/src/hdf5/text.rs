@@ -1,5 +1,6 @@
 //! Texts of variable length. An array has texts of one length, so that of the longest is looked for first.
 
+use b2_core::Control;
 use b2nd::Dtype;
 
 use super::data::{Data, Stores};
@@ -90,7 +91,7 @@ impl LongText<'_> {
     fn read(self, start: &[u64], shape: &[u64], each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
         let size = self.data.items.stored;
         let mut references = self.data.zeroed(product(shape).saturating_mul(size as u64))?;
-        self.data.read_extent(start, shape, &mut references, 1)?;
+        self.data.read_extent(start, shape, &mut references, &Control::new().threads(1))?;
         self.resolve(&references, each)
     }
 
