@@ -95,7 +95,7 @@ const CASES: &[(&str, &[&str], &[&str], &str)] = &[
     // If the input is removed too early, the command cannot succeed when it is run again.
     ("pack --rm", &["in.npy"], &["pack", "in.npy", "T", "--rm"], "T"),
     ("pack -d --rm", &["in.npy"], &["pack", "-d", ".", "in.npy", "--rm"], "in.b2nd"),
-    ("unpack --rm", &["c.b2nd"], &["unpack", "c.b2nd", "-o", "T", "--rm", "--force"], "T"),
+    ("unpack --rm", &["c.b2nd"], &["unpack", "c.b2nd", "-o", "T", "--rm", "--force", "--allow-lossy"], "T"),
     ("copy", &["s.b2nd"], &["copy", "s.b2nd", "T"], "T"),
     ("copy, sparse", &["c.b2nd"], &["copy", "c.b2nd", "T", "--format", "sframe"], "T"),
     (

@@ -316,8 +316,9 @@ fn arrays_without_a_header_are_read_by_its_copy() {
         let mut bytes = fs::read(&file).unwrap();
         bytes[..100].fill(0);
         fs::write(&file, &bytes).unwrap();
-        let array = NdArray::open(&path).unwrap();
+        let mut array = NdArray::open(&path).unwrap();
         assert!(array.super_chunk().is_restored());
+        assert!(!array.refresh().unwrap(), "{}: nobody has changed it", path.display());
         assert!(array.all().read_bytes().unwrap() == whole.plain, "{}", path.display());
         let error = array.verify().unwrap_err();
         assert!(b2_core::Report(&error).to_string().contains("salvage"), "{error}");
