@@ -1,5 +1,6 @@
 use std::error::Error;
 use std::fmt;
+use std::io;
 
 /// The class of an error, shared by all crates. There are ten classes, for callers that handle them differently.
 ///
@@ -98,5 +99,17 @@ impl fmt::Display for Report<'_> {
             error = source;
         }
         Ok(())
+    }
+}
+
+crate::internal! {
+    /// Returns the verb for a message about an error of the file system: "write" for errors that only writing has,
+    /// otherwise "access".
+    pub fn what_failed(error: &io::Error) -> &'static str {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem => "write",
+            _ => "access",
+        }
     }
 }

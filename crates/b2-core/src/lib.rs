@@ -38,6 +38,7 @@ pub use pool::Pool;
 pub(crate) use {
     buffer::Buffer,
     control::Executor,
+    error::what_failed,
     kept::Kept,
     ordered::in_order,
     process::{PerProcess, ProcessId},
@@ -48,6 +49,7 @@ pub(crate) use {
 pub use {
     buffer::Buffer,
     control::Executor,
+    error::what_failed,
     kept::Kept,
     ordered::in_order,
     process::{PerProcess, ProcessId},

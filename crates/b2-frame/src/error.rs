@@ -24,7 +24,7 @@ pub enum FrameError {
         source: Box<Self>,
     },
     /// The file system or another storage failed.
-    #[error("cannot access {name}")]
+    #[error("cannot {} {name}", b2_core::what_failed(.source))]
     #[non_exhaustive]
     Io {
         /// Name of the file or storage.

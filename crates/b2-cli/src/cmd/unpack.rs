@@ -11,7 +11,7 @@ use crate::args::{Global, Listed, Placement};
 use crate::files::{Output, Removal, Take, refuse_same, stdio, urls, walk};
 use crate::npy;
 use crate::print::{printable, short_size};
-use crate::process::{Progress, Usage, one_line, several, signals};
+use crate::process::{Progress, Usage, several, signals};
 use crate::read::{Input, Selection, is_array_layer};
 
 const EXAMPLES: &str = "\

@@ -279,11 +279,11 @@ mod tests {
         );
         let failed = || NdError::Frame(FrameError::io("x.b2nd")(io::ErrorKind::StorageFull.into()));
         let full = "no space left on the disk; nothing was written";
-        assert_eq!(one_line(&failed().into()), format!("cannot access x.b2nd: {full}"));
+        assert_eq!(one_line(&failed().into()), format!("cannot write x.b2nd: {full}"));
         assert_eq!(one_line(&anyhow::Error::new(failed()).context("x.b2nd")), format!("x.b2nd: {full}"));
         assert_eq!(
             one_line(&anyhow::Error::new(failed()).context("y/x.b2nd")),
-            format!("y/x.b2nd: cannot access x.b2nd: {full}")
+            format!("y/x.b2nd: cannot write x.b2nd: {full}")
         );
     }
 }
