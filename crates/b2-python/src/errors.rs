@@ -20,6 +20,10 @@ pub(crate) trait Kinded: Error + 'static {
     fn class(&self) -> Option<&'static str> {
         None
     }
+    /// Returns whether the lock of a file could not be taken.
+    fn is_of_lock(&self) -> bool {
+        false
+    }
 }
 
 impl Kinded for ChunkError {
@@ -35,6 +39,9 @@ impl Kinded for FrameError {
     fn class(&self) -> Option<&'static str> {
         matches!(self, Self::Exists { .. }).then_some("ExistsError")
     }
+    fn is_of_lock(&self) -> bool {
+        matches!(self.detail(), Self::Lock { .. })
+    }
 }
 
 impl Kinded for StoreError {
@@ -49,6 +56,9 @@ impl Kinded for StoreError {
             _ => None,
         }
     }
+    fn is_of_lock(&self) -> bool {
+        matches!(self, Self::Frame(error) if error.is_of_lock())
+    }
 }
 
 impl Kinded for NdError {
@@ -62,10 +72,13 @@ impl Kinded for NdError {
             _ => None,
         }
     }
+    fn is_of_lock(&self) -> bool {
+        matches!(self, Self::Frame(error) if error.is_of_lock())
+    }
 }
 
 /// Returns the exception for an error.
-pub(crate) fn raise<E: Kinded>(py: Python<'_>, error: &E) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: &dyn Kinded) -> PyErr {
     let mut io = None;
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -97,7 +110,7 @@ pub(crate) fn raise<E: Kinded>(py: Python<'_>, error: &E) -> PyErr {
         _ => "Error",
     });
     let mut message = Report(error).to_string();
-    if cannot_lock(error) {
+    if error.is_of_lock() {
         message.push_str(" (lock=False in open goes on without a lock)");
     }
     let raised = exception(py, class, &message);
@@ -106,18 +119,6 @@ pub(crate) fn raise<E: Kinded>(py: Python<'_>, error: &E) -> PyErr {
         let _ = raised.value(py).setattr("errno", errno);
     }
     raised
-}
-
-/// Returns whether the lock of a file could not be taken.
-fn cannot_lock(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if matches!(error.downcast_ref(), Some(FrameError::Lock { .. })) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }
 
 /// Turns errors of the crates into exceptions.

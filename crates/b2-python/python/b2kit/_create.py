@@ -134,7 +134,7 @@ def open(
         return found
 
 
-def _known(source: Source, mode: Literal["r", "a"], threads: int | None, lock: bool) -> Array | Group:
+def _known(source: Source, mode: Literal["r", "a"], threads: int | None, lock: bool = True) -> Array | Group:
     """Opens an array or a store."""
     if is_web(source):
         return _web(source, mode, threads)
