@@ -62,11 +62,11 @@ impl Store {
     /// ```no_run
     /// # use b2_frame::ReadOptions;
     /// # use b2_store::Store;
-    /// # use b2nd::{ArrayEditor, s, source};
+    /// # use b2nd::{ArrayEditor, source};
     /// let options = ReadOptions::default();
     /// let store = Store::open("table.b2d", &options)?.expect("a store");
     /// let mut column = ArrayEditor::new(store.edit("_cols/price", &options)?)?;
-    /// column.set(s![10..20], source::item(1.5_f64.to_le_bytes()))?;
+    /// column.set(10..20, source::item(1.5_f64.to_le_bytes()))?;
     /// column.commit()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

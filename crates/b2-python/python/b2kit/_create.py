@@ -125,10 +125,12 @@ def open(
     try:
         return _known(source, mode, threads, lock)
     except NotBloscError:
-        is_path = isinstance(source, (str, os.PathLike)) and not is_web(source) and not source_of(source)
-        if not is_path and not isinstance(source, (bytes, bytearray, memoryview)):
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            found = _frame(source, "", mode)
+        elif isinstance(source, (str, os.PathLike)) and not is_web(source) and not source_of(source):
+            found = _frame(absolute(source), absolute(source), mode)
+        else:
             raise
-        found = _frame(absolute(source) if is_path else source, absolute(source) if is_path else "", mode)
         if found is None:
             raise
         return found
@@ -188,9 +190,10 @@ class _Items:
 
 def _tensor(frame: _b2kit.FrameBase, name: str) -> Array:
     """Returns the array that ``blosc2.save_tensor`` has saved."""
-    told = frame.attr("__pack_tensor__")
+    layer = frame.attr("__pack_tensor__")
+    description: Any = layer[0] if layer else None
     try:
-        _, shape, descr = (told or ((),))[0]
+        _, shape, descr = description
         dtype = np.lib.format.descr_to_dtype([tuple(field) for field in descr] if isinstance(descr, list) else descr)
         lengths = as_shape(shape)
         fits = int(np.prod(lengths, dtype=object)) * dtype.itemsize == frame.nbytes
@@ -239,9 +242,11 @@ def open_array(
     found = open(source, mode, threads, lock=lock)
     if isinstance(found, Array):
         return found
-    if not hasattr(found, "path"):
-        raise NotBloscError(f"{found.name}: a super-chunk, not an array")
-    raise ArgumentError(f"{found.path}: is a store: open an array of it, or use open_group")
+    from b2kit.store import Group
+
+    if isinstance(found, Group):
+        raise ArgumentError(f"{found.path}: is a store: open an array of it, or use open_group")
+    raise NotBloscError(f"{found.name}: a super-chunk, not an array")
 
 
 @checked

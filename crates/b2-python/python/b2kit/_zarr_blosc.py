@@ -732,7 +732,8 @@ class NumcodecsBlosc2(_NumcodecsBytesBytesCodec, codec_name="blosc2"):
     """numcodecs' ``blosc2`` in Zarr 3, as VirtualiZarr names the HDF5 filter 32026."""
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        plain = self._codec.decode(bytes_of(chunk_data), max_nbytes=most_bytes(chunk_spec))
+        codec: Any = self._codec
+        plain = codec.decode(bytes_of(chunk_data), max_nbytes=most_bytes(chunk_spec))
         return chunk_spec.prototype.buffer.from_bytes(plain)
 
 

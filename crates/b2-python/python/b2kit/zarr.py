@@ -125,7 +125,7 @@ class _Options:
         if name not in self._names:
             raise ArgumentError(f"name {name!r}, expected {' or '.join(map(repr, self._names))}")
         # Unknown names are an error now rather than in the middle of a store.
-        values = {"codec": _codec(codec), "level": _level(level), "filters": _filters(filters), "name": name}
+        values: dict[str, Any] = {"codec": _codec(codec), "level": _level(level), "filters": _filters(filters), "name": name}
         compress(b"", values["codec"], values["level"], values["filters"])
         for key, value in {**values, self._own[0]: own}.items():
             object.__setattr__(self, key, value)
