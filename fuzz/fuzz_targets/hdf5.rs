@@ -1,4 +1,4 @@
 #![no_main]
 #![allow(missing_docs)]
 
-b2_fuzz::target!(hdf5);
+b2_fuzz::target!(hdf5, hdf5);

@@ -1,32 +1,15 @@
 //! HDF5 and NetCDF files: object headers, datatypes, heaps and indexes of chunks, as one file leads to them.
 
-use std::io;
 use std::sync::Arc;
 
-use b2_frame::ReadAt;
 use b2_hdf5::{Content, File};
 use bytes::Bytes;
 
 use crate::frame::small;
 
-struct Memory(Bytes);
-
-impl ReadAt for Memory {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let end = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let at = usize::try_from(offset).map_err(|_| end())?;
-        let stop = at.checked_add(buf.len()).ok_or_else(end)?;
-        buf.copy_from_slice(self.0.get(at..stop).ok_or_else(end)?);
-        Ok(())
-    }
-}
-
 /// The input is a file.
 pub(crate) fn run(data: &[u8]) {
-    let file = Arc::new(Memory(Bytes::copy_from_slice(data)));
+    let file = Arc::new(Bytes::copy_from_slice(data));
     let Ok(file) = File::from_reader(file, "input", &small()) else { return };
     let Ok(entries) = file.tree() else { return };
     for entry in entries.iter().take(50) {

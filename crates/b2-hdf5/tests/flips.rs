@@ -10,7 +10,6 @@ use std::process::Command;
 use std::sync::Arc;
 
 use b2_core::Limits;
-use b2_frame::ReadAt;
 use b2_hdf5::File;
 use bytes::Bytes;
 
@@ -21,24 +20,10 @@ const STEP: usize = 47;
 const FOUND: [(&str, usize); 3] =
     [("single_earliest.h5", 2464 * 8), ("texts.h5", 2092 * 8 + 1), ("contiguous_earliest.h5", 1968 * 8 + 1)];
 
-struct Memory(Bytes);
-
-impl ReadAt for Memory {
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        let at = usize::try_from(offset).unwrap();
-        let end = at.checked_add(buf.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
-        buf.copy_from_slice(self.0.get(at..end).ok_or(std::io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
 /// All that counts of `/g/d`, as text.
 fn read(bytes: Vec<u8>) -> Option<String> {
     let limits = Limits::default().max_memory(16 << 20);
-    let file = File::from_reader(Arc::new(Memory(bytes.into())), "flipped", &limits).ok()?;
+    let file = File::from_reader(Arc::new(Bytes::from(bytes)), "flipped", &limits).ok()?;
     let data = file.data_set("/g/d").ok()?;
     let dtype = data.dtype().ok()?.clone();
     let nbytes = data.nbytes().filter(|&nbytes| nbytes < 1 << 20)?;

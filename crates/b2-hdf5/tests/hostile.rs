@@ -5,9 +5,6 @@
 //! With `ulimit -v` memory is limited, too. Every second mutant has its checksums computed again, so that what they protect is
 //! reached.
 
-#[path = "../src/checksum.rs"]
-mod checksum;
-
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,29 +13,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use b2_core::{Control, Limits};
-use b2_frame::ReadAt;
 use b2_hdf5::{Content, File, Scale};
+use b2_testkit::hdf5::{checked_blocks, seal};
+use bytes::Bytes;
 
 /// Mutants unless another number is asked for.
 const MUTANTS: usize = 3000;
 /// Reading one must not take longer: an endless loop, not a slow machine, is what this finds.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Reading one must not keep processors busy for longer.
+const HARDEST: Duration = Duration::from_secs(10);
 /// Larger files are not used.
 const LARGE: u64 = 200_000;
-
-struct Memory(Vec<u8>);
-
-impl ReadAt for Memory {
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        let at = usize::try_from(offset).unwrap();
-        let end = at.checked_add(buf.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
-        buf.copy_from_slice(self.0.get(at..end).ok_or(std::io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
 
 struct Rng(u64);
 
@@ -86,31 +72,6 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// The signatures of blocks that end with a checksum.
-const SIGNATURES: [&[u8]; 16] = [
-    b"\x89HDF", b"OHDR", b"OCHK", b"FRHP", b"FHIB", b"BTHD", b"BTIN", b"BTLF", b"FAHD", b"FADB", b"EAHD",
-    b"EAIB", b"EASB", b"EADB", b"SMTB", b"SMLI",
-];
-/// Longer blocks are not looked for.
-const LONGEST_BLOCK: usize = 5000;
-
-/// Finds the bytes that checksums cover, each of which follows them.
-fn checked_blocks(bytes: &[u8]) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at + 4 < bytes.len() {
-        let is_block = SIGNATURES.contains(&&bytes[at..at + 4]);
-        let ends = at + 4..bytes.len().min(at + LONGEST_BLOCK).saturating_sub(3);
-        let end = ends.filter(|_| is_block).find(|&end| {
-            let stored = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap());
-            stored == checksum::lookup3(&bytes[at..end])
-        });
-        found.extend(end.map(|end| at..end));
-        at = end.unwrap_or(at + 1);
-    }
-    found
-}
-
 /// Changes a few bytes of blocks, and their checksums.
 fn mutate_checked(bytes: &mut [u8], blocks: &[Range<usize>], rng: &mut Rng) {
     for _ in 0..1 + rng.below(2) {
@@ -118,14 +79,13 @@ fn mutate_checked(bytes: &mut [u8], blocks: &[Range<usize>], rng: &mut Rng) {
         let mut part = bytes[block.clone()].to_vec();
         mutate(&mut part, rng);
         bytes[block.start..block.start + part.len()].copy_from_slice(&part);
-        let sum = checksum::lookup3(&bytes[block.clone()]);
-        bytes[block.end..block.end + 4].copy_from_slice(&sum.to_le_bytes());
+        seal(bytes, &block);
     }
 }
 
 /// Reads everything that a file has. Returns how many data sets could be read, and how many could not.
 fn read_all(bytes: Vec<u8>, limits: &Limits) -> (usize, usize) {
-    let Ok(file) = File::from_reader(Arc::new(Memory(bytes)), "mutant", limits) else { return (0, 1) };
+    let Ok(file) = File::from_reader(Arc::new(Bytes::from(bytes)), "mutant", limits) else { return (0, 1) };
     let Ok(entries) = file.tree() else { return (0, 1) };
     let (mut good, mut bad) = (0, 0);
     for entry in entries {
@@ -261,4 +221,5 @@ fn mutants_are_errors_or_values() {
         );
     }
     assert!(good > 0 && bad > 0);
+    assert!(hardest.0 < HARDEST, "mutant {} takes {:?}", hardest.1, hardest.0);
 }

@@ -1,8 +1,9 @@
-//! Shared by tests, fuzz targets and xtask: reproducible random numbers, damage to files, and a web server.
+//! Shared by tests, fuzz targets and xtask: reproducible random numbers, damage to files, checksums of HDF5, and a web server.
 //!
 //! For development only: no published crate depends on it, and it knows nothing about the library under test.
 #![forbid(unsafe_code)]
 
+pub mod hdf5;
 pub mod hostile;
 mod rng;
 pub mod web;

@@ -5,6 +5,7 @@
 
 mod chunk;
 mod frame;
+mod hdf5;
 mod meta;
 mod sparse;
 
@@ -19,6 +20,7 @@ pub use chunk::chunk;
 pub(crate) use chunk::{made, parameters};
 pub use frame::frame;
 pub(crate) use frame::seal;
+pub use hdf5::hdf5;
 pub use meta::meta;
 pub use sparse::sparse;
 

@@ -1,0 +1,37 @@
+//! The metadata blocks of HDF5 files, and their checksums.
+
+use std::ops::Range;
+
+#[path = "../../b2-hdf5/src/checksum.rs"]
+mod checksum;
+
+/// The signatures of blocks that end with a checksum.
+const SIGNATURES: [&[u8; 4]; 16] = [
+    b"\x89HDF", b"OHDR", b"OCHK", b"FRHP", b"FHIB", b"BTHD", b"BTIN", b"BTLF", b"FAHD", b"FADB", b"EAHD",
+    b"EAIB", b"EASB", b"EADB", b"SMTB", b"SMLI",
+];
+/// Longer blocks are not looked for.
+const LONGEST_BLOCK: usize = 5000;
+
+/// Returns the ranges that checksums cover. The four bytes after each are the checksum.
+#[must_use]
+pub fn checked_blocks(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at + 4 < bytes.len() {
+        let is_block = SIGNATURES.iter().any(|signature| bytes[at..].starts_with(*signature));
+        let ends = at + 4..bytes.len().min(at + LONGEST_BLOCK).saturating_sub(3);
+        let end = ends.filter(|_| is_block).find(|&end| {
+            bytes.get(end..end + 4) == Some(&checksum::lookup3(&bytes[at..end]).to_le_bytes()[..])
+        });
+        found.extend(end.map(|end| at..end));
+        at = end.unwrap_or(at + 1);
+    }
+    found
+}
+
+/// Computes the checksum of a changed block again.
+pub fn seal(bytes: &mut [u8], block: &Range<usize>) {
+    let sum = checksum::lookup3(&bytes[block.clone()]);
+    bytes[block.end..block.end + 4].copy_from_slice(&sum.to_le_bytes());
+}
