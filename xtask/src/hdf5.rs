@@ -80,6 +80,9 @@ pub(crate) fn check() -> Result<Outcome> {
     let generated = root::scratch("hdf5-generated");
     root::empty(&generated)?;
     make_with("generated.py", &generated, &[GENERATED])?;
+    let handmade = root::scratch("hdf5-handmade");
+    root::empty(&handmade)?;
+    make("handmade.py", &handmade)?;
     let flips = root::scratch("hdf5-flips");
     root::empty(&flips)?;
     let script = root::workspace().join("crates/b2-hdf5/tests/flips.py");
@@ -91,6 +94,7 @@ pub(crate) fn check() -> Result<Outcome> {
         .env("B2KIT_HDF5_SCALED", scaled)
         .env("B2KIT_HDF5_FAR", far)
         .env("B2KIT_HDF5_GENERATED", generated)
+        .env("B2KIT_HDF5_HANDMADE", handmade)
         .env("B2KIT_HDF5_FLIPS", flips);
     matrix.env("B2KIT_HDF5_PYTHON", &python);
     Ok(Outcome { tests, matrix: Ran::Ran(sh::run_tests(matrix)?) })

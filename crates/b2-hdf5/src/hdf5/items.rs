@@ -34,26 +34,39 @@ struct TextPlace {
 impl TextPlace {
     /// Gives the texts in an item the ends that NumPy expects.
     fn mend(&self, item: &mut [u8]) {
-        let count = self.times.iter().fold(1_usize, |n, (times, _)| n.saturating_mul(*times));
-        for n in 0..count {
-            let (mut left, mut at) = (n, self.at);
-            for (times, step) in &self.times {
-                let times = (*times).max(1);
-                at = at.saturating_add((left % times).saturating_mul(*step));
-                left /= times;
+        if self.end != End::Zeros
+            && let Some(rest) = item.get_mut(self.at..)
+        {
+            self.mend_all(rest, &self.times);
+        }
+    }
+
+    /// Mends the texts of an array, the first of which is at the start of `part`.
+    fn mend_all(&self, part: &mut [u8], times: &[(usize, usize)]) {
+        let Some(((count, step), inner)) = times.split_last() else { return self.mend_one(part) };
+        if (self.size, *step, inner.is_empty()) == (1, 1, true) {
+            // Single letters, of which there may be very many. A zero is the end of one already.
+            if self.end == End::Spaces {
+                part.iter_mut().take(*count).filter(|letter| **letter == b' ').for_each(|letter| *letter = 0);
             }
-            // There is no text behind the first one that is not in the item.
-            let Some(text) = item.get_mut(at..).and_then(|rest| rest.get_mut(..self.size)) else { break };
-            let kept = match self.end {
-                End::Zeros => continue,
-                End::Zero => text.iter().position(|&byte| byte == 0),
-                End::Spaces => {
-                    Some(text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last.saturating_add(1)))
-                }
-            };
-            if let Some(rest) = kept.and_then(|kept| text.get_mut(kept..)) {
-                rest.fill(0);
+            return;
+        }
+        for part in part.chunks_mut((*step).max(1)).take(*count) {
+            self.mend_all(part, inner);
+        }
+    }
+
+    fn mend_one(&self, part: &mut [u8]) {
+        let Some(text) = part.get_mut(..self.size) else { return };
+        let kept = match self.end {
+            End::Zeros => None,
+            End::Zero => text.iter().position(|&byte| byte == 0),
+            End::Spaces => {
+                Some(text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last.saturating_add(1)))
             }
+        };
+        if let Some(rest) = kept.and_then(|kept| text.get_mut(kept..)) {
+            rest.fill(0);
         }
     }
 }
@@ -222,5 +235,37 @@ fn names(kind: &Type) -> Option<Value> {
             (!pairs.is_empty()).then_some(Value::Map(pairs))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_in_arrays_end_with_zeros() {
+        // Two arrays of three texts each, in steps that leave gaps, behind two other bytes.
+        for (size, step, end) in
+            [(1, 1, End::Spaces), (1, 2, End::Spaces), (2, 3, End::Spaces), (3, 3, End::Zero)]
+        {
+            let place = TextPlace { at: 2, size, end, times: vec![(3, step), (2, 3 * step + 1)] };
+            let texts = [&b"a  "[..size], b" \0 ".get(..size).unwrap(), b"   ".get(..size).unwrap()];
+            let mut item = vec![b' '; 2 + 2 * (3 * step + 1)];
+            let mut expected = item.clone();
+            for (array, (n, text)) in
+                (0..2).flat_map(|array| texts.iter().enumerate().map(move |text| (array, text)))
+            {
+                let at = 2 + array * (3 * step + 1) + n * step;
+                item[at..at + size].copy_from_slice(text);
+                let kept = match end {
+                    End::Spaces => text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1),
+                    _ => text.iter().position(|&byte| byte == 0).unwrap_or(size),
+                };
+                expected[at..at + size].fill(0);
+                expected[at..at + kept].copy_from_slice(&text[..kept]);
+            }
+            place.mend(&mut item);
+            assert_eq!(item, expected, "{size} {step}");
+        }
     }
 }
