@@ -36,7 +36,7 @@ const PEERS: &[(&[&str], &str)] = &[
     (&["imagecodecs-zarr"], "arrays of imagecodecs-zarr"),
     (&["dask[array,distributed]"], "Dask, its page, and its types"),
     (&["xarray", "pandas", "pytest-asyncio", "cftime"], "xarray, its page, and its types"),
-    (&["h5py", "hdf5plugin"], "copies of arrays of h5py, and the filters of HDF5"),
+    (&["h5py", "hdf5plugin", "h5netcdf"], "copies of arrays of h5py, and the filters of HDF5"),
     (&["netCDF4"], "the filters of netCDF4 beside ours, and xarray's tests that write NetCDF"),
     (&["virtualizarr"], "references for VirtualiZarr"),
     (&["icechunk"], "references in Icechunk"),

@@ -293,6 +293,7 @@ def test_between_engines(tmp_path, first, second, chunks):
 @pytest.mark.filterwarnings("ignore")
 def test_empty_datasets_between_engines(tmp_path):
     pytest.importorskip("zarr")
+    pytest.importorskip("h5netcdf")
     ds = xr.Dataset({"a": (("t", "x"), np.ones((0, 3))), "s": ("t", np.empty(0, "U3"))})
     ds.b2kit.to_store(tmp_path / "a.b2d")
     with xr.open_dataset(tmp_path / "a.b2d") as again:
