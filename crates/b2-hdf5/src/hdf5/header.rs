@@ -28,6 +28,8 @@ pub(super) const TABLES: u16 = 0x0F;
 const CONTINUATION: u16 = 0x10;
 pub(crate) const SYMBOL_TABLE: u16 = 0x11;
 const CHANGED: u16 = 0x12;
+/// The time of the last change as text, which old files have.
+const CHANGED_TEXT: u16 = 0x0E;
 pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 
 /// Bits of a message's flags.
@@ -150,8 +152,16 @@ impl Below {
         let mut from = 0;
         loop {
             for message in found.get(from..).unwrap_or_default() {
-                // Of no use here, but the other number that one flipped bit makes of a continuation, whose messages would be missed.
-                if message.kind == CHANGED && message.data.first() != Some(&1) {
+                // Times of change are of no use here, but one flipped bit makes their numbers of that of a continuation or an
+                // attribute, which would be missed.
+                let is_malformed = match message.kind {
+                    CHANGED => message.data.first() != Some(&1),
+                    CHANGED_TEXT => {
+                        !message.data.get(..14).is_some_and(|date| date.iter().all(u8::is_ascii_digit))
+                    }
+                    _ => false,
+                };
+                if is_malformed {
                     return Err(cut());
                 }
                 if message.kind == CONTINUATION {
