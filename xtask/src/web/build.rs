@@ -14,7 +14,7 @@ use crate::sh::Counts;
 use crate::{root, sh};
 
 /// The largest engine, in bytes with gzip.
-const MOST: usize = 400_000;
+const MOST: usize = 650_000;
 const TARGET: &str = "wasm32-unknown-unknown";
 /// The scripts of the page, in the order in which they need each other.
 const SCRIPTS: &[&str] = &["engine.js", "draw.js", "main.js"];
