@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Ok(report)
     })?;
     steps.run("lints", || {
-        let features = "--features=b2-benches/criterion,b2kit-cli/hdf5";
+        let features = "--features=b2-benches/criterion";
         sh::run(sh::cargo(&["clippy", "--workspace", "--all-targets", features, "--", "-D", "warnings"]))
     })?;
     steps.run("documentation", || {
