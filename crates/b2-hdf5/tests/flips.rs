@@ -15,10 +15,19 @@ use bytes::Bytes;
 
 /// Bits between flips unless another number is asked for.
 const STEP: usize = 47;
-/// Flips that gave values where h5py has an error: a chunk that is not on the grid, the length of a text, the
-/// kind of a message.
-const FOUND: [(&str, usize); 3] =
-    [("single_earliest.h5", 2464 * 8), ("texts.h5", 2092 * 8 + 1), ("contiguous_earliest.h5", 1968 * 8 + 1)];
+/// Flips that gave values where h5py has an error: of chunks and the end of their index that are not on the grid, lengths of
+/// texts and names, an encoding, kind and number of messages, a length of 0.
+const FOUND: [(&str, usize); 9] = [
+    ("single_earliest.h5", 2464 * 8),
+    ("single_earliest.h5", 1955 * 8 + 1),
+    ("texts.h5", 2092 * 8 + 1),
+    ("texts.h5", 2048 * 8),
+    ("contiguous_earliest.h5", 1968 * 8 + 1),
+    ("contiguous_earliest.h5", 1872 * 8 + 3),
+    ("contiguous_earliest.h5", 1938 * 8 + 5),
+    ("contiguous_earliest.h5", 1978 * 8 + 1),
+    ("contiguous_earliest.h5", 1992 * 8 + 1),
+];
 
 /// All that counts of `/g/d`, as text.
 fn read(bytes: Vec<u8>) -> Option<String> {

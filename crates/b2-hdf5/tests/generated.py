@@ -396,7 +396,8 @@ def netcdf(number):
     """A file of netCDF with dimensions without end that its variables share."""
     name = f"{number}.nc"
     form = pick(["NETCDF4", "NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
-    is_4, paths = form == "NETCDF4", []
+    # What is written where, and the fill value.
+    is_4, written = form == "NETCDF4", {}
     kinds = ["i1", "i2", "i4", "f4", "f8"] + (["u1", "u2", "u4", "i8", "u8"] if form in ("NETCDF4", "NETCDF3_64BIT_DATA") else [])
     with netCDF4.Dataset(folder / name, "w", format=form) as file:
         groups = [file] + ([file.createGroup(f"g{n}") for n in range(below(3))] if is_4 else [])
@@ -407,11 +408,9 @@ def netcdf(number):
             file.createDimension(dim, length)
             if chance(0.4):
                 file.createVariable(dim, pick(kinds), (dim,))
-                if length:
-                    file[dim][:] = np.arange(length)
-                else:
-                    file[dim][: 1 + below(5)] = 3
-                paths.append(f"/{dim}")
+                stored = np.arange(length) if length else np.full(1 + below(5), 3)
+                file[dim][: len(stored)] = stored
+                written[f"/{dim}"] = (slice(0, len(stored)),), stored, None
         for n in range(1 + below(8)):
             group = pick(groups)
             own = list(rng.permutation([d for d in dims if d != "t"]))[: below(3)]
@@ -426,18 +425,24 @@ def netcdf(number):
             var = group.createVariable(f"v{n}", kind, own, fill_value=fill, **options)
             shape = [dims[d] or 1 + below(6) for d in own]
             # What was never written is not known without filling.
+            stored = None
             if chance(0.8) or fill is False:
                 part = tuple(slice(0, n if dims[d] is None or fill is False else 1 + below(n)) for n, d in zip(shape, own))
-                var[part or ...] = number_values("i1", [s.stop for s in part]).astype(kind) if part else 5
+                stored = number_values("i1", [s.stop for s in part]).astype(kind) if part else np.array(5, kind)
+                var[part or ...] = stored
             if fill is not False:
-                paths.append((group.path.rstrip("/") + f"/v{n}"))
+                written[group.path.rstrip("/") + f"/v{n}"] = part if stored is not None else None, stored, fill
     with netCDF4.Dataset(folder / name) as file:
-        file.set_auto_maskandscale(False)
-        for path in paths:
+        for path, (part, stored, fill) in written.items():
             var = file[path]
             var.set_auto_maskandscale(False)
+            # Other variables have made dimensions longer. netCDF4 reads that wrongly, unless it is the first dimension.
+            values = np.full(var.shape, netCDF4.default_fillvals[var.dtype.str[1:]] if fill is None else fill, var.dtype)
+            if stored is not None:
+                values[part or ...] = stored
+            if not any(file.dimensions[d].isunlimited() for d in var.dimensions[1:]):
+                assert np.array_equal(values, var[...]), (name, path)
             # netCDF4 returns numbers in the order of the machine, NetCDF 3 has them the other way round.
-            values = np.asarray(var[...])
             if form.startswith("NETCDF3"):
                 values = values.astype(values.dtype.newbyteorder(">"))
             add(name, path, f"{form} {var.dimensions}", values)

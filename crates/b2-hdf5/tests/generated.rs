@@ -112,6 +112,8 @@ fn attributes(data: &DataSet, entry: &Value) -> Result<(), String> {
             (wanted, b2nd::Value::Ext(..)) => {
                 return Err(format!("attribute {name} is an array, expected {wanted}"));
             }
+            // Python spells some numbers differently.
+            (Value::Number(wanted), b2nd::Value::F64(found)) => wanted.as_f64() == Some(*found),
             (wanted, found) => as_json(found) == *wanted,
         };
         if !is_same {

@@ -10,22 +10,40 @@ type Each<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
 
 /// What a tree is over.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Over {
+pub(super) enum Over<'a> {
     /// Tables of names.
     Names,
-    /// Chunks of so many dimensions.
-    Chunks(usize),
+    /// Chunks of this shape, in items.
+    Chunks(&'a [u64]),
 }
 
-impl Over {
+impl Over<'_> {
     /// Bytes of a key.
     fn key(self, below: &Below) -> usize {
         match self {
             Self::Names => below.length_size.into(),
             // The stored size, a filter mask, and the first item, which has one dimension more.
-            Self::Chunks(ndim) => ndim.saturating_mul(8).saturating_add(16),
+            Self::Chunks(shape) => shape.len().saturating_mul(8).saturating_add(16),
         }
     }
+
+    /// Checks that the first item of a chunk is on the grid.
+    fn check(self, key: &[u8]) -> Result<(), String> {
+        let Self::Chunks(shape) = self else { return Ok(()) };
+        let mut cursor = Cursor::new(key);
+        cursor.skip(8).ok_or_else(cut)?;
+        for &length in shape {
+            let offset = cursor.uint(8).ok_or_else(cut)?;
+            if !offset.is_multiple_of(length) {
+                return Err(format!("a chunk at {offset} is not on a grid of {length}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cut() -> String {
+    "a node of a B-tree is cut off".to_owned()
 }
 
 /// Calls `each` with the entries of the leaves: the key and the address of the child. Children are skipped unless `wants` is
@@ -33,11 +51,10 @@ impl Over {
 pub(super) fn walk(
     below: &Below,
     root: u64,
-    over: Over,
+    over: Over<'_>,
     wants: &mut Wants<'_>,
     each: &mut Each<'_>,
 ) -> Result<(), String> {
-    let cut = || "a node of a B-tree is cut off".to_owned();
     let size = below.offset_size;
     // Signature, kind, level and number of children, then the addresses of the neighbours.
     let head = usize::from(size).saturating_mul(2).saturating_add(8);
@@ -63,6 +80,7 @@ pub(super) fn walk(
             let own_key = cursor.bytes(key).ok_or_else(cut)?;
             let child = cursor.address(size).ok_or_else(cut)?;
             let next = if n == count { None } else { cursor.rest().get(..key) };
+            over.check(own_key)?;
             if !wants(own_key, next) {
                 continue;
             }
@@ -71,6 +89,8 @@ pub(super) fn walk(
                 level => left.push((child, level)),
             }
         }
+        // Behind the last child is its upper end.
+        over.check(cursor.bytes(key).ok_or_else(cut)?)?;
         left.get_mut(from..).unwrap_or_default().reverse();
     }
     Ok(())

@@ -319,13 +319,12 @@ impl Chunks {
         add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
     ) -> Result<(), String> {
         let cut = || "a key is cut off".to_owned();
-        // Compares the first item of a chunk with the one that is looked for. A key that is not on the grid is damaged: what is
-        // behind it is looked at, and found out.
+        // Compares the first item of a chunk with the one that is looked for.
         let compare = |key: &[u8], at: &[u64]| {
             let mut cursor = Cursor::new(key);
             cursor.skip(8)?;
             at.iter().zip(&self.lengths).try_fold(Ordering::Equal, |known, (&at, &length)| {
-                let own = cursor.uint(8).filter(|own| own.is_multiple_of(length))?;
+                let own = cursor.uint(8)?;
                 Some(known.then(own.cmp(&at.saturating_mul(length))))
             })
         };
@@ -335,17 +334,13 @@ impl Chunks {
                     && next.is_none_or(|next| compare(next, at).is_none_or(Ordering::is_gt))
             })
         };
-        let over = Over::Chunks(self.grid.len());
+        let over = Over::Chunks(&self.lengths);
         btree1::walk(&self.below, self.chunked.address, over, &mut wants, &mut |key, address| {
             let mut cursor = Cursor::new(key);
             let (len, mask) = cursor.u32().zip(cursor.u32()).ok_or_else(cut)?;
             let mut number = Some(0_u64);
             for (&length, &count) in self.lengths.iter().zip(&self.grid) {
-                let offset = cursor.uint(8).ok_or_else(cut)?;
-                if !offset.is_multiple_of(length) {
-                    return Err(format!("a chunk at {offset} is not on a grid of {length}"));
-                }
-                number = step(number, offset / length, count);
+                number = step(number, cursor.uint(8).ok_or_else(cut)? / length, count);
             }
             add(number, Stored { address, len: len.into(), mask })
         })

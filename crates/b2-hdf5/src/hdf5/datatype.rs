@@ -127,6 +127,10 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
             cursor.skip(2)?;
             Type::Other { size, what: "times of HDF5's own type".into() }
         }
+        // Other numbers of paddings and encodings have no meaning yet.
+        3 if flags & 0xF > 2 || flags >> 4 & 0xF > 1 => {
+            Type::Other { size, what: "texts in an unknown encoding".into() }
+        }
         3 => {
             let end = match flags & 0xF {
                 0 => End::Zero,
@@ -162,6 +166,9 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
         9 => {
             parse_at(cursor, depth.checked_add(1)?)?;
             match flags & 0xF {
+                1 if flags >> 8 & 0xF > 1 => {
+                    Type::Other { size, what: "texts in an unknown encoding".into() }
+                }
                 1 => Type::LongText,
                 _ => Type::Other { size, what: "sequences of variable length".into() },
             }

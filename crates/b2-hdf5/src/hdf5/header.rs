@@ -132,6 +132,7 @@ impl Below {
         let mut later = Vec::new();
         let mut seen = BTreeSet::new();
         let is_new = start.starts_with(b"OHDR");
+        let mut declared = 0;
         let cut = || format!("the object header at {address} is malformed");
         let flags = match is_new {
             true => {
@@ -143,7 +144,8 @@ impl Below {
                 flags
             }
             false => {
-                let len = old_header(&start).ok_or_else(cut)?;
+                let (count, len) = old_header(&start).ok_or_else(cut)?;
+                declared = count.into();
                 let bytes = self.metadata(address.saturating_add(16), len)?;
                 old_messages(&bytes, &mut found).ok_or_else(cut)?;
                 0
@@ -171,7 +173,10 @@ impl Below {
                 }
             }
             from = found.len();
-            let Some((at, len)) = later.pop() else { return Ok(found) };
+            let Some((at, len)) = later.pop() else {
+                // A header of version 1 has no checksum, but says how many messages it has.
+                return if is_new || found.len() == declared { Ok(found) } else { Err(cut()) };
+            };
             if !seen.insert(at) || from > MOST {
                 return Err(cut());
             }
@@ -260,14 +265,16 @@ fn new_header(start: &[u8]) -> Option<(usize, u64, u8)> {
     Some((start.len().checked_sub(cursor.rest().len())?, len, flags))
 }
 
-/// The bytes of the messages of a header of version 1.
-fn old_header(start: &[u8]) -> Option<u64> {
+/// The number of messages of a header of version 1, and the bytes of those that follow it.
+fn old_header(start: &[u8]) -> Option<(u16, u64)> {
     let mut cursor = Cursor::new(start);
     if cursor.u8()? != 1 {
         return None;
     }
-    cursor.skip(7)?;
-    Some(cursor.u32()?.into())
+    cursor.skip(1)?;
+    let count = cursor.u16()?;
+    cursor.skip(4)?;
+    Some((count, cursor.u32()?.into()))
 }
 
 /// Adds messages. What is too short for the head of a message is a gap. `None` if a message is cut off.

@@ -251,7 +251,9 @@ pub(crate) fn attribute(bytes: &[u8], below: &Below) -> Result<Attribute, String
             Some(bytes)
         };
         let [name, kind, space] = sizes;
-        let (name, kind, space) = (text_of(part(name)?), part(kind)?, part(space)?);
+        let (name, kind, space) = (part(name)?, part(kind)?, part(space)?);
+        // It is as long as is said, and ends with a zero.
+        let name = name.strip_suffix(&[0]).filter(|name| !name.contains(&0)).map(text_of)?;
         (1..=3).contains(&version).then_some((name, flags, kind, space))
     };
     let (name, flags, kind, space) = parse().ok_or("an attribute message is malformed")?;

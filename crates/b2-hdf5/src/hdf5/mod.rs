@@ -396,7 +396,8 @@ impl Hdf5 {
             }
             Layout::Contiguous { address, len } => {
                 let len = len.unwrap_or(nbytes);
-                if len < nbytes || nbytes > self.below.pages.behind(address) {
+                let is_other = len < nbytes || nbytes == 0 && len > 0;
+                if is_other || nbytes > self.below.pages.behind(address) {
                     return Err(format!("{len} bytes of items at {address}, expected {nbytes}"));
                 }
                 let stores = Stores::Contiguous(self.below.pages.position(address));

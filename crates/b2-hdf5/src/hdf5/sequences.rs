@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, NOWHERE};
 use super::global_heap::Collection;
 use super::header::Below;
 
@@ -20,11 +20,14 @@ impl Below {
         let mut cursor = Cursor::new(reference);
         let mut parse = || Some((cursor.u32()?, cursor.address(self.offset_size)?, cursor.u32()?));
         let (count, address, index) = parse().ok_or_else(wrong)?;
-        if count == 0 || address == 0 {
+        if address == 0 || count == 0 && address == NOWHERE {
             return Ok((0, Bytes::new()));
         }
         let collection = self.collection(address)?;
-        let object = collection.get(index).ok_or_else(wrong)?;
+        let object = match collection.get(index) {
+            None if count == 0 => Bytes::new(),
+            object => object.ok_or_else(wrong)?,
+        };
         if usize::try_from(count).ok().and_then(|count| count.checked_mul(size)) != Some(object.len()) {
             return Err(format!("{count} elements of {size} bytes in a heap are {} bytes", object.len()));
         }
