@@ -284,6 +284,66 @@ static void at_offsets(void) {
   CHECK(blosc2_remove_urlpath("several.b2frame") == 0);
 }
 
+/* What python-blosc2 notes of an index of its, with "stale": false. */
+static char index_of[] = "\x82\xa7version\x01\xa7indexes\x81\xa8__self__\x82\xa4kind\xa4"
+                         "full\xa5stale\xc2";
+
+/* Whether the index is marked as stale; -1 if its description is another one. */
+static int is_stale(blosc2_schunk *schunk) {
+  uint8_t *content;
+  int32_t len;
+  int stale = -1;
+  if (blosc2_vlmeta_get(schunk, "blosc2_indexes", &content, &len) >= 0) {
+    if (len == (int)sizeof(index_of) - 1 && memcmp(content, index_of, len - 1) == 0) {
+      stale = content[len - 1] - 0xC2;
+    }
+    free(content);
+  }
+  return stale;
+}
+
+/* Each function that changes items marks the indexes of python-blosc2. */
+static void indexed(bool contiguous, char *urlpath) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = contiguous, .urlpath = urlpath, .cparams = &cparams};
+  for (int way = 0; way < 8; way++) {
+    blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+    CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 1);
+    CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 2);
+    CHECK(blosc2_vlmeta_add(schunk, "blosc2_indexes", (uint8_t *)index_of, sizeof(index_of) - 1, NULL) == 0);
+    if (urlpath != NULL) {
+      blosc2_schunk_free(schunk);
+      schunk = blosc2_schunk_open(urlpath);
+    }
+    CHECK(blosc2_vlmeta_add(schunk, "note", (uint8_t *)"text", 4, NULL) == 1 && is_stale(schunk) == 0);
+    uint8_t chunk[sizeof(data) + 32];
+    CHECK(blosc2_compress_ctx(schunk->cctx, data, sizeof(data), chunk, sizeof(chunk)) > 0);
+    int64_t order[2] = {1, 0};
+    int32_t items[2] = {7, 8};
+    int64_t coords[2] = {3, 9};
+    switch (way) {
+      case 0: CHECK(blosc2_schunk_append_buffer(schunk, data, sizeof(data)) == 3); break;
+      case 1: CHECK(blosc2_schunk_append_chunk(schunk, chunk, true) == 3); break;
+      case 2: CHECK(blosc2_schunk_update_chunk(schunk, 0, chunk, true) == 2); break;
+      case 3: CHECK(blosc2_schunk_insert_chunk(schunk, 0, chunk, true) == 3); break;
+      case 4: CHECK(blosc2_schunk_delete_chunk(schunk, 0) == 1); break;
+      case 5: CHECK(blosc2_schunk_reorder_offsets(schunk, order) == 0); break;
+      case 6: CHECK(blosc2_schunk_set_slice_buffer(schunk, 5, 7, items) == 0); break;
+      default: CHECK(blosc2_schunk_get_sparse_buffer(schunk, 2, coords, back) == 0); break;
+    }
+    /* Reading changes nothing. The handle goes on to show what its program has stored. */
+    CHECK(urlpath != NULL || is_stale(schunk) == (way < 7));
+    blosc2_schunk_free(schunk);
+    if (urlpath != NULL) {
+      schunk = blosc2_schunk_open(urlpath);
+      CHECK(is_stale(schunk) == (way < 7));
+      blosc2_schunk_free(schunk);
+      CHECK((contiguous ? blosc2_remove_urlpath(urlpath) : blosc2_remove_dir(urlpath)) == 0);
+    }
+  }
+}
+
 static void any_blocks(char *urlpath) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 1;
@@ -696,6 +756,10 @@ int main(int argc, char **argv) {
   special("special.b2frame");
   at_offsets();
   linked();
+  indexed(false, NULL);
+  indexed(true, NULL);
+  indexed(true, "indexed.b2frame");
+  indexed(false, "indexed");
   any_blocks(NULL);
   any_blocks("any.b2frame");
   two_handles(true, "two.b2frame");
