@@ -34,6 +34,16 @@ pub use filters::Filter;
 pub use scale::Scale;
 pub use write::{Codec, Writer};
 
+/// Access for fuzz targets.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Returns the checksum of metadata.
+    pub fn lookup3(bytes: &[u8]) -> u32 {
+        crate::checksum::lookup3(bytes)
+    }
+}
+
 /// Returns the vlmetalayers that hold attributes: names and encoded values. C-Blosc2 reads no more than 16, so the others
 /// are together in one.
 pub fn attribute_layers(attrs: &[(String, b2nd::Value)]) -> Vec<(String, Vec<u8>)> {

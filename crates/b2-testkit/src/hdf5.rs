@@ -1,9 +1,9 @@
-//! The metadata blocks of HDF5 files, and their checksums.
+//! The metadata blocks of HDF5 files that end with a checksum. `Sum` is the function for it, lookup3.
 
 use std::ops::Range;
 
-#[path = "../../b2-hdf5/src/checksum.rs"]
-mod checksum;
+/// Computes a checksum.
+pub type Sum = fn(&[u8]) -> u32;
 
 /// The signatures of blocks that end with a checksum.
 const SIGNATURES: [&[u8; 4]; 16] = [
@@ -15,15 +15,15 @@ const LONGEST_BLOCK: usize = 5000;
 
 /// Returns the ranges that checksums cover. The four bytes after each are the checksum.
 #[must_use]
-pub fn checked_blocks(bytes: &[u8]) -> Vec<Range<usize>> {
+pub fn checked_blocks(bytes: &[u8], sum: Sum) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
     while at + 4 < bytes.len() {
         let is_block = SIGNATURES.iter().any(|signature| bytes[at..].starts_with(*signature));
         let ends = at + 4..bytes.len().min(at + LONGEST_BLOCK).saturating_sub(3);
-        let end = ends.filter(|_| is_block).find(|&end| {
-            bytes.get(end..end + 4) == Some(&checksum::lookup3(&bytes[at..end]).to_le_bytes()[..])
-        });
+        let end = ends
+            .filter(|_| is_block)
+            .find(|&end| bytes.get(end..end + 4) == Some(&sum(&bytes[at..end]).to_le_bytes()[..]));
         found.extend(end.map(|end| at..end));
         at = end.unwrap_or(at + 1);
     }
@@ -31,7 +31,7 @@ pub fn checked_blocks(bytes: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// Computes the checksum of a changed block again.
-pub fn seal(bytes: &mut [u8], block: &Range<usize>) {
-    let sum = checksum::lookup3(&bytes[block.clone()]);
+pub fn seal(bytes: &mut [u8], block: &Range<usize>, sum: Sum) {
+    let sum = sum(&bytes[block.clone()]);
     bytes[block.end..block.end + 4].copy_from_slice(&sum.to_le_bytes());
 }

@@ -1,4 +1,4 @@
-//! Shared by tests, fuzz targets and xtask: reproducible random numbers, damage to files, checksums of HDF5, and a web server.
+//! Shared by tests, fuzz targets and xtask: reproducible random numbers, damage to files, and a web server.
 //!
 //! For development only: no published crate depends on it, and it knows nothing about the library under test.
 #![forbid(unsafe_code)]

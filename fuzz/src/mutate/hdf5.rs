@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use b2_hdf5::fuzzing::lookup3;
 use b2_testkit::hdf5::{checked_blocks, seal};
 use b2_testkit::hostile::Number;
 
@@ -18,7 +19,7 @@ const START: usize = 512;
 
 /// Changes a block of metadata, chosen by its kind, and computes its checksum again if it has one.
 pub fn hdf5(bytes: &mut Vec<u8>, rng: &mut Rng) {
-    let checked = checked_blocks(bytes);
+    let checked = checked_blocks(bytes, lookup3);
     let block = match rng.0.pick_some(&checked) {
         Some(block) if rng.0.one_in(2) => Some(block.clone()),
         _ => {
@@ -34,7 +35,7 @@ pub fn hdf5(bytes: &mut Vec<u8>, rng: &mut Rng) {
     };
     change(bytes, block.clone(), rng);
     if let Some(block) = checked.iter().find(|checked| checked.start == block.start) {
-        seal(bytes, block);
+        seal(bytes, block, lookup3);
     }
 }
 
