@@ -367,7 +367,7 @@ impl DataSet {
             return self.read_box_with(control, &start, &shape, dst);
         }
         let control = control.begin(dst.len() as u64, array.itemsize() as u64);
-        // What works on several regions at once has the threads already.
+        // Regions are read concurrently, so each has one thread.
         let within = control.quiet().threads(1);
         let source = Kept { data: self, within, error: Mutex::default() };
         let read = slice.read_from(&source, &control, dst);

@@ -396,7 +396,7 @@ def netcdf(number):
     """A file of netCDF with dimensions without end that its variables share."""
     name = f"{number}.nc"
     form = pick(["NETCDF4", "NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
-    # What is written where, and the fill value.
+    # By path: the slices that are written, their values, and the fill value.
     is_4, written = form == "NETCDF4", {}
     kinds = ["i1", "i2", "i4", "f4", "f8"] + (["u1", "u2", "u4", "i8", "u8"] if form in ("NETCDF4", "NETCDF3_64BIT_DATA") else [])
     with netCDF4.Dataset(folder / name, "w", format=form) as file:

@@ -237,7 +237,7 @@ impl Client {
         let Some((start, end, len)) = told else {
             return Err(wrong("the server does not say which range it sends"));
         };
-        // The last bytes end where the file ends, so `a-b/*` gives its length as well.
+        // The last bytes end with the file, so `a-b/*` states its length as well.
         let len = if matches!(asked, Asked::Last(_)) { len.or(Some(end)) } else { len };
         let fits = match asked {
             Asked::Part(from, to) => {

@@ -1,4 +1,4 @@
-//! The metadata blocks of HDF5 files that end with a checksum. `Sum` is the function for it, lookup3.
+//! The metadata blocks of HDF5 files that end with a checksum. The caller passes the function that computes it.
 
 use std::ops::Range;
 

@@ -89,7 +89,7 @@ pub(super) fn walk(
                 level => left.push((child, level)),
             }
         }
-        // Behind the last child is its upper end.
+        // The upper end of the last child.
         over.check(cursor.bytes(key).ok_or_else(cut)?)?;
         left.get_mut(from..).unwrap_or_default().reverse();
     }

@@ -174,7 +174,7 @@ impl Below {
             }
             from = found.len();
             let Some((at, len)) = later.pop() else {
-                // A header of version 1 has no checksum, but says how many messages it has.
+                // A header of version 1 has no checksum, but states the number of its messages.
                 return if is_new || found.len() == declared { Ok(found) } else { Err(cut()) };
             };
             if !seen.insert(at) || from > MOST {

@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn texts_in_arrays_end_with_zeros() {
-        // Two arrays of three texts each, in steps that leave gaps, behind two other bytes.
+        // Two arrays of three texts each, in steps that leave gaps, after two other bytes.
         for (size, step, end) in
             [(1, 1, End::Spaces), (1, 2, End::Spaces), (2, 3, End::Spaces), (3, 3, End::Zero)]
         {
