@@ -42,9 +42,6 @@ const CRATES: &[&str] = &[
     "b2nd",
 ];
 
-/// What is not noticed if the texts are not compared.
-pub(crate) const UNNOTICED: &str = "a change of the public API would not have been noticed";
-
 /// The tools with their versions: what they print differs from version to version.
 const PUBLIC_API: (&str, &str) = ("cargo-public-api", "0.52.0");
 const HACK: (&str, &str) = ("cargo-hack", "0.6.37");

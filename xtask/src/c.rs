@@ -79,7 +79,7 @@ impl Outcome {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(prefix) = &args.install {
-        prefix::install(&folder(), &build("release")?, prefix)?;
+        prefix::install(&folder(), &build("dist")?, prefix)?;
         let configs = prefix.join("lib").join("pkgconfig");
         println!("installed; PKG_CONFIG_PATH={} pkg-config --cflags --libs blosc2", configs.display());
         return Ok(());
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.suites {
         let prefix = root::scratch("c").join("prefix");
         root::remove(&prefix)?;
-        prefix::install(&folder(), &build("tests")?, &prefix)?;
+        prefix::install(&folder(), &build("dist")?, &prefix)?;
         return suites::run(&peer()?, &prefix);
     }
     if args.bless {
@@ -116,24 +116,19 @@ fn folder() -> PathBuf {
 }
 
 fn of_it(words: &[&str]) -> Command {
-    sh::cargo_beside("b2-c", words)
+    sh::cargo(&[words, &["--locked", "-p", "b2-c"]].concat())
 }
 
 /// Builds the libraries and returns where they are.
 fn build(profile: &str) -> Result<PathBuf> {
-    sh::run(of_it(&["build", "--locked", "--profile", profile]))?;
-    Ok(sh::beside().join(profile))
+    sh::run(of_it(&["build", "--profile", profile]))?;
+    Ok(root::target().join(if profile == "dev" { "debug" } else { profile }))
 }
 
 /// Runs all tests that can run on this machine.
 pub(crate) fn check() -> Result<Outcome> {
-    sh::run(of_it(&["fmt", "--check"]))?;
-    let mut clippy = of_it(&["clippy", "--locked", "--all-targets"]);
-    clippy.args(["--", "-D", "warnings"]);
-    sh::run(clippy)?;
-    // In the profile of the libraries, so that what both need is compiled once.
-    let mut tests = sh::run_tests(of_it(&["test", "--locked", "--profile", "tests", "--no-fail-fast"]))?;
-    let libraries = build("tests")?;
+    let mut tests = sh::run_tests(of_it(&["test", "--no-fail-fast"]))?;
+    let libraries = build("dev")?;
     symbols(&libraries)?;
     let known = fs::read_to_string(table_path()).unwrap_or_default();
     ensure!(known == table()?, "{} is not up to date: cargo xtask c --bless", table_path().display());
@@ -378,14 +373,14 @@ fn bench() -> Result<()> {
     let peer = peer()?;
     let prefix = root::scratch("c").join("prefix");
     root::remove(&prefix)?;
-    prefix::install(&folder(), &build("release")?, &prefix)?;
+    prefix::install(&folder(), &build("dist")?, &prefix)?;
     let out = root::scratch("c").join("programs");
     fs::create_dir_all(&out)?;
     let program = compile("bench", &out, &prefix, Link::None)?;
     let mut run = Command::new(program);
     run.arg(prefix.join("lib").join(SONAME)).arg(peer.join("lib").join("libblosc2.so"));
     sh::run(run)?;
-    sh::run(of_it(&["test", "--locked", "--release", "beside_rust", "--", "--ignored", "--nocapture"]))
+    sh::run(with(of_it(&["test", "--release"]), ["beside_rust", "--", "--ignored", "--nocapture"]))
 }
 
 #[cfg(test)]

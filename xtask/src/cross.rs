@@ -6,8 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::sh::Outcome;
-use crate::{root, sanitize, sh};
+use crate::{root, sh};
 
 /// Run tests for another architecture: 64-bit ARM and s390x under emulation, 32-bit x86 directly.
 ///
@@ -37,8 +36,24 @@ enum Arch {
 }
 
 /// Everything except what runs only on the developer's machine.
-const DEFAULT: &[&str] =
-    &["test", "--no-fail-fast", "--workspace", "--exclude", "xtask", "--exclude", "b2-benches"];
+const DEFAULT: &[&str] = &[
+    "test",
+    "--no-fail-fast",
+    "--workspace",
+    "--exclude=xtask",
+    "--exclude=b2-benches",
+    "--exclude=b2-c",
+    "--exclude=b2-hdf5-plugin",
+    "--exclude=b2-object-store",
+    "--exclude=b2-python",
+    "--exclude=b2-wasm",
+    "--exclude=h5b2kit_blosc",
+    "--exclude=h5b2kit_blosc2",
+    "--exclude=zarrs-b2nd",
+];
+
+/// Skips the tests that limit the address space of a program: an emulator reserves an arbitrary amount of it.
+const SKIP: &str = "--skip=address_space::";
 
 /// Under an emulator everything takes about thirty times as long, so randomized tests run fewer cases unless the
 /// caller sets these variables. No test is left out.
@@ -85,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let tools = Tools::find(args.arch, unpacked.as_deref())?;
     let words: Vec<&str> = match &args.cargo[..] {
-        [] if tools.emulator.is_some() => [DEFAULT, &["--", sanitize::SKIP]].concat(),
+        [] if tools.emulator.is_some() => [DEFAULT, &["--", SKIP]].concat(),
         [] => DEFAULT.to_vec(),
         words => words.iter().map(String::as_str).collect(),
     };
@@ -98,28 +113,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!();
     counts.print(&args.arch.target());
     counts.verdict()
-}
-
-/// Runs the tests of the kernels on 64-bit ARM, if this machine can: the same ones as with AVX2.
-pub(crate) fn kernels() -> Result<Outcome> {
-    neon(&["test", "--no-fail-fast", "-p=b2-filters", "-p=b2-codecs", "--lib"])
-}
-
-/// Runs the tests of the filters only.
-pub(crate) fn sample() -> Result<Outcome> {
-    neon(&["test", "--no-fail-fast", "-p=b2-filters", "--lib"])
-}
-
-fn neon(words: &[&str]) -> Result<Outcome> {
-    let root = Some(target_folder().join("root")).filter(|root| root.is_dir());
-    match Tools::find(Arch::Aarch64, root.as_deref()) {
-        Ok(tools) => {
-            let mut cargo = sh::cargo(words);
-            tools.set_environment(Arch::Aarch64, &mut cargo);
-            Ok(Outcome::Ran(sh::run_tests(cargo)?))
-        }
-        Err(error) => Ok(Outcome::NotRun(error.to_string().lines().next().unwrap_or_default().to_owned())),
-    }
 }
 
 fn target_folder() -> PathBuf {

@@ -53,11 +53,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     outcome.verdict()
 }
 
-/// Runs the sample for `cargo xtask ci`.
-pub(crate) fn sample() -> Result<Outcome> {
-    check(&Args { full: false, seed: 1, only: None })
-}
-
 /// Changes in place, of contiguous and sparse frames.
 const CHANGES: &[(&str, &[&str], &[&str])] = &[
     ("append", &["more.npy"], &["append", "T", "more.npy"]),

@@ -53,11 +53,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Runs the sample for `cargo xtask ci`.
-pub(crate) fn sample() -> Result<sh::Counts> {
-    flip(&Args { arrays: 40, flips: 50, seed: 2 })
-}
-
 /// Stops at the first wrong value.
 fn flip(args: &Args) -> Result<sh::Counts> {
     let dir = tempfile::tempdir()?;

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Longest input, in bytes.
     #[arg(long, default_value_t = 4096)]
     max_len: u32,
-    /// What `cargo xtask ci` does: a minute over all targets.
+    /// What `.ci/run` does: a minute over all targets.
     #[arg(long, conflicts_with_all = ["seconds", "runs", "total", "sanitizer"])]
     ci: bool,
     /// Leave out the target that compares with C-Blosc2 (no Python needed).

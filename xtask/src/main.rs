@@ -7,40 +7,30 @@ use clap::{Parser, Subcommand};
 mod api;
 mod bench;
 mod c;
-mod ci;
 mod conformance;
 mod crash;
 mod cross;
 mod demo;
-mod deny;
 mod digest;
-mod disk;
 mod faults;
 mod fixtures;
 mod flips;
 mod fuzz;
 mod hdf5;
-mod hdf5plugin;
 mod hostile;
-mod nightly;
+mod notices;
 mod pingpong;
-mod platforms;
 mod programs;
 mod python;
 mod pythonpkg;
-mod release;
 mod rooms;
 mod root;
 mod salvage;
-mod sanitize;
 mod sh;
 mod steps;
-mod stores;
 mod test;
-mod toolchains;
 mod web;
 mod windows;
-mod zarrs;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
 #[derive(Parser)]
@@ -53,7 +43,6 @@ struct Args {
 #[derive(Subcommand)]
 enum Task {
     Test(test::Args),
-    Ci(ci::Args),
     Api(api::Args),
     Fixtures(fixtures::Args),
     Flips(flips::Args),
@@ -65,19 +54,13 @@ enum Task {
     Salvage(salvage::Args),
     Cross(cross::Args),
     Windows(windows::Args),
-    Nightly(nightly::Args),
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
-    Release(release::Args),
-    Stores(stores::Args),
-    Zarrs(zarrs::Args),
+    Notices(notices::Args),
     Hdf5(hdf5::Args),
-    Hdf5plugin(hdf5plugin::Args),
     C(c::Args),
     Demo(demo::Args),
-    Deny(deny::Args),
     Rooms(rooms::Args),
-    Sanitize(sanitize::Args),
     Bench(bench::Args),
     Web(web::Args),
 }
@@ -94,24 +77,17 @@ fn main() -> ExitCode {
         Task::Salvage(args) => salvage::run(&args),
         Task::Cross(args) => cross::run(&args),
         Task::Windows(args) => windows::run(&args),
-        Task::Nightly(args) => nightly::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
         Task::Python(args) => pythonpkg::run(&args),
-        Task::Release(args) => release::run(&args),
-        Task::Stores(args) => stores::run(&args),
-        Task::Zarrs(args) => zarrs::run(&args),
+        Task::Notices(args) => notices::run(&args),
         Task::Hdf5(args) => hdf5::run(&args),
-        Task::Hdf5plugin(args) => hdf5plugin::run(&args),
         Task::C(args) => c::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
-        Task::Deny(args) => deny::run(&args),
         Task::Rooms(args) => rooms::run(&args),
-        Task::Sanitize(args) => sanitize::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Api(args) => api::run(&args),
-        Task::Ci(args) => ci::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::sh::{Counts, Outcome};
+use crate::sh::Counts;
 use crate::steps::minutes;
 use crate::{root, sh};
 
@@ -89,15 +89,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     tested.counts.verdict()
 }
 
-/// Runs the CI step; returns what was skipped, too.
-pub(crate) fn check() -> Result<(Outcome, Vec<String>)> {
-    if let Err(error) = newest() {
-        return Ok((Outcome::NotRun(error.to_string()), Vec::new()));
-    }
-    let Tested { counts, skipped } = test(&Args { release: false, full: false, only: None })?;
-    Ok((Outcome::Ran(counts), skipped))
-}
-
 fn test(args: &Args) -> Result<Tested> {
     let package = root::workspace().join("crates").join("b2-python");
     let (base, minor) = newest()?;
@@ -113,9 +104,9 @@ fn test(args: &Args) -> Result<Tested> {
     let mut build = Command::new(&python);
     build.args(["-m", "maturin", "build", "--locked", "--out"]).arg(&wheels);
     if args.release {
-        build.arg("--release").args(COMPRESSION);
+        build.args(["--profile", "dist"]).args(COMPRESSION);
     } else {
-        build.args(["--profile", "tests"]);
+        build.args(["--profile", "dev"]);
     }
     build.arg("--interpreter").arg(&python).arg("--manifest-path").arg(package.join("Cargo.toml"));
     sh::run(build)?;
@@ -205,17 +196,6 @@ fn pytest(mut command: Command, folder: &Path, tested: &mut Tested) -> Result<()
     Ok(())
 }
 
-/// Returns the interpreter of the environment in which zarr-python and the package were installed by the last run.
-pub(crate) fn with_zarr() -> Result<PathBuf> {
-    let (_, minor) = newest()?;
-    let python = folder(minor).join("bin").join("python");
-    ensure!(python.exists(), "`cargo xtask python` has not made an environment");
-    let mut probe = Command::new(&python);
-    probe.current_dir(root::target()).args(["-c", "import zarr, b2kit.zarr"]);
-    sh::output(&mut probe).context("zarr or the Python package is not installed")?;
-    Ok(python)
-}
-
 /// Returns where the environment for this version is.
 fn folder(minor: u32) -> PathBuf {
     root::scratch(&format!("venv/package-3.{minor}"))
@@ -256,14 +236,6 @@ fn pip(python: &Path) -> Command {
     let mut command = Command::new(python);
     command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     command
-}
-
-/// Returns all Pythons that are new enough, the oldest version first, and their minor versions.
-pub(crate) fn all() -> Vec<(PathBuf, u32)> {
-    let mut all: Vec<_> = candidates().filter_map(|python| Some((version(&python)?, python))).collect();
-    all.sort();
-    all.retain(|(minor, _)| *minor >= VERSIONS.0);
-    all.into_iter().map(|(minor, python)| (python, minor)).collect()
 }
 
 /// Returns where a Python may be.

@@ -45,6 +45,12 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Returns the number of bytes that are free where a path is, if the system reports it.
+pub(crate) fn free(path: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 /// Creates a folder, or empties it.
 pub(crate) fn empty(folder: &Path) -> Result<()> {
     remove(folder)?;
@@ -69,10 +75,4 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
 pub(crate) fn seed(wanted: Option<u64>) -> u64 {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     wanted.unwrap_or_else(|| clock() % 1_000_000_000)
-}
-
-/// Returns the path without `..` and links.
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(path)?;
-    path.canonicalize().with_context(|| path.display().to_string())
 }

@@ -1,7 +1,7 @@
 //! Runs cargo and other commands, and prints each command; and what tasks that use threads share.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -20,32 +20,8 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Returns a cargo command for a crate in `crates/` that is a workspace of its own. They share a target folder, so what
-/// several of them need is compiled once.
-pub(crate) fn cargo_beside(name: &str, args: &[&str]) -> Command {
-    let mut command = cargo(args);
-    command.arg("--manifest-path").arg(root::workspace().join("crates").join(name).join("Cargo.toml"));
-    command.env("CARGO_TARGET_DIR", beside());
-    command
-}
-
-/// The target folder of the crates that are workspaces of their own.
-pub(crate) fn beside() -> PathBuf {
-    root::target().join("beside")
-}
-
-/// Returns a cargo command that cannot use a C compiler: a build script that asks for one fails. It has its own target
-/// folder, so that nothing built with C is reused.
-pub(crate) fn cargo_without_c(args: &[&str]) -> Command {
-    let mut command = cargo(args);
-    for name in ["CC", "CXX", "HOST_CC", "TARGET_CC", "CMAKE"] {
-        command.env(name, "/bin/false");
-    }
-    command.env("CARGO_TARGET_DIR", root::target().join("no-c"));
-    command
-}
-
 /// Returns the arguments of a task as these words would give them.
+#[cfg(test)]
 pub(crate) fn parsed<A: clap::Args>(words: &[&str]) -> Result<A> {
     let command = A::augment_args(clap::Command::new("xtask").no_binary_name(true));
     Ok(A::from_arg_matches(&command.try_get_matches_from(words)?)?)
@@ -161,6 +137,30 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
     Ok(counts)
 }
 
+/// Runs `cargo nextest run` and counts the tests.
+pub(crate) fn run_nextest(mut command: Command) -> Result<Counts> {
+    println!("\n$ {}", line(&command));
+    let started = Instant::now();
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    let stderr = child.stderr.take().context("no pipe from cargo")?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(stderr).lines() {
+        let line = line?;
+        if line.trim_start().starts_with("Summary [") {
+            let before = |what: &str| line.split_once(what)?.0.rsplit(' ').next()?.parse::<u64>().ok();
+            let sum = |words: &[&str]| words.iter().filter_map(|word| before(word)).sum();
+            counts =
+                Counts { passed: sum(&[" passed"]), failed: sum(&[" failed", " timed out", " exec failed"]) };
+        }
+        eprintln!("{line}");
+    }
+    let status = child.wait()?;
+    finished(started);
+    ensure!(status.success() || counts.failed > 0, "{} ended with {status}", line(&command));
+    ensure!(counts.passed + counts.failed > 0, "{} ran no test", line(&command));
+    Ok(counts)
+}
+
 /// Counts the tests in the output of a test program, and those that were left out: ignored, or by name.
 pub(crate) fn counts(lines: &[String]) -> (Counts, u64) {
     let mut counts = Counts::default();
@@ -230,20 +230,7 @@ pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_stem().unwrap_or_default();
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
-    if command.get_envs().any(|(name, value)| name == "CC" && value.is_some()) {
-        words.insert(0, "CC=/bin/false".into());
-    }
     words.join(" ")
-}
-
-/// Returns what git prints.
-pub(crate) fn git(folder: &Path, words: &[&str]) -> Result<String> {
-    let mut git = Command::new("git");
-    let text = output(git.current_dir(folder).args(words));
-    match text {
-        Err(e) if !folder.exists() => bail!("{e}: {} is not there", folder.display()),
-        text => text,
-    }
 }
 
 #[cfg(test)]

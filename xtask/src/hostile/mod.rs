@@ -35,8 +35,8 @@ use self::plan::{Case, FULL, Plan, Queue};
 use self::report::Report;
 use self::worker::{Alone, Death, alone};
 pub(crate) use self::worker::{Answer, Setup, Worker};
+use crate::root;
 use crate::sh::{self, Counts, lock};
-use crate::{disk, root};
 
 /// Run damaged and hostile files through the command b2kit: changed fields, cuts, flips, bombs, special files.
 ///
@@ -96,12 +96,6 @@ const SLOW_MILLIS: u128 = 5000;
 /// Number of cases that a pair of workers handles at a time.
 const BLOCK: usize = 64;
 
-/// Runs the sample for `cargo xtask ci`.
-pub(crate) fn sample() -> Result<Counts> {
-    // Twice the time of the slowest case (1.3 GB of text, all decoded) on a busy machine.
-    counted(&sh::parsed(&["--ci", "--patience", "30"])?)
-}
-
 /// Runs the task; returns an error if a case failed.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let counts = counted(args)?;
@@ -159,7 +153,7 @@ fn counted(args: &Args) -> Result<Counts> {
 fn playground(home: &Path) -> &Path {
     const ROOM: u64 = 1 << 30;
     let memory = Path::new("/dev/shm");
-    if disk::free(memory).is_some_and(|bytes| bytes > ROOM) { memory } else { home }
+    if root::free(memory).is_some_and(|bytes| bytes > ROOM) { memory } else { home }
 }
 
 /// Returns the command to test.

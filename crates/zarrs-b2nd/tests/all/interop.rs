@@ -115,9 +115,9 @@ fn read(folder: &Path) -> usize {
     count
 }
 
-/// `B2KIT_ZARR_PYTHON` is a Python with zarr 3.1 and this repository's package; `cargo xtask zarrs` sets it.
+/// `B2KIT_ZARR_PYTHON` is a Python with zarr 3.1 and this repository's package; `.ci/run` sets it.
 #[test]
-#[ignore = "needs Python with zarr and b2kit: cargo xtask zarrs"]
+#[ignore = "needs Python with zarr and b2kit, named by B2KIT_ZARR_PYTHON"]
 fn zarr_python_reads_what_zarrs_writes_and_the_other_way_round() {
     let python = std::env::var_os("B2KIT_ZARR_PYTHON").expect("B2KIT_ZARR_PYTHON names no Python");
     let folder = tempfile::tempdir().unwrap();
