@@ -501,7 +501,7 @@ PARTS = {name[5:]: function for name, function in vars(Run).items() if name.star
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--libraries", default=HERE.parents[1] / "target" / "release")
+    parser.add_argument("--libraries", default=HERE.parents[3] / "target" / "dist")
     parser.add_argument("--mutations", type=int, default=20_000)
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)
