@@ -86,6 +86,7 @@ pub(crate) use {
     storage::files::{FrameFiles, OpenFile},
     storage::inside::Inside,
     write::edit::Prepared,
+    write::edit::table::{Table, count, is_table},
 };
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
@@ -103,4 +104,5 @@ pub use {
     storage::files::{FrameFiles, OpenFile},
     storage::inside::Inside,
     write::edit::Prepared,
+    write::edit::table::{Table, count, is_table},
 };

@@ -209,10 +209,8 @@ impl EditorBase {
         let editor = How::short(threads).run(py, move |_| match (origin, frame) {
             (Origin::Path(path), _) => {
                 let read = crate::folder::reading(store.as_ref());
-                let edit = EditOptions::from(read.clone()).durability(durability(sync)).lock(locks);
-                let mut frame = edit.edit(&path)?;
-                b2_store::protect_table(&mut frame, &path, &read, &edit, allow_table_edit);
-                ArrayEditor::new(frame)
+                let edit = EditOptions::from(read).durability(durability(sync)).lock(locks);
+                ArrayEditor::new(edit.allow_table_edit(allow_table_edit).edit(&path)?)
             }
             (_, Some(frame)) => ArrayEditor::new(EditOptions::from(read_options()).edit_bytes(frame)?),
             _ => Err(closed()),

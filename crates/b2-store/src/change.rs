@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use b2_frame::{
     EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Inside, Links,
-    ReadFiles, ReadOptions, SuperChunk,
+    ReadFiles, ReadOptions, SuperChunk, Table, count, is_table,
 };
 use rmpv::Value;
 
@@ -14,7 +14,7 @@ use crate::StoreError;
 use crate::members::{Place, kind_of};
 use crate::names::{self, EMBEDDED, Kind, MAP, absolute, last_part};
 use crate::store::{Files, Root, Store};
-use crate::table::{self, META, Table};
+use crate::table::META;
 
 /// The vlmetalayer of [`EMBEDDED`] that counts changes of members which are files.
 const TICK: &str = "dstore_tick";
@@ -82,10 +82,7 @@ impl Store {
             )));
         };
         let read = self.options(options);
-        let edit = self.edit_options(read.clone());
-        let mut editor = edit.edit(path)?;
-        table::protect_table(&mut editor, path, &read, &edit, self.table_edits);
-        Ok(editor)
+        Ok(self.edit_options(read).allow_table_edit(self.table_edits).edit(path)?)
     }
 
     /// Tells other handles that share the store that members were added, replaced or removed: those of python-blosc2 that
@@ -103,12 +100,12 @@ impl Store {
             .embedded
             .as_ref()
             .is_some_and(|frame| frame.vlmetalayers().iter().any(|(name, _)| name == TICK.as_bytes()));
-        let is_there = |path: &PathBuf| table::is_file(&**inside, path).is_some();
+        let is_there = |path: &PathBuf| matches!(inside.kind(path, Links::Refuse), Ok(FileKind::File));
         if !is_there(&path) || !(ticks || is_there(&lock)) {
             return Ok(());
         }
         let mut editor = self.edit_options(self.options(&ReadOptions::default())).edit(path)?;
-        table::count(&mut editor, TICK)?;
+        count(&mut editor, TICK)?;
         editor.commit()?;
         Ok(())
     }
@@ -117,7 +114,7 @@ impl Store {
     /// `_valid_rows` says which rows there are. The root is `""`.
     pub fn is_table(&self, group: &str, options: &ReadOptions) -> bool {
         let key = format!("{}/{META}", absolute(group).trim_end_matches('/'));
-        self.frame(&key, options).is_ok_and(|frame| table::is_table(&frame))
+        self.frame(&key, options).is_ok_and(|frame| is_table(&frame))
     }
 
     /// Fails if a member belongs to a table, unless all is allowed, and prepares the table for the change.

@@ -39,4 +39,4 @@ pub use write::{Layout, StoreWriter};
 // For the page in a browser, which reads archives and frames asynchronously.
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
-pub use {archive::Archive, members::Members, table::protect_table};
+pub use {archive::Archive, members::Members};

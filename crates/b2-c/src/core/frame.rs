@@ -256,7 +256,9 @@ impl Frame {
     fn options(&self, files: Option<&Files>) -> EditOptions {
         let durability =
             if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
-        EditOptions::from(to_read(files, &self.plugins, 0)).durability(durability).many_vlmetalayers(true)
+        // Tables are made and changed through this library by python-blosc2, which maintains them.
+        let options = EditOptions::from(to_read(files, &self.plugins, 0)).ignore_tables();
+        options.durability(durability).many_vlmetalayers(true)
     }
 
     /// Opens an editor. Fails if other bytes follow the frame in its file: the editor would cut them off.

@@ -121,11 +121,10 @@ impl Target {
         }
         let care = self.care;
         let durability = if care.no_sync { Durability::None } else { Durability::Sync };
-        let read = global.reading(path);
-        let options = EditOptions::from(read.clone()).durability(durability).lock(!care.no_lock);
-        let own = options.clone().force(care.force).many_vlmetalayers(limit == VlmetaLimit::None).edit(path);
-        let mut frame = own.map_err(|error| cannot_lock(input::cut_off_or(path, error.into())))?;
-        b2_store::protect_table(&mut frame, path, &read, &options, care.allow_table_edit);
+        let options = EditOptions::from(global.reading(path)).durability(durability).lock(!care.no_lock);
+        let options = options.force(care.force).many_vlmetalayers(limit == VlmetaLimit::None);
+        let frame = options.allow_table_edit(care.allow_table_edit).edit(path);
+        let frame = frame.map_err(|error| cannot_lock(input::cut_off_or(path, error.into())))?;
         // Not earlier: waiting for the lock may take long, and a signal should end that at once.
         signals::begin();
         Ok(frame)

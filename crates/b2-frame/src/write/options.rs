@@ -151,6 +151,18 @@ pub struct EditOptions {
     pub(crate) lock: bool,
     pub(crate) max_vlmetalayers: usize,
     pub(crate) force: bool,
+    pub(crate) tables: Tables,
+}
+
+/// What happens to changes of a member of a table of python-blosc2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tables {
+    /// They mark the indexes of the table as outdated; those after which it could not be read fail.
+    Protected,
+    /// They mark the indexes of the table as outdated.
+    Marked,
+    /// Nothing: the caller maintains the table.
+    Ignored,
 }
 
 impl Default for EditOptions {
@@ -170,6 +182,7 @@ impl From<ReadOptions> for EditOptions {
             lock: true,
             max_vlmetalayers: MAX_METALAYERS,
             force: false,
+            tables: Tables::Protected,
         }
     }
 }
@@ -201,5 +214,21 @@ impl EditOptions {
     pub fn force(mut self, force: bool) -> Self {
         self.force = force;
         self
+    }
+
+    /// Sets whether changes are allowed after which python-blosc2 cannot read a table (`CTable`) any more or reads other rows:
+    /// another length of one column, and changes of `_valid_rows`. In any case, each commit of changed items marks the
+    /// indexes of the table as outdated first.
+    pub fn allow_table_edit(mut self, allow: bool) -> Self {
+        self.tables = if allow { Tables::Marked } else { Tables::Protected };
+        self
+    }
+
+    b2_core::internal! {
+        /// Leaves tables to the caller: nothing is refused, and no index is marked.
+        pub fn ignore_tables(mut self) -> Self {
+            self.tables = Tables::Ignored;
+            self
+        }
     }
 }

@@ -12,6 +12,7 @@ mod meta;
 mod open;
 mod prepared;
 mod savepoint;
+pub(crate) mod table;
 
 use std::fmt;
 use std::sync::Arc;
@@ -206,14 +207,6 @@ impl FrameEditor {
     /// Returns the control of the calls.
     pub fn control(&self) -> &Control {
         self.draft.control()
-    }
-
-    b2_core::internal! {
-        /// Sets what runs before each commit that changes chunks or metalayers. It is told whether the frame gets another
-        /// size or other metalayers; with an error, nothing is committed.
-        pub fn set_before_commit(&mut self, run: BeforeCommit) {
-            self.before_commit = Some(run);
-        }
     }
 
     b2_core::internal! {

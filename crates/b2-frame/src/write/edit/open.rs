@@ -23,7 +23,8 @@ use crate::storage::traits::{FileKind, FileSystem, Links, WriteAt};
 use crate::write::chunk_rules::ChunkRules;
 use crate::write::draft::Draft;
 use crate::write::edit::FrameEditor;
-use crate::write::options::{EditOptions, WriteOptions};
+use crate::write::edit::table::Table;
+use crate::write::options::{EditOptions, Tables, WriteOptions};
 use crate::write::state::FrameState;
 use crate::write::store::memory::Copying;
 use crate::write::store::{ContiguousStore, Home, MemoryStore, SparseStore, Store, leftover};
@@ -32,6 +33,9 @@ use crate::{FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 impl EditOptions {
     /// Opens a contiguous frame (a file) or a sparse frame (a directory) for changing. Waits for
     /// the lock unless locking is switched off.
+    ///
+    /// If the frame is a column of a table of python-blosc2 (`CTable`), commits mark the indexes of the table as outdated
+    /// first, and fail if the table could not be read after them, see [`allow_table_edit`](Self::allow_table_edit).
     ///
     /// # Errors
     /// As for [`SuperChunk::open`]; [`FrameError::Lock`] when the lock file cannot be opened, created or locked;
@@ -44,7 +48,14 @@ impl EditOptions {
         let fs = anchored(staging::io(path, self.fs.as_ref().ok_or_else(read_only))?, path)?;
         let read = ReadOptions { fs: fs.clone(), ..self.read.clone() };
         let editor = Self { read, ..self.clone() }.edit_anchored(path, &fs);
-        editor.map_err(|error| error.of(&path.display().to_string()))
+        let mut editor = editor.map_err(|error| error.of(&path.display().to_string()))?;
+        if self.tables != Tables::Ignored
+            && let Some(table) = Table::of(path, &self.read)
+        {
+            let (allowed, options) = (self.tables == Tables::Marked, self.clone());
+            editor.before_commit = Some(Box::new(move |resized| table.before(resized, allowed, &options)));
+        }
+        Ok(editor)
     }
 
     fn edit_anchored(&self, path: &Path, fs: &Arc<dyn FileSystem>) -> Result<FrameEditor, FrameError> {

@@ -9,6 +9,7 @@ mod model;
 mod operations;
 mod reading;
 mod snapshots;
+mod tables;
 
 use crate::common;
 use std::path::{Path, PathBuf};
