@@ -120,7 +120,7 @@ def command():
         path.unlink(missing_ok=True)
     run(b2kit, "pack", source, packed)
     run(b2kit, "verify", packed)
-    run(b2kit, "unpack", packed, back)
+    run(b2kit, "unpack", packed, "-o", back)
     assert back.read_bytes() == source.read_bytes()
 
 
