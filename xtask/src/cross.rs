@@ -35,23 +35,6 @@ enum Arch {
     S390x,
 }
 
-/// Everything except what runs only on the developer's machine.
-const DEFAULT: &[&str] = &[
-    "test",
-    "--no-fail-fast",
-    "--workspace",
-    "--exclude=xtask",
-    "--exclude=b2-benches",
-    "--exclude=b2-c",
-    "--exclude=b2-hdf5-plugin",
-    "--exclude=b2-object-store",
-    "--exclude=b2-python",
-    "--exclude=b2-wasm",
-    "--exclude=h5b2kit_blosc",
-    "--exclude=h5b2kit_blosc2",
-    "--exclude=zarrs-b2nd",
-];
-
 /// Skips the tests that limit the address space of a program: an emulator reserves an arbitrary amount of it.
 const SKIP: &str = "--skip=address_space::";
 
@@ -99,9 +82,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("{} holds no unpacked packages (no usr/bin in it)", root.display());
     }
     let tools = Tools::find(args.arch, unpacked.as_deref())?;
+    let all: &[&str] = &["test", "--no-fail-fast"];
     let words: Vec<&str> = match &args.cargo[..] {
-        [] if tools.emulator.is_some() => [DEFAULT, &["--", SKIP]].concat(),
-        [] => DEFAULT.to_vec(),
+        [] if tools.emulator.is_some() => [all, sh::PORTABLE, &["--", SKIP]].concat(),
+        [] => [all, sh::PORTABLE].concat(),
         words => words.iter().map(String::as_str).collect(),
     };
     let mut cargo = sh::cargo(&words);

@@ -13,6 +13,21 @@ use serde_json::Value;
 use crate::root;
 use crate::steps::minutes;
 
+/// The packages that are tested for other machines: the default members of the workspace but for tools.
+pub(crate) const PORTABLE: &[&str] = &[
+    "--workspace",
+    "--exclude=xtask",
+    "--exclude=b2-benches",
+    "--exclude=b2-c",
+    "--exclude=b2-hdf5-plugin",
+    "--exclude=b2-object-store",
+    "--exclude=b2-python",
+    "--exclude=b2-wasm",
+    "--exclude=h5b2kit_blosc",
+    "--exclude=h5b2kit_blosc2",
+    "--exclude=zarrs-b2nd",
+];
+
 /// Returns a cargo command in the workspace.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -24,26 +24,6 @@ pub(crate) struct Args {
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
 
-/// Everything except what runs only on the developer's machine.
-const ALL: &[&str] = &[
-    "test",
-    "--locked",
-    "--workspace",
-    "--exclude=xtask",
-    "--exclude=b2-benches",
-    "--exclude=b2-c",
-    "--exclude=b2-hdf5-plugin",
-    "--exclude=b2-object-store",
-    "--exclude=b2-python",
-    "--exclude=b2-wasm",
-    "--exclude=h5b2kit_blosc",
-    "--exclude=h5b2kit_blosc2",
-    "--exclude=zarrs-b2nd",
-    "--lib",
-    "--bins",
-    "--tests",
-];
-
 /// The object stores. Their test of S3 starts a server, which is no program for Windows.
 const STORES: &[&str] = &[
     "test",
@@ -86,7 +66,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     );
     let words: Vec<&str> = args.cargo.iter().map(String::as_str).collect();
     let counts = match words.first() {
-        None => tools.run(&[ALL, STORES], &[])?,
+        None => {
+            let all = [&["test", "--locked"], sh::PORTABLE, &["--lib", "--bins", "--tests"]].concat();
+            tools.run(&[&all, STORES])?
+        }
         Some(&"test") if !words.contains(&"--no-run") => sh::run_tests(tools.cargo(&words)?)?,
         Some(_) => return sh::run(tools.cargo(&words)?),
     };
@@ -131,7 +114,7 @@ impl Tools {
     }
 
     /// Builds and runs tests, those with these names or all.
-    fn run(&self, builds: &[&[&str]], names: &[&str]) -> Result<Counts> {
+    fn run(&self, builds: &[&[&str]]) -> Result<Counts> {
         let mut programs = Vec::new();
         for words in builds {
             programs.extend(programs::build(self.cargo(words)?)?);
@@ -141,7 +124,7 @@ impl Tools {
         for lane in 0..lanes {
             self.make_system(lane)?;
         }
-        let counts = programs::run(&programs, &[&[SKIP][..], names].concat(), self, lanes, PATIENCE);
+        let counts = programs::run(&programs, &[SKIP], self, lanes, PATIENCE);
         (0..lanes).for_each(|lane| self.end(lane));
         counts
     }

@@ -1,7 +1,7 @@
 //! Tables of python-blosc2 (`CTable`): what a change of one of their members breaks there.
 //!
-//! A table is a group with the member `_meta`. Its columns are arrays of equal length below `_cols`, `_valid_rows` says which
-//! rows there are, and indexes are below `_indexes`. `_meta` describes the indexes and counts the changes, which python-blosc2
+//! A table is a group with the member `_meta`. Its columns are arrays of equal length below `_cols`, `_valid_rows` marks the
+//! rows that exist, and indexes are below `_indexes`. `_meta` describes the indexes and counts the changes, which python-blosc2
 //! compares before it uses them (docs/format/b2nd.md).
 
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use crate::{FrameError, ReadOptions, SuperChunk};
 
 /// The file that makes a directory a table.
 const META: &str = "_meta.b2f";
-/// The directories of a table, and the array that says which rows there are.
+/// The directories of a table, and the array that marks the rows that exist.
 const DIRECTORIES: [&str; 2] = ["_cols", "_indexes"];
 const ROWS: &str = "_valid_rows.b2nd";
 /// The deepest store that b2kit reads.
@@ -79,7 +79,7 @@ impl Table {
         let is_rows = self.member.as_os_str() == ROWS;
         let name = self.member.display();
         let why = if is_rows {
-            "says which rows there are, which python-blosc2 counts elsewhere as well"
+            "marks the rows that exist, whose number python-blosc2 stores elsewhere as well"
         } else if resized {
             "would have another length than the other columns"
         } else {
@@ -116,7 +116,7 @@ impl Table {
     }
 }
 
-/// Adds 1 to a vlmetalayer that holds a number, which python-blosc2 takes for 0 if there is none.
+/// Adds 1 to a vlmetalayer that holds a number, whose default in python-blosc2 is 0.
 pub fn count(editor: &mut FrameEditor, name: &str) -> Result<(), FrameError> {
     let old = editor.vlmetalayers().get(name).ok().flatten().unwrap_or_default();
     let old: u64 = rmp::decode::read_int(&mut old.as_slice()).unwrap_or_default();
