@@ -35,29 +35,36 @@ impl Kinded for Hdf5Error {
 #[pyclass(frozen, module = "b2kit._b2kit")]
 pub(crate) struct Hdf5File(File);
 
+/// Opens the file at a path or an http URL, or of a source that fetches ranges. Returns it with its name, which has no
+/// secrets.
+pub(crate) fn file_reader(
+    py: Python<'_>,
+    path: String,
+    source: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Arc<dyn ReadAt>, String)> {
+    if let Some(source) = source {
+        return Ok((Arc::new(Remote::new(source, &path)?).file(), path));
+    }
+    let path = if b2_http::is_url(&path) { connections().hide(&path) } else { path };
+    let named = path.clone();
+    let reader = How::short(None).run(py, move |_| {
+        let path = Path::new(&named);
+        let opened: std::io::Result<Arc<dyn ReadAt>> = match b2_http::is_url(path) {
+            true => connections().open_file(path).map(|file| file as Arc<dyn ReadAt>),
+            false => Disk.open(path, Links::Follow),
+        };
+        opened.map_err(FrameError::io(named.clone()))
+    })?;
+    Ok((reader, path))
+}
+
 #[pymethods]
 impl Hdf5File {
     /// Opens the file at a path or an http URL, or of a source that fetches ranges.
     #[new]
     #[pyo3(signature = (path, source = None))]
     fn new(py: Python<'_>, path: String, source: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        if let Some(source) = source {
-            let reader = Arc::new(Remote::new(source, &path)?).file();
-            let opened =
-                How::short(None).run(py, move |_| File::from_reader(reader, path, &Limits::default()))?;
-            return Ok(Self(opened));
-        }
-        // The name without secrets, under which the file system opens the URL.
-        let path = if b2_http::is_url(&path) { connections().hide(&path) } else { path };
-        let named = path.clone();
-        let reader: Arc<dyn ReadAt> = How::short(None).run(py, move |_| {
-            let path = Path::new(&named);
-            let opened: std::io::Result<Arc<dyn ReadAt>> = match b2_http::is_url(path) {
-                true => connections().open_file(path).map(|file| file as Arc<dyn ReadAt>),
-                false => Disk.open(path, Links::Follow),
-            };
-            opened.map_err(FrameError::io(named.clone()))
-        })?;
+        let (reader, path) = file_reader(py, path, source)?;
         let file = How::short(None).run(py, move |_| File::from_reader(reader, path, &Limits::default()))?;
         Ok(Self(file))
     }

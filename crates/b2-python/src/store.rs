@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use b2_store::{ATTRIBUTES, Kind, Layout, Place, StoreError, StoreWriter};
 use b2kit::SuperChunk;
-use b2kit::frame::FrameError;
+use b2kit::frame::{FrameError, ReadCosts};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -137,6 +137,17 @@ impl Store {
         let found = How::short(None).run(py, |_| b2_store::Store::open(path, &read_options()))?;
         let found = found.map(|store| store.lock(lock));
         Ok(found.map(|store| Self(if allow_table_edit { store.allow_table_edits() } else { store })))
+    }
+
+    /// Returns whether the file at an http URL, or of a source that fetches ranges, is a store.
+    #[staticmethod]
+    #[pyo3(signature = (url, source = None))]
+    fn is_at(py: Python<'_>, url: String, source: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        let (file, name) = crate::hdf5_read::file_reader(py, url, source)?;
+        let options = read_options().costs(ReadCosts::REMOTE);
+        let opened =
+            How::short(None).run(py, move |_| b2_store::Store::from_reader(file, &name, &options))?;
+        Ok(opened.is_some())
     }
 
     /// Creates an empty store in a directory.

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 import warnings
+import zipfile
 import zlib
 
 import numpy as np
@@ -39,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             server.most = max(server.most, server.open)
         try:
             time.sleep(server.latency)
-            path = os.path.join(server.folder, self.path.lstrip("/"))
+            path = os.path.join(server.folder, self.path.split("?")[0].lstrip("/"))
             if not os.path.isfile(path):
                 self.send_response(404)
                 self.send_header("Content-Length", "0")
@@ -115,21 +116,51 @@ def check(a, x):
 
 
 @pytest.mark.parametrize("block", [0, 4096])
-def test_hdf5_at_urls_is_told_by_content(server, tmp_path, block):
+@pytest.mark.parametrize("options", [None, {}])
+def test_hdf5_at_urls_is_told_by_content(server, tmp_path, block, options):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "any.mat", "w", userblock_size=block) as file:
         file["x"] = np.arange(5)
     url = f"{server.url}/any.mat"
+    if options is not None:
+        pytest.importorskip("aiohttp")
     with pytest.raises(ValueError, match="HDF5 or NetCDF file: key names a data set"):
-        b2kit.open(url)
-    np.testing.assert_array_equal(b2kit.open(url, key="x")[...], np.arange(5))
+        b2kit.open(url, storage_options=options)
+    np.testing.assert_array_equal(b2kit.open(url, key="x", storage_options=options)[...], np.arange(5))
+    xr = pytest.importorskip("xarray")
+    with xr.open_dataset(url, engine="b2kit", backend_kwargs={"storage_options": options}) as ds:
+        np.testing.assert_array_equal(ds["x"], np.arange(5))
     assert b2kit.hdf5.is_hdf5(url)
 
 
-def test_stores_at_urls_are_named(server, items, tmp_path):
+@pytest.mark.parametrize("suffix", ["b2z", "b2e"])
+@pytest.mark.parametrize("name", ["s.{}", "any.dat", "any", "s.{}?download=1"])
+@pytest.mark.parametrize("options", [None, {}])
+def test_stores_at_urls_are_told_by_content(server, tmp_path, suffix, name, options):
+    if options is not None:
+        pytest.importorskip("aiohttp")
+    store = tmp_path / f"made.{suffix}"
+    if suffix == "b2z":
+        b2kit.open(tmp_path / "made.b2d", mode="a")["a"] = np.arange(5)
+        with zipfile.ZipFile(store, "w") as archive:
+            archive.write(tmp_path / "made.b2d" / "a.b2nd", "a.b2nd")
+    else:
+        made = pytest.importorskip("blosc2").EmbedStore(str(store), mode="w")
+        made["/a"] = np.arange(5)
+    name = name.format(suffix)
+    store.rename(tmp_path / name.split("?")[0])
+    with pytest.raises(ValueError, match=rf"/{name.split('?')[0]}.*: a store: download it"):
+        b2kit.open(f"{server.url}/{name}", storage_options=options)
+
+
+def test_damaged_stores_and_other_archives_at_urls(server, tmp_path):
     (tmp_path / "s.b2z").write_bytes(b"PK\x03\x04" + bytes(500))
     with pytest.raises(ValueError, match="a store: download it"):
         b2kit.open(f"{server.url}/s.b2z")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("text.txt", "hello")
+    with pytest.raises(ValueError, match="other.zip: not a Blosc2 frame"):
+        b2kit.open(f"{server.url}/other.zip")
 
 
 def test_urls(server, items, tmp_path):

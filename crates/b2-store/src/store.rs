@@ -105,19 +105,42 @@ impl Store {
             FileKind::Directory => Self::open_directory(path, options),
             FileKind::File => {
                 let file = fs.open(path, Links::Follow).map_err(StoreError::io(path))?;
-                let start = start_of(&*file, options.frame_offset()).map_err(StoreError::io(path))?;
-                match start.as_slice() {
-                    b"PK\x03\x04" | b"PK\x05\x06" if options.frame_offset() == 0 => {
-                        Self::open_archive(file, path.display().to_string(), options)
-                    }
-                    start if start.len() == 4 && MAGIC.starts_with(start) => {
-                        options.open(path).map_or(Ok(None), Self::from_frame)
-                    }
-                    _ => Ok(None),
-                }
+                Self::open_file(file, path, options, || options.open(path))
             }
             FileKind::Link | FileKind::Other => Ok(None),
         }
+    }
+
+    fn open_file(
+        file: Arc<dyn ReadAt>,
+        path: &Path,
+        options: &ReadOptions,
+        open_frame: impl FnOnce() -> Result<SuperChunk, FrameError>,
+    ) -> Result<Option<Self>, StoreError> {
+        let start = start_of(&*file, options.frame_offset()).map_err(StoreError::io(path))?;
+        match start.as_slice() {
+            b"PK\x03\x04" | b"PK\x05\x06" if options.frame_offset() == 0 => {
+                Self::open_archive(file, path.display().to_string(), options)
+            }
+            start if start.len() == 4 && MAGIC.starts_with(start) => {
+                open_frame().map_or(Ok(None), Self::from_frame)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens a store in a file that is not at a path, such as a remote one; `None` if there is something else. `name` is
+    /// used in errors.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_reader(
+        file: Arc<dyn ReadAt>,
+        name: &str,
+        options: &ReadOptions,
+    ) -> Result<Option<Self>, StoreError> {
+        let frame = || options.from_reader(file.clone(), name);
+        Self::open_file(file.clone(), Path::new(name), options, frame).map_err(|error| error.of(name))
     }
 
     /// Opens the frame of an `EmbedStore`, which may itself be a member of a store; `None` if it has no members.

@@ -101,8 +101,9 @@ def open(
 
     ``source`` is a path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or
     any seekable binary file. A frame that is no array is a :class:`SuperChunk`, which is read-only; tensors that
-    python-blosc2 has saved (``save_array``, ``save_tensor``) are decompressed into an array in memory. HTTP and HTTPS URLs are read by this package itself, other URLs by fsspec. For all remote
-    sources, each read fetches the ranges it needs in a few rounds of requests. With ``mode="a"`` an array or a store at
+    python-blosc2 has saved (``save_array``, ``save_tensor``) are decompressed into an array in memory. HTTP and HTTPS
+    URLs are read by this package itself, other URLs by fsspec. For all remote sources, each read fetches the ranges it
+    needs in a few rounds of requests. With ``mode="a"`` an array or a store at
     a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
     for one call, by default that of :func:`set_threads`. With ``key`` a member of a store is opened, or a data set of an HDF5
     or NetCDF file (see :mod:`b2kit.hdf5`). ``lock=False`` changes files without locking them, for file systems that have
@@ -271,27 +272,44 @@ def _named(error: Error, path: str) -> Error:
 
 
 def _web(url: str, mode: Literal["r", "a"], threads: int | None) -> Array:
+    name = shown(url)
     try:
         array = Array(url, mode, threads)
     except Error as error:
-        from b2kit import hdf5
-
-        name = shown(url)
-        if name.lower().endswith((".b2z", ".b2e")) and not isinstance(error, IoError):
-            what = f"{name}: a store: download it, then open that (the command reads members at URLs: {name}::/key)"
-            raise UnsupportedError(what) from error
-        if isinstance(error, NotBloscError) and hdf5.is_hdf5(url):
-            what = f"{name}: an HDF5 or NetCDF file: key names a data set, b2kit.hdf5.open lists them"
-            raise NotBloscError(what) from error
-        raise _named(error, name) from error.__cause__
+        raise _described(error, name, url, None) from error
     array._again = (_web, (url, mode, threads))
     return array
 
 
 def _reopened(source: _Source, mode: Literal["r", "a"], threads: int | None) -> Array:
-    array = Array(source, mode, threads, name=source.name)
+    try:
+        array = Array(source, mode, threads, name=source.name)
+    except Error as error:
+        raise _described(error, source.name, source.name, source) from error
     array._again = (_reopened, (source, mode, threads))
     return array
+
+
+def _described(error: Error, name: str, url: str, source: _Source | None) -> Error:
+    """Returns the error for a remote file that is not an array, which says what it is instead."""
+    if not isinstance(error, NotBloscError):
+        return _named(error, name)
+    from b2kit import hdf5
+
+    try:
+        is_store = _b2kit.Store.is_at(url, source)
+    except IoError:
+        return _named(error, name)
+    except Error:
+        # Only a store is opened further than its first bytes.
+        is_store = True
+    if is_store:
+        return UnsupportedError(
+            f"{name}: a store: download it, then open that (the command reads members at URLs: {name}::/key)"
+        )
+    if hdf5.is_hdf5(url, source):
+        return NotBloscError(f"{name}: an HDF5 or NetCDF file: key names a data set, b2kit.hdf5.open lists them")
+    return _named(error, name)
 
 
 @checked

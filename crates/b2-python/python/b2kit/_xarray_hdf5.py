@@ -14,12 +14,11 @@ from xarray.core import indexing
 from xarray.core.variable import Variable
 
 from b2kit import hdf5
-from b2kit._remote import is_web
+from b2kit._remote import is_web, source_with
 from b2kit.errors import ArgumentError
 
 _DIMS = "_ARRAY_DIMENSIONS"
 _CHARACTERS = "_ARRAY_CHARACTERS"
-_SUFFIXES = (".h5", ".hdf5", ".he5", ".nc", ".nc4")
 _OURS = (".b2nd", ".b2d", ".b2z", ".b2e")
 
 
@@ -31,10 +30,11 @@ def is_hdf5(source: Any, storage_options: Mapping[str, Any] | None = None) -> bo
         return False
     path = os.fspath(source)
     name = path.split("?")[0].lower()
-    if storage_options is not None:
-        return name.endswith(_SUFFIXES)
     # Of other URLs the content decides, which takes a request.
-    return not (is_web(path) and name.endswith(_OURS)) and hdf5.is_hdf5(path)
+    if (storage_options is not None or is_web(path)) and name.endswith(_OURS):
+        return False
+    given = None if storage_options is None else source_with(path, storage_options)
+    return hdf5.is_hdf5(path if given is None else given.name, given)
 
 
 def opened(source: Any, threads: int | None, storage_options: Mapping[str, Any] | None = None) -> hdf5.File:

@@ -240,11 +240,11 @@ def open(
     return file if key is None else file[key]
 
 
-def is_hdf5(path: str) -> bool:
-    """Return whether the file at a path or an http URL is one of HDF5 or NetCDF, by its content."""
-    if is_web(path):
+def is_hdf5(path: str, source: Source | None = None) -> bool:
+    """Return whether the file at a path or an http URL, or of ``source``, is one of HDF5 or NetCDF, by its content."""
+    if source is not None or is_web(path):
         try:
-            _b2kit.Hdf5File(path)
+            _b2kit.Hdf5File(path, source)
         except NotBloscError:
             return False
         except Error as error:
