@@ -12,7 +12,7 @@ use crate::{root, sh};
 
 /// Compare the public API of each crate with its text in docs/api, which changes on purpose only.
 ///
-/// Items that crates share with each other (feature `__internal`, hidden) are not part of it. Needs a nightly compiler;
+/// Hidden items, which crates share with each other, are not part of it. Needs a nightly compiler;
 /// the tools are installed in the target folder.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -150,7 +150,6 @@ pub(crate) fn features() -> Result<Outcome> {
     let mut counts = Counts::default();
     for name in CRATES {
         let mut command = cargo_with_tools(&["hack", "check", "--feature-powerset", "--depth=2", "-p", name]);
-        command.args(["--exclude-features", "__internal"]);
         command.env("RUSTFLAGS", "-Dwarnings").env("CARGO_TARGET_DIR", root::target().join("features"));
         match sh::status(&mut command)?.success() {
             true => counts.passed += 1,

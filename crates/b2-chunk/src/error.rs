@@ -180,15 +180,14 @@ pub enum ChunkError {
 }
 
 impl ChunkError {
-    b2_core::internal! {
-        /// Returns what could not be done with the chunk: "compressed", "decoded", or "processed" where the error does not
-        /// tell.
-        pub fn action(&self) -> &'static str {
-            match self {
-                Self::Codec { .. } | Self::Apply { .. } | Self::Source(_) | Self::Argument { .. } => "compressed",
-                Self::Hook { .. } | Self::Limit(_) | Self::Cancelled(_) | Self::OutOfMemory(_) => "processed",
-                _ => "decoded",
-            }
+    /// Returns what could not be done with the chunk: "compressed", "decoded", or "processed" where the error does not
+    /// tell.
+    #[doc(hidden)]
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::Codec { .. } | Self::Apply { .. } | Self::Source(_) | Self::Argument { .. } => "compressed",
+            Self::Hook { .. } | Self::Limit(_) | Self::Cancelled(_) | Self::OutOfMemory(_) => "processed",
+            _ => "decoded",
         }
     }
 

@@ -1,11 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
-// What only our other crates use is private without the feature for it, and then some of it is not used at all.
-#![cfg_attr(
-    not(feature = "__internal"),
-    allow(dead_code, private_bounds, private_interfaces, unreachable_pub, unused_imports)
-)]
 // Input bytes must never panic or overflow. Modules that are exempt say why at their declaration.
 #![cfg_attr(
     not(test),
@@ -54,14 +49,6 @@ pub use model::params::{CParams, Compatibility, Container, DParams, Destination,
 pub use model::plugins::Plugins;
 
 // For our other crates.
-#[cfg(not(feature = "__internal"))]
-pub(crate) use {
-    block::fill::fill,
-    decode::decoder::BlockParts,
-    model::header::{EXTENDED_HEADER_LEN, MIN_HEADER_LEN},
-    model::layout::{NAN4, NAN8},
-};
-#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use {
     block::fill::fill,

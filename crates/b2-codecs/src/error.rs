@@ -39,7 +39,7 @@ pub enum CodecError {
     },
     /// There is not enough memory.
     #[error(transparent)]
-    OutOfMemory(#[from] b2_core::memory::OutOfMemory),
+    OutOfMemory(#[from] b2_core::OutOfMemory),
     /// The library behind the codec failed.
     #[error("{codec}: {message}")]
     #[non_exhaustive]

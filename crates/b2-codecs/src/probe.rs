@@ -8,7 +8,7 @@
 //! from sampled positions, in a table of every [`STRIDE`]th position, which finds all long repeats and a known share of
 //! the short ones. The result depends on the bytes only.
 
-use b2_core::memory::{OutOfMemory, zeroed_array};
+use b2_core::{OutOfMemory, memory::zeroed_array};
 /// Bytes per segment.
 pub(crate) const SEGMENT: usize = 8 << 10;
 /// Distance of positions in the table. A repeat of `STRIDE + MIN_MATCH - 1` bytes contains at least one of them.

@@ -6,7 +6,8 @@ use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 
-use crate::memory::{OutOfMemory, zeroed};
+use crate::OutOfMemory;
+use crate::memory::zeroed;
 
 /// Maximum number of buffers kept per thread.
 const KEPT: usize = 4;

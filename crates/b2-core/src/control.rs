@@ -110,11 +110,10 @@ impl Control {
         self.threads.unwrap_or(usize::MAX)
     }
 
-    crate::internal! {
-        /// Sets who runs the work on blocks, instead of a pool.
-        pub fn executor(self, executor: Arc<dyn Executor>) -> Self {
-            Self { executor: Some(executor), ..self }
-        }
+    /// Sets who runs the work on blocks, instead of a pool.
+    #[doc(hidden)]
+    pub fn executor(self, executor: Arc<dyn Executor>) -> Self {
+        Self { executor: Some(executor), ..self }
     }
 
     pub(crate) fn shared_executor(&self) -> Option<&dyn Executor> {
@@ -132,82 +131,77 @@ impl Control {
         self.watch.is_some()
     }
 
-    crate::internal! {
-        /// Begins a call over `total` bytes and returns its control. `itemsize` is used by [`Progress::items`]. If a call
-        /// has already begun, returns the control of that call.
-        pub fn begin(&self, total: u64, itemsize: u64) -> Self {
-            let mut control = self.clone();
-            if let Some(watch) = &mut control.watch {
-                watch.call.get_or_insert_with(|| {
-                    let (nbytes, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-                    Arc::new(Call { nbytes, total, itemsize, stopped })
-                });
-            }
-            control
+    /// Begins a call over `total` bytes and returns its control. `itemsize` is used by [`Progress::items`]. If a call
+    /// has already begun, returns the control of that call.
+    #[doc(hidden)]
+    pub fn begin(&self, total: u64, itemsize: u64) -> Self {
+        let mut control = self.clone();
+        if let Some(watch) = &mut control.watch {
+            watch.call.get_or_insert_with(|| {
+                let (nbytes, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
+                Arc::new(Call { nbytes, total, itemsize, stopped })
+            });
         }
+        control
     }
 
-    crate::internal! {
-        /// Returns a control for parts of a call that does its own counting: they can be cancelled, but are not counted.
-        pub fn quiet(&self) -> Self {
-            let mut control = self.clone();
-            if let Some(watch) = &mut control.watch {
-                watch.counts = false;
-            }
-            control
+    /// Returns a control for parts of a call that does its own counting: they can be cancelled, but are not counted.
+    #[doc(hidden)]
+    pub fn quiet(&self) -> Self {
+        let mut control = self.clone();
+        if let Some(watch) = &mut control.watch {
+            watch.counts = false;
         }
+        control
     }
 
     /// Returns a control with the same threads and no callback. Used for metadata, which is not part of the progress.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn unwatched(&self) -> Self {
         Self { watch: None, ..self.clone() }
     }
 
-    crate::internal! {
-        /// Checks whether the call has been cancelled.
-        ///
-        /// # Errors
-        /// [`Cancelled`] if so.
-        pub fn check(&self) -> Result<(), Cancelled> {
-            match &self.watch {
-                Some(Watch { call: Some(call), .. }) if call.stopped.load(Relaxed) => Err(Cancelled),
-                _ => Ok(()),
-            }
+    /// Checks whether the call has been cancelled.
+    ///
+    /// # Errors
+    /// [`Cancelled`] if so.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), Cancelled> {
+        match &self.watch {
+            Some(Watch { call: Some(call), .. }) if call.stopped.load(Relaxed) => Err(Cancelled),
+            _ => Ok(()),
         }
     }
 
-    crate::internal! {
-        /// Counts `nbytes` more bytes as processed and runs the callback.
-        ///
-        /// # Errors
-        /// [`Cancelled`] if the callback has cancelled the call.
-        pub fn advance(&self, nbytes: u64) -> Result<(), Cancelled> {
-            let Some(Watch { callback, call: Some(call), counts }) = &self.watch else { return Ok(()) };
-            if *counts {
-                call.nbytes.fetch_add(nbytes, Relaxed);
-            }
-            loop {
-                // Pairs with the fence below: either this thread gets the lock, or its holder sees what was just counted.
-                fence(SeqCst);
-                // If the callback is running, do not wait: it may be this thread's own, reading through the library.
-                let Ok(mut callback) = callback.try_lock() else { break };
-                self.check()?;
-                let Call { total, itemsize, .. } = **call;
-                let told = call.nbytes.load(Relaxed);
-                if callback(Progress { nbytes: told, total, itemsize }).is_break() {
-                    call.stopped.store(true, Relaxed);
-                }
-                drop(callback);
-                fence(SeqCst);
-                // Report again if other threads have counted more in the meantime.
-                if call.nbytes.load(Relaxed) == told {
-                    break;
-                }
-            }
-            self.check()
+    /// Counts `nbytes` more bytes as processed and runs the callback.
+    ///
+    /// # Errors
+    /// [`Cancelled`] if the callback has cancelled the call.
+    #[doc(hidden)]
+    pub fn advance(&self, nbytes: u64) -> Result<(), Cancelled> {
+        let Some(Watch { callback, call: Some(call), counts }) = &self.watch else { return Ok(()) };
+        if *counts {
+            call.nbytes.fetch_add(nbytes, Relaxed);
         }
+        loop {
+            // Pairs with the fence below: either this thread gets the lock, or its holder sees what was just counted.
+            fence(SeqCst);
+            // If the callback is running, do not wait: it may be this thread's own, reading through the library.
+            let Ok(mut callback) = callback.try_lock() else { break };
+            self.check()?;
+            let Call { total, itemsize, .. } = **call;
+            let told = call.nbytes.load(Relaxed);
+            if callback(Progress { nbytes: told, total, itemsize }).is_break() {
+                call.stopped.store(true, Relaxed);
+            }
+            drop(callback);
+            fence(SeqCst);
+            // Report again if other threads have counted more in the meantime.
+            if call.nbytes.load(Relaxed) == told {
+                break;
+            }
+        }
+        self.check()
     }
 }
 

@@ -1,6 +1,6 @@
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::memory::{self, OutOfMemory};
+use crate::{OutOfMemory, memory};
 
 /// A Rust type that corresponds to a NumPy dtype.
 ///

@@ -78,6 +78,22 @@ impl LimitExceeded {
 #[error("cancelled")]
 pub struct Cancelled;
 
+/// An allocation failed because the system has no more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("out of memory: {bytes} bytes could not be allocated")]
+#[non_exhaustive]
+pub struct OutOfMemory {
+    /// Size of the failed allocation, in bytes.
+    pub bytes: u64,
+}
+
+impl OutOfMemory {
+    /// Creates the error for an allocation of `bytes` bytes.
+    pub const fn new(bytes: u64) -> Self {
+        Self { bytes }
+    }
+}
+
 /// Displays an error and its causes on one line: `outer: cause: cause of that`.
 ///
 /// The errors of these crates describe only their own level, and leave the rest to [`Error::source`].
@@ -102,14 +118,13 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-crate::internal! {
-    /// Returns the verb for a message about an error of the file system: "write" for errors that only writing has,
-    /// otherwise "access".
-    pub fn what_failed(error: &io::Error) -> &'static str {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-        match error.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem => "write",
-            _ => "access",
-        }
+/// Returns the verb for a message about an error of the file system: "write" for errors that only writing has,
+/// otherwise "access".
+#[doc(hidden)]
+pub fn what_failed(error: &io::Error) -> &'static str {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem => "write",
+        _ => "access",
     }
 }

@@ -5,21 +5,7 @@
 
 use zerocopy::FromZeros;
 
-/// An allocation failed because the system has no more memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("out of memory: {bytes} bytes could not be allocated")]
-#[non_exhaustive]
-pub struct OutOfMemory {
-    /// Size of the failed allocation, in bytes.
-    pub bytes: u64,
-}
-
-impl OutOfMemory {
-    /// Creates the error for an allocation of `bytes` bytes.
-    pub const fn new(bytes: u64) -> Self {
-        Self { bytes }
-    }
-}
+use crate::OutOfMemory;
 
 /// Allocates a buffer of zeros. Large ones are mapped already zeroed by the system, so untouched pages cost nothing.
 ///

@@ -48,7 +48,6 @@ impl<T> PerProcess<T> {
     }
 
     /// Creates it with a value that looks like that of the parent process, as it is in a child after a fork; for tests.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn inherited(value: T) -> Self {
         let this = Self::new();

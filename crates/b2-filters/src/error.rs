@@ -51,7 +51,7 @@ pub enum FilterError {
     },
     /// There is not enough memory for the filter's buffers.
     #[error(transparent)]
-    OutOfMemory(#[from] b2_core::memory::OutOfMemory),
+    OutOfMemory(#[from] b2_core::OutOfMemory),
     /// The planes or the requested range do not match the block.
     #[error("{filter}: {what}")]
     #[non_exhaustive]

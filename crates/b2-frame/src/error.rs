@@ -384,63 +384,58 @@ impl FrameError {
         }
     }
 
-    b2_core::internal! {
-        /// Returns the [`detail`](Self::detail) itself.
-        #[must_use]
-        pub fn into_detail(self) -> Self {
-            match self {
-                Self::Unreadable { source, .. } => source.into_detail(),
-                other => other,
+    /// Returns the [`detail`](Self::detail) itself.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn into_detail(self) -> Self {
+        match self {
+            Self::Unreadable { source, .. } => source.into_detail(),
+            other => other,
+        }
+    }
+
+    /// Adds the name of the frame to an error about its content that does not name it.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn of(self, name: &str) -> Self {
+        match &self {
+            Self::NotAFrame
+            | Self::NothingLeft
+            | Self::NewerVersion { .. }
+            | Self::Truncated { .. }
+            | Self::Field { .. }
+            | Self::Msgpack { .. }
+            | Self::Chunk { .. }
+            | Self::Checksum { .. }
+            | Self::Limit(_) => Self::Unreadable { name: redact(name), source: Box::new(self) },
+            _ => self,
+        }
+    }
+
+    /// Makes errors of I/O with this file or storage.
+    #[doc(hidden)]
+    pub fn io<'a>(name: impl Into<Cow<'a, str>>) -> impl FnOnce(io::Error) -> Self {
+        let name = name.into();
+        move |source| {
+            let name = redact(&name);
+            match source.kind() {
+                // Remote storage reports that the object was replaced.
+                io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },
+                _ => Self::Io { name, source },
             }
         }
     }
 
-    b2_core::internal! {
-        /// Adds the name of the frame to an error about its content that does not name it.
-        #[must_use]
-        pub fn of(self, name: &str) -> Self {
-            match &self {
-                Self::NotAFrame
-                | Self::NothingLeft
-                | Self::NewerVersion { .. }
-                | Self::Truncated { .. }
-                | Self::Field { .. }
-                | Self::Msgpack { .. }
-                | Self::Chunk { .. }
-                | Self::Checksum { .. }
-                | Self::Limit(_) => Self::Unreadable { name: redact(name), source: Box::new(self) },
-                _ => self,
-            }
-        }
+    /// Creates the error for `what`, of which there are `len`, outside of them.
+    #[doc(hidden)]
+    pub fn out_of_range(what: &'static str, start: u64, end: u64, len: u64) -> Self {
+        Self::OutOfRange { what, start, end, len }
     }
 
-    b2_core::internal! {
-        /// Makes errors of I/O with this file or storage.
-        pub fn io<'a>(name: impl Into<Cow<'a, str>>) -> impl FnOnce(io::Error) -> Self {
-            let name = name.into();
-            move |source| {
-                let name = redact(&name);
-                match source.kind() {
-                    // Remote storage reports that the object was replaced.
-                    io::ErrorKind::StaleNetworkFileHandle => Self::Changed { name },
-                    _ => Self::Io { name, source },
-                }
-            }
-        }
-    }
-
-    b2_core::internal! {
-        /// Creates the error for `what`, of which there are `len`, outside of them.
-        pub fn out_of_range(what: &'static str, start: u64, end: u64, len: u64) -> Self {
-            Self::OutOfRange { what, start, end, len }
-        }
-    }
-
-    b2_core::internal! {
-        /// Creates the error for a path that is taken.
-        pub fn exists(path: impl Into<PathBuf>) -> Self {
-            Self::Exists { path: path.into() }
-        }
+    /// Creates the error for a path that is taken.
+    #[doc(hidden)]
+    pub fn exists(path: impl Into<PathBuf>) -> Self {
+        Self::Exists { path: path.into() }
     }
 
     pub(crate) fn lock(path: &Path) -> impl FnOnce(io::Error) -> Self {
@@ -455,11 +450,10 @@ impl FrameError {
         }
     }
 
-    b2_core::internal! {
-        /// Creates the error for an invalid argument.
-        pub fn argument(name: &'static str, what: impl Into<String>) -> Self {
-            Self::Argument { name, what: what.into() }
-        }
+    /// Creates the error for an invalid argument.
+    #[doc(hidden)]
+    pub fn argument(name: &'static str, what: impl Into<String>) -> Self {
+        Self::Argument { name, what: what.into() }
     }
 
     /// Returns the error for an invalid index entry.

@@ -3,11 +3,6 @@
 // Only `read::disjoint` and its callers, `storage::writeback` (one system call) and `storage::mmap` (off by default)
 // have unsafe code, and allow it by name.
 #![deny(unsafe_code)]
-// What only our other crates use is private without the feature for it, and then some of it is not used at all.
-#![cfg_attr(
-    not(feature = "__internal"),
-    allow(dead_code, private_bounds, private_interfaces, unreachable_pub, unused_imports)
-)]
 #![cfg_attr(
     not(test),
     deny(
@@ -71,24 +66,6 @@ pub use write::params::FrameParams;
 pub use write::writer::{FrameWriter, Written};
 
 // For our other crates.
-#[cfg(not(feature = "__internal"))]
-pub(crate) use {
-    format::indexes::{INDEXES, Outdated, outdate_catalog, outdate_indexes},
-    names::redact::redact,
-    read::disjoint::Destination,
-    read::local::read_places,
-    read::open_plan::{Layout, OpenPlan, Opened},
-    read::places::{Found, Places},
-    read::plan::{Plan, Step, drive},
-    read::target::Target,
-    repair::salvage::{Given, Use, salvage_with},
-    storage::disk::refuse_device,
-    storage::files::{FrameFiles, OpenFile},
-    storage::inside::Inside,
-    write::edit::Prepared,
-    write::edit::table::{Table, count, is_table},
-};
-#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use {
     format::indexes::{INDEXES, Outdated, outdate_catalog, outdate_indexes},

@@ -90,7 +90,7 @@ pub(crate) fn open(file: &dyn ReadAt, name: &str, limits: &Limits) -> Result<Hea
     loop {
         let nbytes = size.min(len);
         limits.check_memory("header, in bytes", nbytes).map_err(Hdf5Error::limit(name))?;
-        let failed = |error: memory::OutOfMemory| Hdf5Error::damaged(name, error.to_string());
+        let failed = |error: b2_core::OutOfMemory| Hdf5Error::damaged(name, error.to_string());
         let mut bytes = memory::zeroed(usize::try_from(nbytes).unwrap_or(usize::MAX)).map_err(failed)?;
         file.read_exact_at(0, &mut bytes).map_err(Hdf5Error::io(name))?;
         match parse(&bytes, len) {

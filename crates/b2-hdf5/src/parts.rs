@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
-use b2_core::memory::{self, OutOfMemory};
 use b2_core::{Control, Limits};
+use b2_core::{OutOfMemory, memory};
 
 use crate::boxes::{Held, product};
 

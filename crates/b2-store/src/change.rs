@@ -26,13 +26,12 @@ impl Store {
         self.inside().map(|inside| inside.clone() as _)
     }
 
-    b2_core::internal! {
-        /// Returns the directory with all that it can do.
-        pub fn inside(&self) -> Option<&Arc<Inside>> {
-            match &self.root {
-                Root::Directory { files: Files::Inside(inside), .. } => Some(inside),
-                _ => None,
-            }
+    /// Returns the directory with all that it can do.
+    #[doc(hidden)]
+    pub fn inside(&self) -> Option<&Arc<Inside>> {
+        match &self.root {
+            Root::Directory { files: Files::Inside(inside), .. } => Some(inside),
+            _ => None,
         }
     }
 

@@ -1,8 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
-// What only our other crates use is private without the feature for it, and then some of it is not used at all.
-#![cfg_attr(not(feature = "__internal"), allow(dead_code, unreachable_pub, unused_imports))]
 #![cfg_attr(
     not(test),
     deny(
@@ -37,6 +35,5 @@ pub use store::Store;
 pub use write::{Layout, StoreWriter};
 
 // For the page in a browser, which reads archives and frames asynchronously.
-#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use {archive::Archive, members::Members};

@@ -215,17 +215,16 @@ impl Store {
         keys.filter(|key| last_part(key) != ATTRIBUTES && !self.is_index(key))
     }
 
-    b2_core::internal! {
-        /// Returns whether a member is an index that python-blosc2 keeps of an array or of a column of a table.
-        pub fn is_index(&self, key: &str) -> bool {
-            let of_table = || {
-                key.match_indices(table::INDEXES).any(|(at, _)| {
-                    let group = key.get(..at).filter(|group| group.ends_with('/'));
-                    group.is_some_and(|group| self.members.0.contains_key(&format!("{group}{META}")))
-                })
-            };
-            table::is_index(last_part(key)) || of_table()
-        }
+    /// Returns whether a member is an index that python-blosc2 keeps of an array or of a column of a table.
+    #[doc(hidden)]
+    pub fn is_index(&self, key: &str) -> bool {
+        let of_table = || {
+            key.match_indices(table::INDEXES).any(|(at, _)| {
+                let group = key.get(..at).filter(|group| group.ends_with('/'));
+                group.is_some_and(|group| self.members.0.contains_key(&format!("{group}{META}")))
+            })
+        };
+        table::is_index(last_part(key)) || of_table()
     }
 
     /// Returns the member with this key. The slash at its start may be omitted.

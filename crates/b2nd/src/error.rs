@@ -248,18 +248,16 @@ impl NdError {
         }
     }
 
-    b2_core::internal! {
-        /// Creates the error for an invalid argument.
-        pub fn argument(what: impl Into<String>) -> Self {
-            Self::Argument { what: what.into() }
-        }
+    /// Creates the error for an invalid argument.
+    #[doc(hidden)]
+    pub fn argument(what: impl Into<String>) -> Self {
+        Self::Argument { what: what.into() }
     }
 
-    b2_core::internal! {
-        /// Creates the error for a result of `asked` bytes that cannot be allocated.
-        pub fn too_large(asked: u64) -> Self {
-            Self::TooLarge { asked }
-        }
+    /// Creates the error for a result of `asked` bytes that cannot be allocated.
+    #[doc(hidden)]
+    pub fn too_large(asked: u64) -> Self {
+        Self::TooLarge { asked }
     }
 
     /// Creates the error for an array that would have more than 2^64 - 1 items along `axis`.

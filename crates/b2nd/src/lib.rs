@@ -2,11 +2,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The only unsafe code is an `unsafe impl` in `read::selected`, which allows it explicitly.
 #![deny(unsafe_code)]
-// What only our other crates use is private without the feature for it, and then some of it is not used at all.
-#![cfg_attr(
-    not(feature = "__internal"),
-    allow(dead_code, private_bounds, private_interfaces, unreachable_pub, unused_imports)
-)]
 #![cfg_attr(
     not(test),
     deny(
@@ -75,16 +70,6 @@ pub use write::edit::{ArrayEditor, AttrsMut, Axis, SharedEditor};
 pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegions, Strided};
 
 // For our other crates.
-#[cfg(not(feature = "__internal"))]
-pub(crate) use {
-    model::literal,
-    model::object::Object,
-    read::futures::{MaybeSendFuture, SelectionDriver},
-    read::ranges::{Fetched, RangedOpening, RangedRead},
-    read::selected::Selected,
-    select::piece_ranges::{CutDim, PieceRanges},
-};
-#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub use {
     model::literal,

@@ -4,7 +4,7 @@ use std::io;
 
 use b2_chunk::codecs::CodecError;
 use b2_chunk::{ChunkError, ErrorKind};
-use b2_core::memory::OutOfMemory;
+use b2_core::OutOfMemory;
 use b2_frame::FrameError;
 
 use crate::abi::code;

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::{Deref, DerefMut};
 
 use b2_core::Kept;
-use b2_core::memory::{OutOfMemory, sized};
+use b2_core::{OutOfMemory, memory::sized};
 
 use crate::Plugins;
 use crate::block::codecs::{KeptDecoder, KeptEncoder, KeptHeader, KeptLayout};

@@ -159,12 +159,11 @@ impl<'a> ChunkRef<'a> {
 }
 
 impl ChunkRef<'_> {
-    b2_core::internal! {
-        /// Sets the index of this chunk in its container, which is passed to the postfilter.
-        #[must_use]
-        pub fn with_nchunk(self, nchunk: Option<usize>) -> Self {
-            Self { nchunk, ..self }
-        }
+    /// Sets the index of this chunk in its container, which is passed to the postfilter.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn with_nchunk(self, nchunk: Option<usize>) -> Self {
+        Self { nchunk, ..self }
     }
 
     /// Returns the parsed header.
@@ -179,12 +178,11 @@ impl ChunkRef<'_> {
     pub fn cbytes(&self) -> usize {
         self.as_bytes().len()
     }
-    b2_core::internal! {
-        /// Returns how many bytes were stored to represent the data, to be compared with [`Limits`](crate::Limits). It
-        /// includes header and tables, and is 0 for special chunks.
-        pub fn stored(&self) -> u64 {
-            if self.header.special().is_some() { 0 } else { self.cbytes() as u64 }
-        }
+    /// Returns how many bytes were stored to represent the data, to be compared with [`Limits`](crate::Limits). It
+    /// includes header and tables, and is 0 for special chunks.
+    #[doc(hidden)]
+    pub fn stored(&self) -> u64 {
+        if self.header.special().is_some() { 0 } else { self.cbytes() as u64 }
     }
     /// Returns the stored bytes.
     pub fn as_bytes(&self) -> &[u8] {

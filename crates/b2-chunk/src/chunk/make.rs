@@ -136,15 +136,14 @@ impl Chunk {
         compress::special(kind, value, nbytes, typesize, blocksize).map(Self::made)
     }
 
-    b2_core::internal! {
-        /// Makes a chunk of `nbytes` zeros that consists of runs. Frames with chunks of different sizes cannot contain
-        /// special chunks and use this instead. A `blocksize` of 0 is automatic.
-        ///
-        /// # Errors
-        /// Fails if a parameter is out of range.
-        pub fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Result<Self, ChunkError> {
-            compress::zero_runs(nbytes, typesize, blocksize).map(Self::made)
-        }
+    /// Makes a chunk of `nbytes` zeros that consists of runs. Frames with chunks of different sizes cannot contain
+    /// special chunks and use this instead. A `blocksize` of 0 is automatic.
+    ///
+    /// # Errors
+    /// Fails if a parameter is out of range.
+    #[doc(hidden)]
+    pub fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Result<Self, ChunkError> {
+        compress::zero_runs(nbytes, typesize, blocksize).map(Self::made)
     }
 
     fn made((header, bytes): Made) -> Self {

@@ -160,74 +160,73 @@ impl<'a> BlockDecoder<'a> {
         self.dparams.postfilter.call(&BlockInfo { nchunk: *nchunk, nblock, offset, itemsize }, &plain, dst)
     }
 
-    b2_core::internal! {
-        /// Decodes a block without the postfilter. The other blocks refer to block 0 in this form.
-        ///
-        /// # Errors
-        /// Fails like [`decode`](Self::decode).
-        pub fn decode_reference(
-            &mut self,
-            nblock: usize,
-            stored: &[u8],
-            block0: Option<&[u8]>,
-            dst: &mut [u8],
-        ) -> Result<(), ChunkError> {
-            let layout = self.layout;
-            let wrong_length = |what: &str, have: usize, need: usize| {
-                Err(ChunkError::argument("block", format!("{nblock}: {what} has {have} bytes, expected {need}")))
-            };
-            match &layout.body {
-                Body::Fill { value } => {
-                    fill(dst, value, layout.block_range(nblock).start);
-                    return Ok(());
-                }
-                Body::Stored => {
-                    if stored.len() != dst.len() {
-                        return wrong_length("the stored block", stored.len(), dst.len());
-                    }
-                    dst.copy_from_slice(stored);
-                    return Ok(());
-                }
-                Body::Blocks { .. } => {
-                    let len = layout.block_range(nblock).len();
-                    if dst.len() != len {
-                        return wrong_length("the destination", dst.len(), len);
-                    }
-                }
-                Body::VlBlocks { .. } => {
-                    let len = vl_block_nbytes(stored, nblock, self.starts.start(nblock))?;
-                    if dst.len() != len {
-                        return wrong_length("the destination", dst.len(), len);
-                    }
-                }
-            }
-            let block = self.block(nblock, stored, dst.len())?;
-            if let Some(repeated) = self.repeated(&block) {
-                fill(dst, repeated.bytes(), 0);
+    /// Decodes a block without the postfilter. The other blocks refer to block 0 in this form.
+    ///
+    /// # Errors
+    /// Fails like [`decode`](Self::decode).
+    #[doc(hidden)]
+    pub fn decode_reference(
+        &mut self,
+        nblock: usize,
+        stored: &[u8],
+        block0: Option<&[u8]>,
+        dst: &mut [u8],
+    ) -> Result<(), ChunkError> {
+        let layout = self.layout;
+        let wrong_length = |what: &str, have: usize, need: usize| {
+            Err(ChunkError::argument("block", format!("{nblock}: {what} has {have} bytes, expected {need}")))
+        };
+        match &layout.body {
+            Body::Fill { value } => {
+                fill(dst, value, layout.block_range(nblock).start);
                 return Ok(());
             }
-            let whole = 0..dst.len();
-            match *self.filters.as_slice() {
-                [] => return self.decode_into(&block, dst),
-                [only] => {
-                    let reference = self.reference(nblock, block0)?;
-                    let cx = self.context(reference, self.streaming);
-                    return self.undo_first(&block, &only, &cx, whole, dst);
+            Body::Stored => {
+                if stored.len() != dst.len() {
+                    return wrong_length("the stored block", stored.len(), dst.len());
                 }
-                _ => {}
+                dst.copy_from_slice(stored);
+                return Ok(());
             }
-            let filters = self.filters;
-            let [first, between @ .., last] = filters.as_slice() else { return Ok(()) };
-            let reference = self.reference(nblock, block0)?;
-            let mut from = std::mem::take(&mut self.scratch.b);
-            let cx = self.context(reference, false);
-            let result = sized(&mut from, dst.len())
-                .map_err(ChunkError::from)
-                .and_then(|from| self.undo_first(&block, first, &cx, whole, from))
-                .and_then(|()| self.undo_rest(nblock, reference, between, last, &mut from, dst));
-            self.scratch.b = from;
-            result
+            Body::Blocks { .. } => {
+                let len = layout.block_range(nblock).len();
+                if dst.len() != len {
+                    return wrong_length("the destination", dst.len(), len);
+                }
+            }
+            Body::VlBlocks { .. } => {
+                let len = vl_block_nbytes(stored, nblock, self.starts.start(nblock))?;
+                if dst.len() != len {
+                    return wrong_length("the destination", dst.len(), len);
+                }
+            }
         }
+        let block = self.block(nblock, stored, dst.len())?;
+        if let Some(repeated) = self.repeated(&block) {
+            fill(dst, repeated.bytes(), 0);
+            return Ok(());
+        }
+        let whole = 0..dst.len();
+        match *self.filters.as_slice() {
+            [] => return self.decode_into(&block, dst),
+            [only] => {
+                let reference = self.reference(nblock, block0)?;
+                let cx = self.context(reference, self.streaming);
+                return self.undo_first(&block, &only, &cx, whole, dst);
+            }
+            _ => {}
+        }
+        let filters = self.filters;
+        let [first, between @ .., last] = filters.as_slice() else { return Ok(()) };
+        let reference = self.reference(nblock, block0)?;
+        let mut from = std::mem::take(&mut self.scratch.b);
+        let cx = self.context(reference, false);
+        let result = sized(&mut from, dst.len())
+            .map_err(ChunkError::from)
+            .and_then(|from| self.undo_first(&block, first, &cx, whole, from))
+            .and_then(|()| self.undo_rest(nblock, reference, between, last, &mut from, dst));
+        self.scratch.b = from;
+        result
     }
 
     /// Returns the block that delta uses as reference for block `nblock`, if any.

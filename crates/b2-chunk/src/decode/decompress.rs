@@ -18,7 +18,10 @@ use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::model::layout::{Body, Layout};
 use crate::{ChunkError, ChunkHeader, Control, DParams};
 use b2_core::for_each;
-use b2_core::memory::{OutOfMemory, copied, sized, zeroed};
+use b2_core::{
+    OutOfMemory,
+    memory::{copied, sized, zeroed},
+};
 
 /// Stored blocks smaller than this are copied in one call: distributing them to threads costs more than the copy.
 const SMALL_BLOCK: usize = 4096;

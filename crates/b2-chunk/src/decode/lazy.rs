@@ -204,13 +204,12 @@ impl LazyChunk {
         true
     }
 
-    b2_core::internal! {
-        /// Sets the index of this chunk in its container, which is passed to the postfilter.
-        #[must_use]
-        pub fn with_nchunk(mut self, nchunk: Option<usize>) -> Self {
-            self.layout.nchunk = nchunk;
-            self
-        }
+    /// Sets the index of this chunk in its container, which is passed to the postfilter.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn with_nchunk(mut self, nchunk: Option<usize>) -> Self {
+        self.layout.nchunk = nchunk;
+        self
     }
 
     /// Returns the parsed header. Its block size may differ from that of [`block_range`](Self::block_range), which
@@ -284,24 +283,22 @@ impl LazyChunk {
         self.layout.needs_block0()
     }
 
-    b2_core::internal! {
-        /// Returns the most memory that a thread needs to decode a block in addition to the result, in bytes. It is 0 for
-        /// blocks of variable lengths, which are decoded one at a time.
-        pub fn block_memory(&self) -> u64 {
-            match self.layout.body {
-                Body::Blocks { .. } => self.layout.block_memory(self.blocksize()),
-                Body::VlBlocks { .. } | Body::Fill { .. } | Body::Stored => 0,
-            }
+    /// Returns the most memory that a thread needs to decode a block in addition to the result, in bytes. It is 0 for
+    /// blocks of variable lengths, which are decoded one at a time.
+    #[doc(hidden)]
+    pub fn block_memory(&self) -> u64 {
+        match self.layout.body {
+            Body::Blocks { .. } => self.layout.block_memory(self.blocksize()),
+            Body::VlBlocks { .. } | Body::Fill { .. } | Body::Stored => 0,
         }
     }
 
-    b2_core::internal! {
-        /// Returns the most memory that a thread needs to decode part of a block ([`BlockDecoder::decode_part`](crate::BlockDecoder::decode_part)), in bytes.
-        pub fn part_memory(&self) -> u64 {
-            match self.layout.body {
-                Body::Blocks { .. } => self.layout.part_memory(self.blocksize()),
-                Body::VlBlocks { .. } | Body::Fill { .. } | Body::Stored => 0,
-            }
+    /// Returns the most memory that a thread needs to decode part of a block ([`BlockDecoder::decode_part`](crate::BlockDecoder::decode_part)), in bytes.
+    #[doc(hidden)]
+    pub fn part_memory(&self) -> u64 {
+        match self.layout.body {
+            Body::Blocks { .. } => self.layout.part_memory(self.blocksize()),
+            Body::VlBlocks { .. } | Body::Fill { .. } | Body::Stored => 0,
         }
     }
 }

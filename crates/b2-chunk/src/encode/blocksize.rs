@@ -8,11 +8,10 @@ use crate::{CParams, Compatibility, SplitMode};
 const KIB: usize = 1024;
 
 impl CParams {
-    b2_core::internal! {
-        /// Returns the block size in bytes that a chunk of `nbytes` bytes gets.
-        pub fn blocksize_for(&self, nbytes: usize) -> usize {
-            blocksize(self, nbytes)
-        }
+    /// Returns the block size in bytes that a chunk of `nbytes` bytes gets.
+    #[doc(hidden)]
+    pub fn blocksize_for(&self, nbytes: usize) -> usize {
+        blocksize(self, nbytes)
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::ChunkError;
 use crate::block::scratch::InUse;
 use crate::encode::encoder::EncodedLen;
-use b2_core::memory::{self, OutOfMemory, sized};
+use b2_core::{
+    OutOfMemory,
+    memory::{self, sized},
+};
 
 /// Collects encoded blocks, which may arrive in any order.
 pub(crate) struct Joiner<'d> {

@@ -70,15 +70,14 @@ pub enum SpecialKind {
 }
 
 impl SpecialKind {
-    b2_core::internal! {
-        /// Returns the number of the kind in the format.
-        pub fn code(self) -> u8 {
-            match self {
-                Self::Zeros => 1,
-                Self::NaN => 2,
-                Self::Value => 3,
-                Self::Uninit => 4,
-            }
+    /// Returns the number of the kind in the format.
+    #[doc(hidden)]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Zeros => 1,
+            Self::NaN => 2,
+            Self::Value => 3,
+            Self::Uninit => 4,
         }
     }
 
@@ -248,27 +247,26 @@ impl ChunkHeader {
         Ok(())
     }
 
-    b2_core::internal! {
-        /// Encodes the header. Only the first 16 bytes count if it is not extended.
-        pub fn to_bytes(&self) -> [u8; EXTENDED_HEADER_LEN] {
-            let [n0, n1, n2, n3] = self.nbytes.to_le_bytes();
-            let [b0, b1, b2, b3] = self.blocksize.to_le_bytes();
-            let [c0, c1, c2, c3] = self.cbytes.to_le_bytes();
-            let [f0, f1, f2, f3, f4, f5] = self.filters.map(|slot| slot.id.0);
-            let [m0, m1, m2, m3, m4, m5] = self.filters.map(|slot| slot.meta);
-            let dict = if self.dict { blosc2_flags::DICT } else { 0 };
-            let special = self.special.map_or(0, SpecialKind::code) << 4;
-            [
-                [self.version, 1, self.flags, self.typesize, n0, n1, n2, n3],
-                [b0, b1, b2, b3, c0, c1, c2, c3],
-                [f0, f1, f2, f3, f4, f5, self.udcodec, self.codec_meta],
-                [m0, m1, m2, m3, m4, m5, self.flags2, dict | special],
-            ]
-            .as_flattened()
-            .first_chunk()
-            .copied()
-            .unwrap_or_default()
-        }
+    /// Encodes the header. Only the first 16 bytes count if it is not extended.
+    #[doc(hidden)]
+    pub fn to_bytes(&self) -> [u8; EXTENDED_HEADER_LEN] {
+        let [n0, n1, n2, n3] = self.nbytes.to_le_bytes();
+        let [b0, b1, b2, b3] = self.blocksize.to_le_bytes();
+        let [c0, c1, c2, c3] = self.cbytes.to_le_bytes();
+        let [f0, f1, f2, f3, f4, f5] = self.filters.map(|slot| slot.id.0);
+        let [m0, m1, m2, m3, m4, m5] = self.filters.map(|slot| slot.meta);
+        let dict = if self.dict { blosc2_flags::DICT } else { 0 };
+        let special = self.special.map_or(0, SpecialKind::code) << 4;
+        [
+            [self.version, 1, self.flags, self.typesize, n0, n1, n2, n3],
+            [b0, b1, b2, b3, c0, c1, c2, c3],
+            [f0, f1, f2, f3, f4, f5, self.udcodec, self.codec_meta],
+            [m0, m1, m2, m3, m4, m5, self.flags2, dict | special],
+        ]
+        .as_flattened()
+        .first_chunk()
+        .copied()
+        .unwrap_or_default()
     }
 
     /// Returns the version of the chunk format (header byte 0).
@@ -305,17 +303,15 @@ impl ChunkHeader {
             (self.nbytes as usize).div_ceil(self.blocksize.max(1) as usize)
         }
     }
-    b2_core::internal! {
-        /// Returns the size of this header in bytes: 16 or 32.
-        pub fn header_len(&self) -> usize {
-            if self.is_extended() { EXTENDED_HEADER_LEN } else { MIN_HEADER_LEN }
-        }
+    /// Returns the size of this header in bytes: 16 or 32.
+    #[doc(hidden)]
+    pub fn header_len(&self) -> usize {
+        if self.is_extended() { EXTENDED_HEADER_LEN } else { MIN_HEADER_LEN }
     }
-    b2_core::internal! {
-        /// Returns whether this is the extended header of Blosc2 (32 bytes) rather than that of Blosc1.
-        pub fn is_extended(&self) -> bool {
-            self.flags & flags::EXTENDED == flags::EXTENDED
-        }
+    /// Returns whether this is the extended header of Blosc2 (32 bytes) rather than that of Blosc1.
+    #[doc(hidden)]
+    pub fn is_extended(&self) -> bool {
+        self.flags & flags::EXTENDED == flags::EXTENDED
     }
     /// Returns whether the payload is the uncompressed input.
     pub fn is_memcpyed(&self) -> bool {
@@ -334,11 +330,10 @@ impl ChunkHeader {
     pub fn has_dict(&self) -> bool {
         self.dict && !self.is_memcpyed() && self.special.is_none()
     }
-    b2_core::internal! {
-        /// Returns whether streams hold statistics records instead of data. Filters are not undone on those.
-        pub fn is_instrumented(&self) -> bool {
-            self.instrumented
-        }
+    /// Returns whether streams hold statistics records instead of data. Filters are not undone on those.
+    #[doc(hidden)]
+    pub fn is_instrumented(&self) -> bool {
+        self.instrumented
     }
     /// Returns the kind of special chunk, or `None` if the chunk stores data.
     pub fn special(&self) -> Option<SpecialKind> {

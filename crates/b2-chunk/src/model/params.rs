@@ -24,23 +24,21 @@ pub enum SplitMode {
 }
 
 impl SplitMode {
-    b2_core::internal! {
-        /// Returns the number that frame headers use for this mode, 1 to 4.
-        pub fn code(self) -> u8 {
-            match self {
-                Self::Always => 1,
-                Self::Never => 2,
-                Self::Auto => 3,
-                Self::ForwardCompat => 4,
-            }
+    /// Returns the number that frame headers use for this mode, 1 to 4.
+    #[doc(hidden)]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Always => 1,
+            Self::Never => 2,
+            Self::Auto => 3,
+            Self::ForwardCompat => 4,
         }
     }
 
-    b2_core::internal! {
-        /// Returns the mode for a number from a frame header, 1 to 4.
-        pub fn from_code(code: u8) -> Option<Self> {
-            [Self::Always, Self::Never, Self::Auto, Self::ForwardCompat].into_iter().find(|m| m.code() == code)
-        }
+    /// Returns the mode for a number from a frame header, 1 to 4.
+    #[doc(hidden)]
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::Always, Self::Never, Self::Auto, Self::ForwardCompat].into_iter().find(|m| m.code() == code)
     }
 }
 
@@ -158,7 +156,6 @@ impl CParams {
         used.any(|slot| kind(self.plugins.filter_properties(*slot, typesize)))
     }
     /// Returns parameters for chunk `nchunk` of a container, so that the prefilter sees the index.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn for_chunk(&self, nchunk: usize) -> Cow<'_, Self> {
         match self.prefilter.is_set() {
@@ -209,14 +206,13 @@ pub enum Destination {
 }
 
 impl Destination {
-    b2_core::internal! {
-        /// Returns whether a call that fills `nbytes` bytes should bypass the caches.
-        pub fn is_streaming(self, nbytes: usize) -> bool {
-            match self {
-                Self::Auto => nbytes >= LARGER_THAN_CACHES,
-                Self::Cached => false,
-                Self::Streaming => true,
-            }
+    /// Returns whether a call that fills `nbytes` bytes should bypass the caches.
+    #[doc(hidden)]
+    pub fn is_streaming(self, nbytes: usize) -> bool {
+        match self {
+            Self::Auto => nbytes >= LARGER_THAN_CACHES,
+            Self::Cached => false,
+            Self::Streaming => true,
         }
     }
 }
@@ -269,11 +265,10 @@ impl DParams {
     ) -> Self {
         Self { postfilter: Hook::new(postfilter), ..self }
     }
-    b2_core::internal! {
-        /// Returns whether there is a postfilter.
-        pub fn has_postfilter(&self) -> bool {
-            self.postfilter.is_set()
-        }
+    /// Returns whether there is a postfilter.
+    #[doc(hidden)]
+    pub fn has_postfilter(&self) -> bool {
+        self.postfilter.is_set()
     }
 }
 

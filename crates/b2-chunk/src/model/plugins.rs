@@ -116,14 +116,13 @@ impl Plugins {
         }
     }
 
-    b2_core::internal! {
-        /// Estimates how expensive a chunk is to decode per byte, relative to a fast codec (blosclz, lz4).
-        pub fn decoding_cost(&self, header: &ChunkHeader) -> u64 {
-            if header.special().is_some() || header.is_memcpyed() {
-                return 1;
-            }
-            header.codec().map_or(CodecProperties::UNKNOWN, |id| self.codec_properties(id)).decoding_cost.into()
+    /// Estimates how expensive a chunk is to decode per byte, relative to a fast codec (blosclz, lz4).
+    #[doc(hidden)]
+    pub fn decoding_cost(&self, header: &ChunkHeader) -> u64 {
+        if header.special().is_some() || header.is_memcpyed() {
+            return 1;
         }
+        header.codec().map_or(CodecProperties::UNKNOWN, |id| self.codec_properties(id)).decoding_cost.into()
     }
 }
 

@@ -11,7 +11,7 @@
 
 use super::format::{FAR_BASE, LITERAL_MAX};
 use crate::lz77::raw::RawWindow;
-use b2_core::memory::{OutOfMemory, zeroed_array};
+use b2_core::{OutOfMemory, memory::zeroed_array};
 
 /// Maximum distance of the far form.
 const MAX_DISTANCE: usize = FAR_BASE + 65_535;

@@ -3,7 +3,7 @@
 
 use super::window::{FAR, MIN_MATCH};
 use crate::lz77::raw::RawWindow;
-use b2_core::memory::{OutOfMemory, zeroed_array};
+use b2_core::{OutOfMemory, memory::zeroed_array};
 
 const HASH_BITS: u32 = 16;
 

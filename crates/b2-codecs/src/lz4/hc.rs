@@ -12,7 +12,7 @@ use super::raw::RawOutput;
 use super::window::{LAST_LITERALS, MIN_MATCH};
 use crate::lz77::raw::RawWindow;
 use b2_core::Kept;
-use b2_core::memory::OutOfMemory;
+use b2_core::OutOfMemory;
 use std::cell::RefCell;
 
 /// The longest match whose length needs no extra byte.

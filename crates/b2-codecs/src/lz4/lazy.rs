@@ -10,7 +10,7 @@ use super::raw::RawOutput;
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
 use crate::lz77::raw::RawWindow;
 use b2_core::Kept;
-use b2_core::memory::{OutOfMemory, zeroed_array};
+use b2_core::{OutOfMemory, memory::zeroed_array};
 use std::cell::RefCell;
 use std::mem::replace;
 

@@ -1,6 +1,6 @@
 //! What the encoders have in common.
 
-use b2_core::memory::OutOfMemory;
+use b2_core::OutOfMemory;
 
 /// The match search of an encoder.
 pub(super) trait Matcher: Send {

@@ -53,7 +53,7 @@ pub use self::flex::Lz4Flex;
 use self::matcher::Matcher;
 use crate::Trial;
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 
 /// The longest stream that the encoders accept, as in the C library.
 const MAX_STREAM: usize = 0x7E00_0000;

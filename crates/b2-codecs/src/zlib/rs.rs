@@ -9,7 +9,7 @@ use super::{PROPERTIES, level, malformed, wrong_length};
 use crate::probe::{Prober, SEGMENT, StreamKind};
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
 use b2_core::Kept;
-use b2_core::memory::OutOfMemory;
+use b2_core::OutOfMemory;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{UnwindSafe, catch_unwind};

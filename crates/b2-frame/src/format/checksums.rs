@@ -18,7 +18,7 @@ mod by_entry;
 mod chunks;
 mod pages;
 
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 

@@ -209,11 +209,10 @@ impl FrameHeader {
     pub fn frame_len(&self) -> u64 {
         self.frame_len
     }
-    b2_core::internal! {
-        /// Returns header byte 25 as stored: the version of the frame format (0 to 3) in its lower 4 bits, flags in the others.
-        pub fn general_flags(&self) -> u8 {
-            self.general_flags
-        }
+    /// Returns header byte 25 as stored: the version of the frame format (0 to 3) in its lower 4 bits, flags in the others.
+    #[doc(hidden)]
+    pub fn general_flags(&self) -> u8 {
+        self.general_flags
     }
     /// Returns whether the frame is contiguous or sparse.
     pub fn storage(&self) -> Storage {

@@ -11,8 +11,8 @@ use b2_chunk::{
     Chunk, CodecId, Compression, DParams, EXTENDED_HEADER_LEN, FilterSlot, MAX_CHUNK_NBYTES, SpecialKind,
     SplitMode,
 };
+use b2_core::OutOfMemory;
 use b2_core::memory;
-use b2_core::memory::OutOfMemory;
 use bytes::Bytes;
 
 use crate::error::{max_metadata, max_nchunks, within};
@@ -54,18 +54,17 @@ impl Entry {
         }))
     }
 
-    b2_core::internal! {
-        /// Returns the number that the index holds.
-        pub fn to_raw(self) -> i64 {
-            let special = |kind: u8| i64::from_be_bytes([0x80 | kind, 0, 0, 0, 0, 0, 0, 0]);
-            match self {
-                // The number was parsed from an i64 or is an offset in a file, so it fits.
-                Self::Stored(offset) => i64::try_from(offset).unwrap_or(i64::MAX),
-                Self::Special(SpecialKind::Zeros) => special(Self::ZEROS),
-                Self::Special(SpecialKind::NaN) => special(Self::NAN),
-                // Repeated values are stored chunks, so `Value` does not occur here.
-                Self::Special(SpecialKind::Uninit | SpecialKind::Value) => special(Self::UNINIT),
-            }
+    /// Returns the number that the index holds.
+    #[doc(hidden)]
+    pub fn to_raw(self) -> i64 {
+        let special = |kind: u8| i64::from_be_bytes([0x80 | kind, 0, 0, 0, 0, 0, 0, 0]);
+        match self {
+            // The number was parsed from an i64 or is an offset in a file, so it fits.
+            Self::Stored(offset) => i64::try_from(offset).unwrap_or(i64::MAX),
+            Self::Special(SpecialKind::Zeros) => special(Self::ZEROS),
+            Self::Special(SpecialKind::NaN) => special(Self::NAN),
+            // Repeated values are stored chunks, so `Value` does not occur here.
+            Self::Special(SpecialKind::Uninit | SpecialKind::Value) => special(Self::UNINIT),
         }
     }
 }

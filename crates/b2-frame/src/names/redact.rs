@@ -3,23 +3,22 @@
 /// In place of a query.
 const QUERY: &str = "?...";
 
-b2_core::internal! {
-    /// Returns a URL without user, password and query, which may be secret, for messages and logs. A query becomes `?...`.
-    /// Anything else than a URL is returned as it is; in a chain of URLs, joined by `::`, each is redacted.
-    ///
-    /// A password with characters that belong elsewhere, such as `/`, `@` or `?`, makes a URL ambiguous. What may be part
-    /// of a password is left out then, even if it is part of a path.
-    pub fn redact(url: &str) -> String {
-        let mut out = String::new();
-        let mut rest = url;
-        while let Some((first, after)) = next_of_chain(rest) {
-            out.push_str(&redact_one(first));
-            out.push_str("::");
-            rest = after;
-        }
-        out.push_str(&redact_one(rest));
-        out
+/// Returns a URL without user, password and query, which may be secret, for messages and logs. A query becomes `?...`.
+/// Anything else than a URL is returned as it is; in a chain of URLs, joined by `::`, each is redacted.
+///
+/// A password with characters that belong elsewhere, such as `/`, `@` or `?`, makes a URL ambiguous. What may be part
+/// of a password is left out then, even if it is part of a path.
+#[doc(hidden)]
+pub fn redact(url: &str) -> String {
+    let mut out = String::new();
+    let mut rest = url;
+    while let Some((first, after)) = next_of_chain(rest) {
+        out.push_str(&redact_one(first));
+        out.push_str("::");
+        rest = after;
     }
+    out.push_str(&redact_one(rest));
+    out
 }
 
 /// Splits a chain of URLs behind the first of them.

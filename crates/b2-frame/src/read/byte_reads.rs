@@ -81,27 +81,26 @@ impl SuperChunk {
         self.dparams.limits.threads(chunk.saturating_add(3 * block))
     }
 
-    b2_core::internal! {
-        /// Allocates memory for bytes of the data, after checking the part of them that is not stored in the file against
-        /// the limit on output.
-        ///
-        /// # Errors
-        /// As for [`read_bytes`](Self::read_bytes).
-        pub fn room_for(&self, range: &Range<u64>) -> Result<Vec<u8>, FrameError> {
-            self.check_range("bytes", range, self.nbytes())?;
-            let chunksize = self.chunksize() as u64;
-            let nchunks = match (range.start.checked_div(chunksize), chunksize) {
-                // The range is inside the data, so it covers no more chunks than the index has entries.
-                (Some(first), 1..) => {
-                    let nchunk = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(self.nchunks());
-                    nchunk(first)..nchunk(range.end.div_ceil(chunksize))
-                }
-                _ => 0..self.nchunks(),
-            };
-            let nbytes = range.end - range.start;
-            self.check_chunks(nchunks, nbytes).map_err(|error| self.named(error))?;
-            Ok(crate::storage::traits::zeroed(nbytes)?)
-        }
+    /// Allocates memory for bytes of the data, after checking the part of them that is not stored in the file against
+    /// the limit on output.
+    ///
+    /// # Errors
+    /// As for [`read_bytes`](Self::read_bytes).
+    #[doc(hidden)]
+    pub fn room_for(&self, range: &Range<u64>) -> Result<Vec<u8>, FrameError> {
+        self.check_range("bytes", range, self.nbytes())?;
+        let chunksize = self.chunksize() as u64;
+        let nchunks = match (range.start.checked_div(chunksize), chunksize) {
+            // The range is inside the data, so it covers no more chunks than the index has entries.
+            (Some(first), 1..) => {
+                let nchunk = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(self.nchunks());
+                nchunk(first)..nchunk(range.end.div_ceil(chunksize))
+            }
+            _ => 0..self.nchunks(),
+        };
+        let nbytes = range.end - range.start;
+        self.check_chunks(nchunks, nbytes).map_err(|error| self.named(error))?;
+        Ok(crate::storage::traits::zeroed(nbytes)?)
     }
 
     pub(crate) fn check_range(

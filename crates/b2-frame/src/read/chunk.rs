@@ -118,28 +118,26 @@ impl<'a> ChunkRef<'a> {
         plan.and_then(|plan| self.frame.driver().run(plan)).map_err(|error| self.frame.explain(error))
     }
 
-    b2_core::internal! {
-        /// Returns a plan that reads the chunk and compares it with its checksum like [`read`](Self::read).
-        ///
-        /// # Errors
-        /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
-        pub fn plan(self) -> Result<impl Plan<Output = Chunk> + use<'a>, FrameError> {
-            Ok(On(self.frame, ChunkPlan::new(self.frame, self.nchunk, Comparing::Always)?))
-        }
+    /// Returns a plan that reads the chunk and compares it with its checksum like [`read`](Self::read).
+    ///
+    /// # Errors
+    /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
+    #[doc(hidden)]
+    pub fn plan(self) -> Result<impl Plan<Output = Chunk> + use<'a>, FrameError> {
+        Ok(On(self.frame, ChunkPlan::new(self.frame, self.nchunk, Comparing::Always)?))
     }
 
-    b2_core::internal! {
-        /// Returns a plan that reads the chunk, compares it as [`Compare`](crate::Compare) says, and decodes it.
-        ///
-        /// # Errors
-        /// As for [`plan`](Self::plan).
-        pub fn plan_decoding<T, D: FnOnce(&Chunk) -> Result<T, ChunkError>>(
-            self,
-            decode: D,
-        ) -> Result<impl Plan<Output = T> + use<'a, T, D>, FrameError> {
-            let plan = ChunkPlan::new(self.frame, self.nchunk, Comparing::Decoded)?;
-            Ok(Decoding { chunk: self, plan: On(self.frame, plan), decode: Some(decode) })
-        }
+    /// Returns a plan that reads the chunk, compares it as [`Compare`](crate::Compare) says, and decodes it.
+    ///
+    /// # Errors
+    /// As for [`plan`](Self::plan).
+    #[doc(hidden)]
+    pub fn plan_decoding<T, D: FnOnce(&Chunk) -> Result<T, ChunkError>>(
+        self,
+        decode: D,
+    ) -> Result<impl Plan<Output = T> + use<'a, T, D>, FrameError> {
+        let plan = ChunkPlan::new(self.frame, self.nchunk, Comparing::Decoded)?;
+        Ok(Decoding { chunk: self, plan: On(self.frame, plan), decode: Some(decode) })
     }
 }
 

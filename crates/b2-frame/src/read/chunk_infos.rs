@@ -127,11 +127,10 @@ impl SuperChunk {
         }
     }
 
-    b2_core::internal! {
-        /// Returns a plan that reads information about chunks from `start` on: about as many as are read at once.
-        pub fn infos_plan(&self, start: usize) -> impl Plan<Output = Vec<ChunkInfo>> {
-            InfosPlan { frame: self, start, sizes: None, headers: None }
-        }
+    /// Returns a plan that reads information about chunks from `start` on: about as many as are read at once.
+    #[doc(hidden)]
+    pub fn infos_plan(&self, start: usize) -> impl Plan<Output = Vec<ChunkInfo>> {
+        InfosPlan { frame: self, start, sizes: None, headers: None }
     }
 }
 

@@ -79,7 +79,6 @@ impl SuperChunk {
 
     /// Returns a plan that reads the sizes of all chunks, if they are individual and not known yet. Later uses of the
     /// sizes then need no reads.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn sizes_plan(&self) -> impl Plan<Output = ()> {
         SizesPlan::new(self)

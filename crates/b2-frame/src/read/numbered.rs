@@ -46,28 +46,27 @@ impl ChunkRef<'_> {
         Ok(())
     }
 
-    b2_core::internal! {
-        /// Divides a read of blocks, which need not exist, into reads of bounded size, as all blocks of a read are kept
-        /// until the last one is decoded. There is at least one.
-        ///
-        /// # Errors
-        /// When there is not enough memory.
-        pub fn block_reads<'n>(
-            self,
-            nblocks: &'n [usize],
-        ) -> impl Iterator<Item = Result<NumberedBlocks<'n>, FrameError>> {
-            let size = match (self.frame.header().blocksize(), self.frame.chunksize()) {
-                (0, size) | (size, _) => size,
-            };
-            let at_once = AT_ONCE.checked_div(size).unwrap_or(1).max(1);
-            let mut rest = Some(nblocks);
-            std::iter::from_fn(move || {
-                let nblocks = rest.take()?;
-                let (now, later) = nblocks.split_at(at_once.min(nblocks.len()));
-                rest = (!later.is_empty()).then_some(later);
-                Some(NumberedBlocks::new(self, now))
-            })
-        }
+    /// Divides a read of blocks, which need not exist, into reads of bounded size, as all blocks of a read are kept
+    /// until the last one is decoded. There is at least one.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    #[doc(hidden)]
+    pub fn block_reads<'n>(
+        self,
+        nblocks: &'n [usize],
+    ) -> impl Iterator<Item = Result<NumberedBlocks<'n>, FrameError>> {
+        let size = match (self.frame.header().blocksize(), self.frame.chunksize()) {
+            (0, size) | (size, _) => size,
+        };
+        let at_once = AT_ONCE.checked_div(size).unwrap_or(1).max(1);
+        let mut rest = Some(nblocks);
+        std::iter::from_fn(move || {
+            let nblocks = rest.take()?;
+            let (now, later) = nblocks.split_at(at_once.min(nblocks.len()));
+            rest = (!later.is_empty()).then_some(later);
+            Some(NumberedBlocks::new(self, now))
+        })
     }
 }
 

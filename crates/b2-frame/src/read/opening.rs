@@ -69,14 +69,13 @@ impl SuperChunk {
         Ok(true)
     }
 
-    b2_core::internal! {
-        /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
-        /// changed the frame since it was opened, else the same error with the name of the frame.
-        #[must_use]
-        pub fn explain(&self, error: FrameError) -> FrameError {
-            let changed = if error.kind() == b2_core::ErrorKind::Damaged { self.changed() } else { None };
-            changed.unwrap_or_else(|| self.named(error))
-        }
+    /// Returns the error for bytes that could not be used: [`FrameError::Changed`] if another program has
+    /// changed the frame since it was opened, else the same error with the name of the frame.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn explain(&self, error: FrameError) -> FrameError {
+        let changed = if error.kind() == b2_core::ErrorKind::Damaged { self.changed() } else { None };
+        changed.unwrap_or_else(|| self.named(error))
     }
 
     /// Adds the name of the frame to an error about its content.
@@ -87,30 +86,27 @@ impl SuperChunk {
         }
     }
 
-    b2_core::internal! {
-        /// Returns the path or name with which the frame was opened, for errors. Bytes in memory have none.
-        pub fn name(&self) -> Option<Cow<'_, str>> {
-            match &self.source {
-                Some(source) => Some(source.path.display().to_string().into()),
-                None => self.name.as_deref().map(Cow::Borrowed),
-            }
+    /// Returns the path or name with which the frame was opened, for errors. Bytes in memory have none.
+    #[doc(hidden)]
+    pub fn name(&self) -> Option<Cow<'_, str>> {
+        match &self.source {
+            Some(source) => Some(source.path.display().to_string().into()),
+            None => self.name.as_deref().map(Cow::Borrowed),
         }
     }
 
-    b2_core::internal! {
-        /// Sets the name of the frame in errors.
-        #[must_use]
-        pub fn with_name(self, name: impl Into<Arc<str>>) -> Self {
-            Self { name: Some(name.into()), ..self }
-        }
+    /// Sets the name of the frame in errors.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn with_name(self, name: impl Into<Arc<str>>) -> Self {
+        Self { name: Some(name.into()), ..self }
     }
 
-    b2_core::internal! {
-        /// Fails with [`FrameError::Changed`] if another program has changed the frame since it was opened.
-        pub fn changed(&self) -> Option<FrameError> {
-            let name = || self.name().unwrap_or("the frame".into()).into_owned();
-            self.has_changed().then(|| FrameError::Changed { name: name() })
-        }
+    /// Fails with [`FrameError::Changed`] if another program has changed the frame since it was opened.
+    #[doc(hidden)]
+    pub fn changed(&self) -> Option<FrameError> {
+        let name = || self.name().unwrap_or("the frame".into()).into_owned();
+        self.has_changed().then(|| FrameError::Changed { name: name() })
     }
 
     /// Returns whether the frame has a guard of its own, which [`check_guard`](Self::check_guard) asks.
@@ -340,39 +336,36 @@ impl ReadOptions {
         open(file.clone()).or_else(|error| self.open_restored(&file, error, open))
     }
 
-    b2_core::internal! {
-        /// Opens a frame from custom storage. With `whole`, the main file must end where the frame
-        /// ends.
-        ///
-        /// # Errors
-        /// When the files cannot be read or are not a frame.
-        pub fn open_files(
-            &self,
-            files: Arc<dyn FrameFiles>,
-            storage: Storage,
-            whole: bool,
-        ) -> Result<SuperChunk, FrameError> {
-            let len = files.open(FrameFile::Main)?.len();
-            let plan = self.open_plan(len, storage);
-            let opened = drive(if whole { plan.whole() } else { plan }, &*files)?;
-            Ok(self.opened(opened, files))
-        }
+    /// Opens a frame from custom storage. With `whole`, the main file must end where the frame
+    /// ends.
+    ///
+    /// # Errors
+    /// When the files cannot be read or are not a frame.
+    #[doc(hidden)]
+    pub fn open_files(
+        &self,
+        files: Arc<dyn FrameFiles>,
+        storage: Storage,
+        whole: bool,
+    ) -> Result<SuperChunk, FrameError> {
+        let len = files.open(FrameFile::Main)?.len();
+        let plan = self.open_plan(len, storage);
+        let opened = drive(if whole { plan.whole() } else { plan }, &*files)?;
+        Ok(self.opened(opened, files))
     }
 
-    b2_core::internal! {
-        /// Returns the plan that opens a frame of `len` bytes with these options, for drivers other
-        /// than [`drive`](crate::drive). [`opened`](Self::opened) takes its result.
-        pub fn open_plan(&self, len: u64, storage: Storage) -> OpenPlan {
-            OpenPlan::new(len, storage, &self.dparams).checksums(self.checksums)
-        }
+    /// Returns the plan that opens a frame of `len` bytes with these options, for drivers other
+    /// than [`drive`](crate::drive). [`opened`](Self::opened) takes its result.
+    #[doc(hidden)]
+    pub fn open_plan(&self, len: u64, storage: Storage) -> OpenPlan {
+        OpenPlan::new(len, storage, &self.dparams).checksums(self.checksums)
     }
 
-    b2_core::internal! {
-        /// Returns the super-chunk that a finished [`open_plan`](Self::open_plan) has opened.
-        pub fn opened(&self, opened: Opened, files: Arc<dyn FrameFiles>) -> SuperChunk {
-            let schunk = SuperChunk::new(opened, files, self.dparams.clone());
-            schunk.with_compare(self.compare).with_costs(self.costs)
-        }
+    /// Returns the super-chunk that a finished [`open_plan`](Self::open_plan) has opened.
+    #[doc(hidden)]
+    pub fn opened(&self, opened: Opened, files: Arc<dyn FrameFiles>) -> SuperChunk {
+        let schunk = SuperChunk::new(opened, files, self.dparams.clone());
+        schunk.with_compare(self.compare).with_costs(self.costs)
     }
 }
 

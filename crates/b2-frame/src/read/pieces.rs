@@ -62,29 +62,28 @@ impl Part {
 }
 
 impl SuperChunk {
-    b2_core::internal! {
-        /// Divides a read of the bytes from `start` on into `dst` into reads of bounded size: which bytes, and where they go.
-        /// There is at least one. In frames with individual chunk sizes, these must have been read.
-        ///
-        /// # Errors
-        /// When the range is not inside the data, the index is damaged, or there is not enough memory.
-        pub fn byte_reads<'d>(
-            &self,
-            start: u64,
-            dst: &'d mut [u8],
-        ) -> impl Iterator<Item = Result<(impl Places<Error = FrameError>, Destination<'d>), FrameError>> {
-            let end = start.saturating_add(dst.len() as u64);
-            let mut rest = Some((start, dst));
-            std::iter::from_fn(move || {
-                let (at, dst) = rest.take()?;
-                Some(self.pieces_of_bytes(at, end).map(|(pieces, next)| {
-                    // The pieces reach to the end of the destination at most.
-                    let (now, later) = dst.split_at_mut((next - at) as usize);
-                    rest = (!later.is_empty()).then_some((next, later));
-                    (pieces, Destination::from(now))
-                }))
-            })
-        }
+    /// Divides a read of the bytes from `start` on into `dst` into reads of bounded size: which bytes, and where they go.
+    /// There is at least one. In frames with individual chunk sizes, these must have been read.
+    ///
+    /// # Errors
+    /// When the range is not inside the data, the index is damaged, or there is not enough memory.
+    #[doc(hidden)]
+    pub fn byte_reads<'d>(
+        &self,
+        start: u64,
+        dst: &'d mut [u8],
+    ) -> impl Iterator<Item = Result<(impl Places<Error = FrameError>, Destination<'d>), FrameError>> {
+        let end = start.saturating_add(dst.len() as u64);
+        let mut rest = Some((start, dst));
+        std::iter::from_fn(move || {
+            let (at, dst) = rest.take()?;
+            Some(self.pieces_of_bytes(at, end).map(|(pieces, next)| {
+                // The pieces reach to the end of the destination at most.
+                let (now, later) = dst.split_at_mut((next - at) as usize);
+                rest = (!later.is_empty()).then_some((next, later));
+                (pieces, Destination::from(now))
+            }))
+        })
     }
 
     /// Returns the places of the bytes `start..end` of the data in a destination of that size, or of as
@@ -128,21 +127,20 @@ impl SuperChunk {
         Ok((Part { nchunk, pieces: vec![Piece { start, len: inside, at: to }], repeated }, until))
     }
 
-    b2_core::internal! {
-        /// Returns the places of items, of the first one first, and so on, in a destination of their size, and its memory.
-        /// Numbers may repeat. In frames with individual chunk sizes, these must have been read.
-        ///
-        /// # Errors
-        /// When an item does not exist, the items exceed the limit on output, or there is not enough memory.
-        pub fn item_read(
-            &self,
-            items: &[u64],
-        ) -> Result<(impl Places<Error = FrameError> + use<>, Vec<u8>), FrameError> {
-            let total = (items.len() as u64).saturating_mul(self.itemsize() as u64);
-            self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
-            let dst = crate::storage::traits::zeroed(total)?;
-            Ok((self.pieces_of_items(items)?, dst))
-        }
+    /// Returns the places of items, of the first one first, and so on, in a destination of their size, and its memory.
+    /// Numbers may repeat. In frames with individual chunk sizes, these must have been read.
+    ///
+    /// # Errors
+    /// When an item does not exist, the items exceed the limit on output, or there is not enough memory.
+    #[doc(hidden)]
+    pub fn item_read(
+        &self,
+        items: &[u64],
+    ) -> Result<(impl Places<Error = FrameError> + use<>, Vec<u8>), FrameError> {
+        let total = (items.len() as u64).saturating_mul(self.itemsize() as u64);
+        self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
+        let dst = crate::storage::traits::zeroed(total)?;
+        Ok((self.pieces_of_items(items)?, dst))
     }
 
     fn pieces_of_items(&self, items: &[u64]) -> Result<Pieces, FrameError> {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 
 use crate::FrameError;

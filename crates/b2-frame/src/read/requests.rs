@@ -157,34 +157,33 @@ impl<P: Places> std::fmt::Debug for Read<'_, P> {
 }
 
 impl<'d, P: Places> Read<'d, P> {
-    b2_core::internal! {
-        /// Creates a read of selected bytes into a destination, whose uninitialised memory is zeroed.
-        pub fn new(frame: &SuperChunk, places: P, destination: Destination<'d>, control: Control) -> Self {
-            let streaming = frame.dparams.destination.is_streaming(destination.len());
-            let disjoint = places.disjoint();
-            // SAFETY: As in `read_places`; jobs run one at a time if places may overlap.
-            #[allow(unsafe_code)]
-            let buffer = unsafe { Disjoint::new(destination, !disjoint) };
-            let turn = (!disjoint).then(Mutex::default);
-            Self {
-                shared: Arc::new(Common {
-                    frame: frame.clone().with_costs(frame.costs.adapted(&*frame.files)),
-                    places,
-                    buffer,
-                    control,
-                    turn,
-                    streaming,
-                    outstanding: AtomicUsize::new(0),
-                    held: Arc::default(),
-                }),
-                next_part: 0,
-                next_id: 0,
-                requests: VecDeque::new(),
-                asked: HashMap::new(),
-                jobs: VecDeque::new(),
-                planning: HashMap::new(),
-                failed: false,
-            }
+    /// Creates a read of selected bytes into a destination, whose uninitialised memory is zeroed.
+    #[doc(hidden)]
+    pub fn new(frame: &SuperChunk, places: P, destination: Destination<'d>, control: Control) -> Self {
+        let streaming = frame.dparams.destination.is_streaming(destination.len());
+        let disjoint = places.disjoint();
+        // SAFETY: As in `read_places`; jobs run one at a time if places may overlap.
+        #[allow(unsafe_code)]
+        let buffer = unsafe { Disjoint::new(destination, !disjoint) };
+        let turn = (!disjoint).then(Mutex::default);
+        Self {
+            shared: Arc::new(Common {
+                frame: frame.clone().with_costs(frame.costs.adapted(&*frame.files)),
+                places,
+                buffer,
+                control,
+                turn,
+                streaming,
+                outstanding: AtomicUsize::new(0),
+                held: Arc::default(),
+            }),
+            next_part: 0,
+            next_id: 0,
+            requests: VecDeque::new(),
+            asked: HashMap::new(),
+            jobs: VecDeque::new(),
+            planning: HashMap::new(),
+            failed: false,
         }
     }
 

@@ -22,11 +22,10 @@ impl SuperChunk {
         }
     }
 
-    b2_core::internal! {
-        /// Returns whether stored chunks are compared when they are read.
-        pub fn compares_stored(&self) -> bool {
-            self.opened.sums.is_some() && (self.keeps || self.compare != Compare::Never)
-        }
+    /// Returns whether stored chunks are compared when they are read.
+    #[doc(hidden)]
+    pub fn compares_stored(&self) -> bool {
+        self.opened.sums.is_some() && (self.keeps || self.compare != Compare::Never)
     }
 
     /// Returns whether what has been compared before is compared again.
@@ -136,7 +135,6 @@ impl SuperChunk {
 
     /// Returns whether a stored chunk that was read and compared is as it was written, as far as that can be known: it
     /// has a checksum, or no chunk of the frame has, or this process has put it into memory.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn is_vouched_for(&self, nchunk: usize) -> bool {
         let own = || self.entry(nchunk).is_ok_and(|entry| self.is_own(entry));

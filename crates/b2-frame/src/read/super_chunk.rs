@@ -227,11 +227,10 @@ impl SuperChunk {
     pub fn header(&self) -> &FrameHeader {
         &self.opened.header
     }
-    b2_core::internal! {
-        /// Returns the bytes of the header with which the frame was opened. Those in the file may be newer.
-        pub fn header_bytes(&self) -> &[u8] {
-            &self.opened.header_bytes
-        }
+    /// Returns the bytes of the header with which the frame was opened. Those in the file may be newer.
+    #[doc(hidden)]
+    pub fn header_bytes(&self) -> &[u8] {
+        &self.opened.header_bytes
     }
     /// Returns whether the header of the file is damaged and was replaced by the copy that the checksums hold
     /// (docs/format/start-copy.md). All data are compared with their checksums, so what can be read is right. Such a
@@ -303,13 +302,12 @@ impl SuperChunk {
         Self { costs, ..self }
     }
 
-    b2_core::internal! {
-        /// Returns the same frame for reading data that will be stored again. Each chunk is then compared
-        /// as a whole, since damaged data must not get a valid checksum.
-        #[must_use]
-        pub fn to_keep(&self) -> Self {
-            Self { keeps: true, ..self.clone() }
-        }
+    /// Returns the same frame for reading data that will be stored again. Each chunk is then compared
+    /// as a whole, since damaged data must not get a valid checksum.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn to_keep(&self) -> Self {
+        Self { keeps: true, ..self.clone() }
     }
 
     /// Sets the threads, the progress callback and the cancellation of further calls.
@@ -332,18 +330,16 @@ impl SuperChunk {
         Driver::new(&*self.files)
     }
 
-    b2_core::internal! {
-        /// Returns the files of the frame, for drivers.
-        pub fn files(&self) -> &dyn FrameFiles {
-            &*self.files
-        }
+    /// Returns the files of the frame, for drivers.
+    #[doc(hidden)]
+    pub fn files(&self) -> &dyn FrameFiles {
+        &*self.files
     }
 
-    b2_core::internal! {
-        /// Returns the byte ranges of the parts of the frame.
-        pub fn layout(&self) -> &Layout {
-            &self.opened.layout
-        }
+    /// Returns the byte ranges of the parts of the frame.
+    #[doc(hidden)]
+    pub fn layout(&self) -> &Layout {
+        &self.opened.layout
     }
     /// Returns everything that opening has read, for custom plans.
     pub(crate) fn opened(&self) -> &Opened {

@@ -166,20 +166,19 @@ impl FileSystem for Disk {
     }
 }
 
-b2_core::internal! {
-    /// Refuses to make a file that Windows takes for a device: what is written would go there, or the file could not get its
-    /// name in the end. Other systems have no such names.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidFilename`], on Windows only.
-    pub fn refuse_device(path: &Path) -> io::Result<()> {
-        match path.file_name().and_then(OsStr::to_str).and_then(device) {
-            Some(device) if cfg!(windows) => {
-                let what = format!("{device} is the name of a device on Windows, also with a suffix");
-                Err(io::Error::new(io::ErrorKind::InvalidFilename, what))
-            }
-            _ => Ok(()),
+/// Refuses to make a file that Windows takes for a device: what is written would go there, or the file could not get its
+/// name in the end. Other systems have no such names.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidFilename`], on Windows only.
+#[doc(hidden)]
+pub fn refuse_device(path: &Path) -> io::Result<()> {
+    match path.file_name().and_then(OsStr::to_str).and_then(device) {
+        Some(device) if cfg!(windows) => {
+            let what = format!("{device} is the name of a device on Windows, also with a suffix");
+            Err(io::Error::new(io::ErrorKind::InvalidFilename, what))
         }
+        _ => Ok(()),
     }
 }
 

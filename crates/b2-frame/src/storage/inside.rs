@@ -19,6 +19,7 @@ use crate::storage::traits::{FileKind, FileSystem, Links, ReadAt, ReadFiles, Wri
 ///
 /// Paths start with the path of the directory, as shown in errors.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Inside {
     root: Arc<OwnedFd>,
     path: PathBuf,

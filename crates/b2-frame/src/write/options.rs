@@ -224,11 +224,10 @@ impl EditOptions {
         self
     }
 
-    b2_core::internal! {
-        /// Leaves tables to the caller: nothing is refused, and no index is marked.
-        pub fn ignore_tables(mut self) -> Self {
-            self.tables = Tables::Ignored;
-            self
-        }
+    /// Leaves tables to the caller: nothing is refused, and no index is marked.
+    #[doc(hidden)]
+    pub fn ignore_tables(mut self) -> Self {
+        self.tables = Tables::Ignored;
+        self
     }
 }

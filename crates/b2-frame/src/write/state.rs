@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use b2_chunk::{DParams, MAX_CHUNK_NBYTES};
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 use bytes::{Bytes, BytesMut};
 
 use crate::format::checksums::{Checksums, Sums};

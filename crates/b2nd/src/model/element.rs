@@ -1,6 +1,6 @@
 //! Conversion between items of an array and Rust types.
 
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 
 use crate::{Dtype, DtypeKind, NdError};
 

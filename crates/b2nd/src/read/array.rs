@@ -314,15 +314,14 @@ impl NdArray {
         })))
     }
 
-    b2_core::internal! {
-        /// Fails if the items of `frame`, an array or not, are computed or fetched by python-blosc2 when they are read there.
-        /// All arrays are checked when they are opened.
-        ///
-        /// # Errors
-        /// [`NdError::NoItems`].
-        pub fn check_items(frame: &SuperChunk) -> Result<(), NdError> {
-            check_items(frame.metalayers(), &frame.dparams().limits)
-        }
+    /// Fails if the items of `frame`, an array or not, are computed or fetched by python-blosc2 when they are read there.
+    /// All arrays are checked when they are opened.
+    ///
+    /// # Errors
+    /// [`NdError::NoItems`].
+    #[doc(hidden)]
+    pub fn check_items(frame: &SuperChunk) -> Result<(), NdError> {
+        check_items(frame.metalayers(), &frame.dparams().limits)
     }
 
     /// Returns what the array is, without keeping its frame open.

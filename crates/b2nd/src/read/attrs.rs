@@ -77,16 +77,15 @@ impl<'a> Attrs<'a> {
         Ok(self.layers.get(name)?)
     }
 
-    b2_core::internal! {
-        /// Returns the value of an attribute as a Python object.
-        ///
-        /// # Errors
-        /// As for [`get`](Self::get).
-        pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
-            let name = name.as_ref();
-            let Some(bytes) = self.bytes(name)? else { return Ok(None) };
-            Object::decode(name, &bytes, self.limits).map(Some)
-        }
+    /// Returns the value of an attribute as a Python object.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    #[doc(hidden)]
+    pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
+        let name = name.as_ref();
+        let Some(bytes) = self.bytes(name)? else { return Ok(None) };
+        Object::decode(name, &bytes, self.limits).map(Some)
     }
 
     /// Returns the attribute `name` as a value of any type that `serde` can deserialise, or `None` if there is none.

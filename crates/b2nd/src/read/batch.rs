@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use b2_core::Control;
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 use b2_frame::Destination;
 
 use crate::read::buffer::check_len;

@@ -35,7 +35,6 @@ impl Slice {
     }
 
     /// Like [`read_bytes_into`](Self::read_bytes_into), with an asynchronous driver.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub async fn read_bytes_into_by(
         &self,
@@ -48,14 +47,12 @@ impl Slice {
     }
 
     /// Fails unless the items are of type `T`, before anything is allocated for them.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn check_element<T: Element>(&self) -> Result<(), NdError> {
         self.byte_order::<T>().map(drop)
     }
 
     /// Like [`read_into`](Self::read_into), with an asynchronous driver.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub async fn read_into_by<T: Element>(
         &self,

@@ -40,12 +40,11 @@ impl NdArray {
         self.check(nbytes, if many { Cost::OutputAndWork } else { Cost::Output })
     }
 
-    b2_core::internal! {
-        /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
-        /// is allocated.
-        pub fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
-            self.check(nbytes, Cost::Output)
-        }
+    /// Makes the check of [`check_output`](Self::check_output) for a result of `nbytes`, before it
+    /// is allocated.
+    #[doc(hidden)]
+    pub fn check_result(&self, nbytes: u64) -> Result<(), NdError> {
+        self.check(nbytes, Cost::Output)
     }
 
     fn check(&self, nbytes: u64, cost: Cost) -> Result<(), NdError> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use b2_core::Control;
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 use b2_frame::Destination;
 
 use crate::model::byte_order::Native;
@@ -389,12 +389,11 @@ impl Slice {
         Ok(())
     }
 
-    b2_core::internal! {
-        /// Swaps the byte order of items in C order if the view converts them.
-        pub fn to_native(&self, dst: &mut [u8]) {
-            if let Some(native) = &self.native {
-                native.swap(dst);
-            }
+    /// Swaps the byte order of items in C order if the view converts them.
+    #[doc(hidden)]
+    pub fn to_native(&self, dst: &mut [u8]) {
+        if let Some(native) = &self.native {
+            native.swap(dst);
         }
     }
 

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 
 use crate::Geometry;
 use crate::model::geometry::{MAX_DIM, coords, for_each_position, product, strides};

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ops::Range;
 
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 
 use crate::Geometry;
 use crate::model::geometry::{for_each_position, product, strides};

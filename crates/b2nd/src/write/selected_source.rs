@@ -18,53 +18,51 @@ use crate::{NdArray, NdError, Slice};
 const TOGETHER: usize = 64 << 20;
 
 impl Slice {
-    b2_core::internal! {
-        /// Returns the first item and the shape of the box of the array that is selected, if the result is that box: its items in
-        /// C order, unchanged.
-        pub fn as_box(&self) -> Option<(Vec<u64>, Vec<u64>)> {
-            let (along, out) = self.dims()?;
-            if self.itemsize() != self.array().itemsize() {
-                return None;
-            }
-            let dims = out.iter().filter_map(|dim| if let OutDim::Of(dim) = dim { Some(*dim) } else { None });
-            let is_plain = dims.is_sorted_by(|a, b| a < b) && !out.contains(&OutDim::New(0));
-            let ranges = along.iter().map(|along| match along {
-                Along::Steps(steps) if steps.step == 1 || steps.len <= 1 => Some((steps.start, steps.len)),
-                _ => None,
-            });
-            let found: Option<(Vec<u64>, Vec<u64>)> = ranges.collect();
-            found.filter(|_| is_plain)
+    /// Returns the first item and the shape of the box of the array that is selected, if the result is that box: its items in
+    /// C order, unchanged.
+    #[doc(hidden)]
+    pub fn as_box(&self) -> Option<(Vec<u64>, Vec<u64>)> {
+        let (along, out) = self.dims()?;
+        if self.itemsize() != self.array().itemsize() {
+            return None;
         }
+        let dims = out.iter().filter_map(|dim| if let OutDim::Of(dim) = dim { Some(*dim) } else { None });
+        let is_plain = dims.is_sorted_by(|a, b| a < b) && !out.contains(&OutDim::New(0));
+        let ranges = along.iter().map(|along| match along {
+            Along::Steps(steps) if steps.step == 1 || steps.len <= 1 => Some((steps.start, steps.len)),
+            _ => None,
+        });
+        let found: Option<(Vec<u64>, Vec<u64>)> = ranges.collect();
+        found.filter(|_| is_plain)
     }
 
-    b2_core::internal! {
-        /// Reads the selected items from a source that has the items of the array, in place of the array's own. Its regions are
-        /// boxes of whole blocks. The result is in C order, as stored.
-        ///
-        /// # Errors
-        /// [`NdError::BufferLength`] when `dst` has another length, [`NdError::Source`] when the source fails,
-        /// [`NdError::Cancelled`], [`NdError::OutOfMemory`].
-        pub fn read_from(
-            &self,
-            source: &dyn SharedRegions,
-            control: &Control,
-            dst: &mut [u8],
-        ) -> Result<(), NdError> {
-            check_len(dst.len(), self.nbytes())?;
-            let moves = self.moves(0, &self.strides())?;
-            let control = control.begin(self.nbytes(), self.itemsize() as u64);
-            let geometry = self.array().geometry();
-            let work = moves.nparts().saturating_mul(geometry.block_nbytes() as u64);
-            // Copying takes little time beside what the source does.
-            let dst = Mutex::new(dst);
-            let read = |reader: &mut Reader<'_>, npart: u64| -> Result<(), NdError> {
-                let part = moves.part(npart)?;
-                let copied = reader.read(&*moves, &part, &dst)?;
-                Ok(control.advance(copied as u64)?)
-            };
-            let reader = || Ok(Reader { array: self.array(), source, items: Vec::new(), block: Vec::new() });
-            for_each(&control, usize::MAX, 0..moves.nparts(), work, reader, read)
-        }
+    /// Reads the selected items from a source that has the items of the array, in place of the array's own. Its regions are
+    /// boxes of whole blocks. The result is in C order, as stored.
+    ///
+    /// # Errors
+    /// [`NdError::BufferLength`] when `dst` has another length, [`NdError::Source`] when the source fails,
+    /// [`NdError::Cancelled`], [`NdError::OutOfMemory`].
+    #[doc(hidden)]
+    pub fn read_from(
+        &self,
+        source: &dyn SharedRegions,
+        control: &Control,
+        dst: &mut [u8],
+    ) -> Result<(), NdError> {
+        check_len(dst.len(), self.nbytes())?;
+        let moves = self.moves(0, &self.strides())?;
+        let control = control.begin(self.nbytes(), self.itemsize() as u64);
+        let geometry = self.array().geometry();
+        let work = moves.nparts().saturating_mul(geometry.block_nbytes() as u64);
+        // Copying takes little time beside what the source does.
+        let dst = Mutex::new(dst);
+        let read = |reader: &mut Reader<'_>, npart: u64| -> Result<(), NdError> {
+            let part = moves.part(npart)?;
+            let copied = reader.read(&*moves, &part, &dst)?;
+            Ok(control.advance(copied as u64)?)
+        };
+        let reader = || Ok(Reader { array: self.array(), source, items: Vec::new(), block: Vec::new() });
+        for_each(&control, usize::MAX, 0..moves.nparts(), work, reader, read)
     }
 }
 

@@ -46,68 +46,66 @@ impl Undo<'_> {
 }
 
 impl<'a> BlockDecoder<'a> {
-    b2_core::internal! {
-        /// Returns whether [`parts`](Self::parts) of most blocks can [`gather`](BlockParts::gather) single items of this
-        /// size.
-        pub fn gathers(&self, itemsize: usize) -> bool {
-            let &[filter] = self.filters.as_slice() else { return false };
-            let planes = filter.planes_of(itemsize).map_or(0, |planes| planes.count);
-            matches!(self.layout.body, Body::Blocks { .. })
-                && filter.has_byte_planes()
-                && planes == itemsize
-                && planes <= MAX_PLANES
-        }
+    /// Returns whether [`parts`](Self::parts) of most blocks can [`gather`](BlockParts::gather) single items of this
+    /// size.
+    #[doc(hidden)]
+    pub fn gathers(&self, itemsize: usize) -> bool {
+        let &[filter] = self.filters.as_slice() else { return false };
+        let planes = filter.planes_of(itemsize).map_or(0, |planes| planes.count);
+        matches!(self.layout.body, Body::Blocks { .. })
+            && filter.has_byte_planes()
+            && planes == itemsize
+            && planes <= MAX_PLANES
     }
 
-    b2_core::internal! {
-        /// Decodes the streams of block `nblock` as far as the uncompressed bytes `hull` require, so that any part of
-        /// `hull` can be read from the result.
-        ///
-        /// Returns `None` where this has no advantage over [`decode_part`](Self::decode_part): several filters, a
-        /// postfilter, a block that repeats one item, blocks of variable lengths.
-        ///
-        /// # Errors
-        /// Fails like [`decode_part`](Self::decode_part).
-        pub fn parts<'d>(
-            &'d mut self,
-            nblock: usize,
-            stored: &'d [u8],
-            hull: Range<usize>,
-        ) -> Result<Option<BlockParts<'d>>, ChunkError> {
-            let len = self.layout.block_range(nblock).len();
-            if hull.start > hull.end || hull.end > len {
-                return Err(ChunkError::OutOfRange { what: "bytes", start: hull.start, end: hull.end, len });
-            }
-            match &self.layout.body {
-                _ if self.dparams.has_postfilter() || hull.is_empty() => return Ok(None),
-                Body::Stored if stored.len() == len => {
-                    return Ok(Some(BlockParts { nblock, len, source: PartSource::Plain(stored) }));
-                }
-                Body::Blocks { .. } if !self.layout.needs_block0() => {}
-                _ => return Ok(None),
-            }
-            let filters = self.filters;
-            let &[filter] = filters.as_slice() else { return Ok(None) };
-            let Some(Planes { count, .. }) = filter.planes_of(len) else { return Ok(None) };
-            let block = self.block(nblock, stored, len)?;
-            let planes = block.nstreams == count && count <= MAX_PLANES;
-            if !(planes || block.nstreams == 1) || self.repeated(&block).is_some() {
-                return Ok(None);
-            }
-            let mut stored_planes = [None; MAX_PLANES];
-            let decoded = self.decode_streams(&block, &filter, &(0..hull.end), &mut stored_planes)?;
-            let filter = Undo { filter, cx: self.context(None, false) };
-            let source = match decoded {
-                Decoded::Planes { start } => {
-                    PartSource::Planes { filter, planes: self.planes(&stored_planes, count, start), count }
-                }
-                Decoded::Block(stored) => {
-                    let block = stored.unwrap_or_else(|| &self.scratch.a[..len]);
-                    PartSource::Filtered { filter, block, count }
-                }
-            };
-            Ok(Some(BlockParts { nblock, len, source }))
+    /// Decodes the streams of block `nblock` as far as the uncompressed bytes `hull` require, so that any part of
+    /// `hull` can be read from the result.
+    ///
+    /// Returns `None` where this has no advantage over [`decode_part`](Self::decode_part): several filters, a
+    /// postfilter, a block that repeats one item, blocks of variable lengths.
+    ///
+    /// # Errors
+    /// Fails like [`decode_part`](Self::decode_part).
+    #[doc(hidden)]
+    pub fn parts<'d>(
+        &'d mut self,
+        nblock: usize,
+        stored: &'d [u8],
+        hull: Range<usize>,
+    ) -> Result<Option<BlockParts<'d>>, ChunkError> {
+        let len = self.layout.block_range(nblock).len();
+        if hull.start > hull.end || hull.end > len {
+            return Err(ChunkError::OutOfRange { what: "bytes", start: hull.start, end: hull.end, len });
         }
+        match &self.layout.body {
+            _ if self.dparams.has_postfilter() || hull.is_empty() => return Ok(None),
+            Body::Stored if stored.len() == len => {
+                return Ok(Some(BlockParts { nblock, len, source: PartSource::Plain(stored) }));
+            }
+            Body::Blocks { .. } if !self.layout.needs_block0() => {}
+            _ => return Ok(None),
+        }
+        let filters = self.filters;
+        let &[filter] = filters.as_slice() else { return Ok(None) };
+        let Some(Planes { count, .. }) = filter.planes_of(len) else { return Ok(None) };
+        let block = self.block(nblock, stored, len)?;
+        let planes = block.nstreams == count && count <= MAX_PLANES;
+        if !(planes || block.nstreams == 1) || self.repeated(&block).is_some() {
+            return Ok(None);
+        }
+        let mut stored_planes = [None; MAX_PLANES];
+        let decoded = self.decode_streams(&block, &filter, &(0..hull.end), &mut stored_planes)?;
+        let filter = Undo { filter, cx: self.context(None, false) };
+        let source = match decoded {
+            Decoded::Planes { start } => {
+                PartSource::Planes { filter, planes: self.planes(&stored_planes, count, start), count }
+            }
+            Decoded::Block(stored) => {
+                let block = stored.unwrap_or_else(|| &self.scratch.a[..len]);
+                PartSource::Filtered { filter, block, count }
+            }
+        };
+        Ok(Some(BlockParts { nblock, len, source }))
     }
 }
 

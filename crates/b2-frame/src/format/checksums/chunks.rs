@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 
 use super::by_entry::{ChunkSum, SumsByEntry};
 use crate::format::records::{RecordPage, Records};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 
 use super::{RecordPage, TableKind};
 use crate::FrameError;

@@ -209,11 +209,10 @@ impl FrameEditor {
         self.draft.control()
     }
 
-    b2_core::internal! {
-        /// Sets what is known about the chunks beyond the frame header, such as the shape of a block.
-        pub fn set_container(&mut self, container: Container) {
-            self.draft.rules.dparams.container = container;
-        }
+    /// Sets what is known about the chunks beyond the frame header, such as the shape of a block.
+    #[doc(hidden)]
+    pub fn set_container(&mut self, container: Container) {
+        self.draft.rules.dparams.container = container;
     }
 
     /// Returns the frame with all changes, committed or not, for reading. Later changes do not

@@ -26,29 +26,27 @@ impl Prepared {
 }
 
 impl FrameEditor {
-    b2_core::internal! {
-        /// Stores a chunk that will replace chunk `nchunk`, which has the same size. Nothing refers to
-        /// it yet; if it is never installed, it takes space until the frame is compacted.
-        ///
-        /// # Errors
-        /// When the chunk does not exist or has another size, or when the new one cannot be written.
-        pub fn prepare(&mut self, nchunk: usize, chunk: Chunk) -> Result<Prepared, FrameError> {
-            self.settle()?;
-            let nbytes = chunk.nbytes();
-            if self.chunk_nbytes(nchunk)? != nbytes {
-                return Err(FrameError::argument("chunk", "a prepared chunk must have the size of the old one"));
-            }
-            self.draft.check_chunk(self.nchunks() - 1, chunk.header().is_vl())?;
-            let raw = self.put(nchunk, chunk, self.draft.state.sizing())?;
-            Ok(Prepared { nchunk, nbytes, raw, epoch: self.epoch.clone() })
+    /// Stores a chunk that will replace chunk `nchunk`, which has the same size. Nothing refers to
+    /// it yet; if it is never installed, it takes space until the frame is compacted.
+    ///
+    /// # Errors
+    /// When the chunk does not exist or has another size, or when the new one cannot be written.
+    #[doc(hidden)]
+    pub fn prepare(&mut self, nchunk: usize, chunk: Chunk) -> Result<Prepared, FrameError> {
+        self.settle()?;
+        let nbytes = chunk.nbytes();
+        if self.chunk_nbytes(nchunk)? != nbytes {
+            return Err(FrameError::argument("chunk", "a prepared chunk must have the size of the old one"));
         }
+        self.draft.check_chunk(self.nchunks() - 1, chunk.header().is_vl())?;
+        let raw = self.put(nchunk, chunk, self.draft.state.sizing())?;
+        Ok(Prepared { nchunk, nbytes, raw, epoch: self.epoch.clone() })
     }
 
     /// Replaces chunks by prepared ones: all of them or none.
     ///
     /// # Errors
     /// When there was a commit or a rollback since one of them was prepared.
-    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn install(&mut self, prepared: &[Prepared]) -> Result<(), FrameError> {
         self.settle()?;
@@ -65,10 +63,9 @@ impl FrameEditor {
         Ok(())
     }
 
-    b2_core::internal! {
-        /// Returns the staged index entry of a chunk.
-        pub fn entry(&self, nchunk: usize) -> Option<Entry> {
-            Entry::from_raw(*self.draft.state.entries.get(nchunk)?)
-        }
+    /// Returns the staged index entry of a chunk.
+    #[doc(hidden)]
+    pub fn entry(&self, nchunk: usize) -> Option<Entry> {
+        Entry::from_raw(*self.draft.state.entries.get(nchunk)?)
     }
 }

@@ -31,8 +31,8 @@ mod sparse;
 
 use std::sync::Arc;
 
+use b2_core::OutOfMemory;
 use b2_core::ProcessId;
-use b2_core::memory::OutOfMemory;
 use bytes::Bytes;
 
 pub(crate) use self::change::Change;

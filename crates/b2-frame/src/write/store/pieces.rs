@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 
 /// Maximum number of pieces in a group. After a clone, a change copies one group and the list of groups.

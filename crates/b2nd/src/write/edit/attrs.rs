@@ -74,15 +74,14 @@ impl AttrsMut<'_> {
         name != INDEXES.as_bytes() && self.editor.remove_vlmetalayer(name)
     }
 
-    b2_core::internal! {
-        /// Returns the value of an attribute as a Python object, including uncommitted changes.
-        ///
-        /// # Errors
-        /// As for [`Attrs::get`](crate::Attrs::get).
-        pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
-            let (name, frame) = (name.as_ref(), &self.editor.frame);
-            let Some(bytes) = frame.vlmetalayers().get(name)? else { return Ok(None) };
-            Object::decode(name, &bytes, &frame.dparams().limits).map(Some)
-        }
+    /// Returns the value of an attribute as a Python object, including uncommitted changes.
+    ///
+    /// # Errors
+    /// As for [`Attrs::get`](crate::Attrs::get).
+    #[doc(hidden)]
+    pub fn get_object(&self, name: impl AsRef<[u8]>) -> Result<Option<Object>, NdError> {
+        let (name, frame) = (name.as_ref(), &self.editor.frame);
+        let Some(bytes) = frame.vlmetalayers().get(name)? else { return Ok(None) };
+        Object::decode(name, &bytes, &frame.dparams().limits).map(Some)
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use b2_chunk::{Chunk, Compression, SpecialKind};
 use b2_core::Control;
-use b2_core::memory::{self, OutOfMemory};
+use b2_core::{OutOfMemory, memory};
 use b2_frame::{Entry, MAX_NCHUNKS, SuperChunk};
 
 use crate::model::default_shapes::growable;
