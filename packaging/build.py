@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "target" / "packages"
-PYTHON = ROOT / "crates" / "b2-python"
+PYTHON = ROOT / "crates" / "bindings" / "b2-python"
 NOTICES = PYTHON / "NOTICE-THIRD-PARTY.txt"
 LICENCES = ["LICENSE-APACHE", "LICENSE-MIT"]
 # No file of an archive is larger: data for tests is in testdata/ and is not published.
@@ -105,7 +105,7 @@ def c_library():
     os.environ["PKG_CONFIG_PATH"] = str(prefix / "lib" / "pkgconfig")
     flags = output("pkg-config", "--cflags", "--libs", "blosc2").split()
     program = OUT / "roundtrip"
-    run("cc", ROOT / "crates" / "b2-c" / "examples" / "roundtrip.c", "-o", program, *flags)
+    run("cc", ROOT / "crates" / "bindings" / "b2-c" / "examples" / "roundtrip.c", "-o", program, *flags)
     run(program, LD_LIBRARY_PATH=str(prefix / "lib"))
     with tarfile.open(OUT / "libblosc2.tar.gz", "w:gz") as archive:
         archive.add(prefix, "libblosc2")
@@ -113,7 +113,7 @@ def c_library():
 
 def command():
     """Installs the command from the repository, and packs, checks and unpacks a file."""
-    run("cargo", "install", "--locked", "--path", ROOT / "crates" / "b2-cli", "--root", OUT / "command")
+    run("cargo", "install", "--locked", "--path", ROOT / "crates" / "apps" / "b2-cli", "--root", OUT / "command")
     b2kit = OUT / "command" / "bin" / "b2kit"
     source, packed, back = ROOT / "Cargo.lock", OUT / "lock.b2frame", OUT / "lock"
     for path in [packed, back]:

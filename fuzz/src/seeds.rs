@@ -22,9 +22,9 @@ const MAX_FIXTURE: u64 = 8 << 10;
 
 /// Files of HDF5 and NetCDF, of both generations.
 const HDF5: [(&str, &[u8]); 3] = [
-    ("tiny.h5", include_bytes!("../../crates/b2-hdf5/tests/data/tiny.h5")),
-    ("tiny_latest.h5", include_bytes!("../../crates/b2-hdf5/tests/data/tiny_latest.h5")),
-    ("three.nc", include_bytes!("../../crates/b2-hdf5/tests/data/three.nc")),
+    ("tiny.h5", include_bytes!("../../crates/adapters/b2-hdf5/tests/data/tiny.h5")),
+    ("tiny_latest.h5", include_bytes!("../../crates/adapters/b2-hdf5/tests/data/tiny_latest.h5")),
+    ("three.nc", include_bytes!("../../crates/adapters/b2-hdf5/tests/data/three.nc")),
 ];
 
 /// Writes the seeds of each target into a directory of its name.

@@ -137,7 +137,7 @@ fn difference(name: &str, expected: &str, found: &str) -> String {
 
 /// Returns the features of a crate that users may choose.
 fn features_of(name: &str) -> Result<Vec<String>> {
-    let manifest = fs::read_to_string(root::workspace().join("crates").join(name).join("Cargo.toml"))?;
+    let manifest = fs::read_to_string(root::package(name)?.join("Cargo.toml"))?;
     let manifest: toml::Table = manifest.parse()?;
     let features = manifest.get("features").and_then(toml::Value::as_table);
     let names = features.into_iter().flat_map(toml::Table::keys);
@@ -278,14 +278,13 @@ mod tests {
     #[test]
     fn every_library_that_is_published_has_its_text() {
         let mut published = Vec::new();
-        for folder in fs::read_dir(root::workspace().join("crates")).unwrap() {
-            let folder = folder.unwrap();
-            let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
+        for folder in root::packages(root::workspace()).unwrap() {
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
             let manifest: toml::Table = manifest.parse().unwrap();
-            let library = folder.path().join("src/lib.rs").exists();
+            let library = folder.join("src/lib.rs").exists();
             let shared = manifest["package"].as_table().unwrap().get("publish").is_none();
             if library && shared {
-                published.push(folder.file_name().into_string().unwrap());
+                published.push(folder.file_name().unwrap().to_str().unwrap().to_owned());
             }
         }
         // The command, what it measures and what it draws with are libraries for this repository only.

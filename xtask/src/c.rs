@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long)]
     bench: bool,
     /// Run the suites of python-blosc2, PyTables and hdf5plugin with C-Blosc2 and with ours, instead of testing. This takes most of an
-    /// hour. crates/b2-c/README.md says which variables name what no registry has.
+    /// hour. crates/bindings/b2-c/README.md says which variables name what no registry has.
     #[arg(long)]
     suites: bool,
     /// Write the table of functions and the tests that call them.
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn folder() -> PathBuf {
-    root::workspace().join("crates").join("b2-c")
+    root::workspace().join("crates/bindings/b2-c")
 }
 
 fn of_it(words: &[&str]) -> Command {

@@ -54,7 +54,7 @@ pub(crate) fn check() -> Result<Outcome> {
     let files = root::scratch("hdf5-matrix");
     root::empty(&files)?;
     let make_with = |script: &str, files: &Path, args: &[&str]| {
-        let script = root::workspace().join("crates/b2-hdf5/tests").join(script);
+        let script = root::workspace().join("crates/adapters/b2-hdf5/tests").join(script);
         let made = sh::output(Command::new(&python).arg("-B").arg(script).arg(files).args(args));
         made.with_context(|| format!("the files in {} could not be made", files.display()))
     };
@@ -74,7 +74,7 @@ pub(crate) fn check() -> Result<Outcome> {
     make("handmade.py", &handmade)?;
     let flips = root::scratch("hdf5-flips");
     root::empty(&flips)?;
-    let script = root::workspace().join("crates/b2-hdf5/tests/flips.py");
+    let script = root::workspace().join("crates/adapters/b2-hdf5/tests/flips.py");
     sh::output(Command::new(&python).arg("-B").arg(script).arg("make").arg(&flips))?;
     let mut matrix = sh::cargo(&["test", "-p", "b2-hdf5", "--", "--include-ignored", "--nocapture"]);
     matrix

@@ -44,7 +44,7 @@ const PEERS: &[(&[&str], &str)] = &[
 ];
 /// Documentation pages whose examples are run, with the module that each needs.
 const PAGES: &[(&str, &str)] = &[
-    ("crates/b2-python/README.md", "b2kit"),
+    ("crates/bindings/b2-python/README.md", "b2kit"),
     ("docs/training.md", "b2kit"),
     ("docs/zarr.md", "zarr"),
     ("docs/xarray.md", "dask, xarray"),
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn test(args: &Args) -> Result<Tested> {
-    let package = root::workspace().join("crates").join("b2-python");
+    let package = root::workspace().join("crates/bindings/b2-python");
     let (base, minor) = newest()?;
     println!("Python 3.{minor}: {}", base.display());
     let mut tested = Tested::default();

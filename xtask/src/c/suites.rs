@@ -81,7 +81,9 @@ pub(super) fn run(theirs: &Path, ours: &Path) -> Result<()> {
     for suite in [hdf5plugin, pytables, python_blosc2] {
         worse += suite(&tools, &sides, &work)?;
     }
-    println!("{worse} tests pass with C-Blosc2 only; crates/b2-c/README.md says which are known, and why");
+    println!(
+        "{worse} tests pass with C-Blosc2 only; crates/bindings/b2-c/README.md says which are known, and why"
+    );
     Ok(())
 }
 

@@ -42,11 +42,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         let line = Rooms::parse(line)?;
         rooms.insert(line.name.clone(), line);
     }
-    let folders =
-        fs::read_dir(root.join("crates"))?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    let mut folders: Vec<_> =
-        folders.into_iter().filter(|folder| folder.join("Cargo.toml").is_file()).collect();
-    folders.sort();
+    let mut folders = root::packages(root)?;
     folders.extend(["xtask", "fuzz", "benches"].map(|name| root.join(name)));
     let (mut files, mut found, mut problems) = (0, 0, Vec::new());
     for folder in &folders {

@@ -29,7 +29,7 @@ pub(super) fn page() -> Result<PathBuf> {
     let page = folder("page");
     root::empty(&page)?;
     fs::write(page.join("engine.wasm"), &wasm)?;
-    let viewer = root::workspace().join("crates").join("b2-wasm").join("viewer");
+    let viewer = root::workspace().join("crates/apps/b2-wasm/viewer");
     let mut script = String::from("\"use strict\";\n(() => {\n");
     for name in SCRIPTS {
         let path = viewer.join(name);

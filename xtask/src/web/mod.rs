@@ -18,7 +18,7 @@ pub(crate) const UNNOTICED: &str = "a fault of the page in a browser would not h
 
 /// Build the page that shows Blosc2 files in a browser, in target/web/page.
 ///
-/// The engine of `crates/b2-wasm` is compiled to wasm (rustup adds the target), and must not be larger than 650 KB with
+/// The engine of `crates/apps/b2-wasm` is compiled to wasm (rustup adds the target), and must not be larger than 650 KB with
 /// gzip. Its lints and native tests run, too.
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -1,0 +1,147 @@
+//! Files that C-Blosc2 wrote, read in both ways.
+
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use b2_async::{AsyncNdArray, AsyncOptions, AsyncSuperChunk};
+use b2_frame::{Compare, FrameError, ReadCosts, SuperChunk};
+use b2_testkit::Rng;
+use b2nd::{NdArray, NdError};
+
+use crate::arrays::{points, selection};
+use crate::store::Store;
+
+/// Fetches as little as possible at a time.
+pub(crate) const TINY: ReadCosts = ReadCosts::LOCAL.small(0).head(0).gap(0).at_once(0);
+const TINY_AHEAD: ReadCosts = TINY.ahead(true).at_once(4096);
+
+pub(crate) fn costs(dice: &mut Rng) -> ReadCosts {
+    *dice.pick(&[ReadCosts::REMOTE, ReadCosts::LOCAL, TINY, TINY_AHEAD])
+}
+
+pub(crate) fn compare(dice: &mut Rng) -> Compare {
+    *dice.pick(&[Compare::Never, Compare::Once, Compare::Always])
+}
+
+fn frames(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let sparse = path.join("chunks.b2frame");
+        let file = if sparse.exists() { &sparse } else { &path };
+        if file.is_file() && fs::read(file).unwrap().starts_with(&b2_frame::MAGIC) {
+            found.push(path);
+        } else if path.is_dir() {
+            frames(&path, found);
+        }
+    }
+}
+
+/// The same value, or the same error.
+pub(crate) fn same<T: PartialEq + Debug, E: std::error::Error>(
+    far: Result<T, E>,
+    near: Result<T, E>,
+    what: impl Debug,
+) {
+    // The frame in memory here has no name.
+    let text = |error: E| {
+        let text = b2_core::Report(&error).to_string();
+        match text.strip_prefix("cannot read ").and_then(|rest| rest.split_once(": ")) {
+            Some((_, detail)) => detail.to_owned(),
+            None => text,
+        }
+    };
+    assert!(far.as_ref().ok() == near.as_ref().ok(), "{what:?}: {:?} {:?}", far.err(), near.err());
+    assert_eq!(far.err().map(text), near.err().map(text), "{what:?}");
+}
+
+#[test]
+fn files_of_c_read_the_same() {
+    let dice = &mut Rng::new(5);
+    let mut paths = Vec::new();
+    frames(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata"), &mut paths);
+    let (mut narrays, mut nframes) = (0, 0);
+    for path in paths {
+        let store = Store::read(&path);
+        let options = SuperChunk::options().costs(costs(dice)).compare(compare(dice));
+        let near = options.open(&path).unwrap();
+        let far = store
+            .in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &options.clone().into()))
+            .unwrap();
+        check_frame(&path, &near, &far, &store, dice);
+        nframes += 1;
+        if let Ok(near) = NdArray::from_super_chunk(near) {
+            let far = AsyncOptions::from(options);
+            check_array(&path, &near, &far, &store, dice);
+            narrays += 1;
+        }
+    }
+    assert!(narrays > 60 && nframes > 130, "{narrays} {nframes}");
+}
+
+fn check_array(path: &Path, near: &NdArray, far: &AsyncOptions, store: &Store, dice: &mut Rng) {
+    let far = store.in_rounds(AsyncNdArray::open_with(store.clone(), far)).unwrap();
+    assert_eq!((far.shape(), far.dtype()), (near.shape(), near.dtype()));
+    assert_eq!(far.array().attrs().names().count(), near.attrs().names().count());
+    same(store.in_rounds(far.all().read_bytes()), near.all().read_bytes(), path);
+    let few = near.shape().iter().all(|n| *n > 0) && near.nbytes() < 1 << 20;
+    for _ in 0..if few { 3 } else { 0 } {
+        let some = selection(near.shape(), dice);
+        let (one, two) = (far.slice(&some).unwrap(), near.slice(&some).unwrap());
+        same(store.in_any_order(dice, one.read_bytes()), two.read_bytes(), (path, some));
+        let some = points(near.shape(), dice);
+        let (one, two) = (far.points(&some).unwrap(), near.points(&some).unwrap());
+        same::<_, NdError>(store.in_rounds(one.read_bytes()), two.read_bytes(), (path, some));
+    }
+}
+
+fn check_frame(path: &Path, near: &SuperChunk, far: &AsyncSuperChunk<Store>, store: &Store, dice: &mut Rng) {
+    assert_eq!((far.nchunks(), far.nbytes()), (near.nchunks(), near.nbytes()));
+    assert!(far.metalayers().iter().eq(near.metalayers().iter()));
+    for (name, _) in near.vlmetalayers().iter() {
+        same(far.vlmetalayers().get(name), near.vlmetalayers().get(name), path);
+    }
+    let small = near.nbytes() < 1 << 24;
+    for nchunk in (0..near.nchunks().min(3)).chain([near.nchunks()]) {
+        if !small {
+            break;
+        }
+        same(
+            store.in_rounds(far.chunk(nchunk)).map(|chunk| chunk.as_bytes().to_vec()),
+            near.chunk(nchunk).read().map(|chunk| chunk.as_bytes().to_vec()),
+            path,
+        );
+        same(store.in_any_order(dice, far.decompress_chunk(nchunk)), near.chunk(nchunk).decompress(), path);
+        same(store.in_rounds(far.chunk_blocks(nchunk)), near.chunk(nchunk).all_blocks(), path);
+        let (mut one, mut two) = (Vec::new(), Vec::new());
+        let numbers = [0, dice.below(3), 0];
+        same(
+            store.in_rounds(far.blocks(nchunk, &numbers, |n, bytes| one.push((n, bytes.to_vec())))),
+            near.chunk(nchunk).blocks(&numbers, |n, bytes| two.push((n, bytes.to_vec()))),
+            path,
+        );
+        assert_eq!(one, two);
+    }
+    same(store.in_rounds(far.verify_checksums()), near.verify_checksums(), path);
+    same(store.in_rounds(far.chunk_infos()), near.chunk_infos().collect(), path);
+    let nbytes = near.nbytes();
+    if small {
+        same(store.in_any_order(dice, far.read_bytes(0..nbytes)), near.read_bytes(0..nbytes), path);
+    }
+    for _ in 0..4 {
+        let range = dice.range(nbytes as usize + 2);
+        let range = range.start as u64..(range.end as u64).min(range.start as u64 + (1 << 20));
+        same(
+            store.in_any_order(dice, far.read_bytes(range.clone())),
+            near.read_bytes(range.clone()),
+            (path, range),
+        );
+        let items: Vec<u64> =
+            (0..dice.below(20)).map(|_| dice.below(near.nitems() as usize + 1) as u64).collect();
+        same::<_, FrameError>(
+            store.in_any_order(dice, far.gather(&items)),
+            near.gather(&items),
+            (path, items),
+        );
+    }
+}

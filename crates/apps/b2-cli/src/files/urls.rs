@@ -1,0 +1,391 @@
+//! URLs in place of files: `http://` and `https://` through `b2-http`, `file://`, and those of object stores through an
+//! implementation that the program provides (`b2kit-stores` of `crates/adapters/b2-object-store`).
+//!
+//! The rest of the command treats a URL as a path. If it has a user, a password or a query, which may be secret, it is
+//! replaced by a name without them before anything else sees it; this module maps the name back to the URL.
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::Context;
+use b2kit::frame::{FileKind, ReadAt, ReadFiles, redact};
+
+use super::members;
+use crate::args::Global;
+use crate::print::thousands;
+use crate::process::{Usage, one_line, signals};
+
+/// Object stores that a program provides.
+#[doc(hidden)]
+pub trait Stores: Send + Sync {
+    /// Files whose paths are URLs, for reading.
+    fn file_system(&self) -> Arc<dyn ReadFiles>;
+    /// Stores a file as an object, completely or not at all. An error of `going` stops it.
+    ///
+    /// # Errors
+    /// Fails if the store refuses, or if the object exists and `replace` is not given.
+    fn upload(
+        &self,
+        url: &str,
+        file: &dyn ReadAt,
+        replace: bool,
+        going: &mut (dyn FnMut() -> io::Result<()> + Send),
+    ) -> io::Result<()>;
+    /// Number of requests and of object bytes so far.
+    fn counts(&self) -> (u64, u64);
+}
+
+static STORES: OnceLock<Box<dyn Stores>> = OnceLock::new();
+
+pub(crate) fn set_stores(stores: Box<dyn Stores>) {
+    let _ = STORES.set(stores);
+}
+
+/// Whether this is a remote URL.
+pub(crate) fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| scheme(path).is_some())
+}
+
+fn scheme(name: &str) -> Option<&str> {
+    let (scheme, _) = name.split_once("://")?;
+    ["http", "https", "s3", "gs", "az", "ftp"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known))
+        .then_some(scheme)
+}
+
+/// Whether this is the URL of an object in a store.
+fn is_store(path: &Path) -> bool {
+    let scheme = path.to_str().and_then(scheme).unwrap_or_default();
+    ["s3", "gs", "az"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+/// The object stores of this program.
+///
+/// # Errors
+/// Fails if it has none.
+fn stores() -> io::Result<&'static dyn Stores> {
+    let none = "this program cannot open object stores: b2kit-stores can (crates/adapters/b2-object-store)";
+    STORES.get().map(|stores| &**stores).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, none))
+}
+
+/// Checks early that a file can be stored under a URL.
+///
+/// # Errors
+/// Fails if it cannot.
+pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
+    match is_store(url) {
+        true => stores().map(drop),
+        false => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "nothing is uploaded to web servers: a URL to write to starts with s3://, gs:// or az://",
+        )),
+    }
+}
+
+/// Stores a file under a URL, completely or not at all.
+///
+/// # Errors
+/// Fails if the store refuses, if the command is stopped, or if the object exists and `replace` is not given.
+pub(crate) fn upload(file: &dyn ReadAt, url: &Path, replace: bool) -> io::Result<()> {
+    check_upload(url)?;
+    let name = url.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+    stores()?.upload(name, file, replace, &mut || signals::check().map_err(io::Error::other))
+}
+
+/// Replaces the remote URLs of a command line by names without secrets, and `file://` URLs by paths.
+pub(crate) fn hide_all(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    args.into_iter().map(|arg| hide(&arg)).collect()
+}
+
+/// Replaces a remote URL by a name without secrets, and a `file://` URL by its path. Leaves anything else unchanged.
+pub(crate) fn hide(name: &OsStr) -> OsString {
+    match name.to_str() {
+        Some(url) if url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("file://")) => {
+            path_of(url).map_or_else(|| name.to_owned(), OsString::from)
+        }
+        // Stores have their credentials from the environment, and none from the URL.
+        Some(url) if is_store(Path::new(url)) => redact(url).into(),
+        Some(url) if scheme(url).is_some() => match members::split(Path::new(url)) {
+            // What is inside of the file is no part of a query.
+            Some((file, name)) => {
+                format!("{}::{name}", known::hide(file.to_str().unwrap_or_default())).into()
+            }
+            None => known::hide(url).into(),
+        },
+        _ => name.to_owned(),
+    }
+}
+
+/// The path of a `file://` URL; `None` if it names another host.
+fn path_of(url: &str) -> Option<PathBuf> {
+    let rest = url.get(7..)?;
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !path.starts_with('/') {
+        return None;
+    }
+    let out = unescape(path)?;
+    #[cfg(unix)]
+    return Some(PathBuf::from(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(out)));
+    #[cfg(not(unix))]
+    return Some(PathBuf::from(windows_path(&String::from_utf8(out).ok()?)));
+}
+
+/// The path of Windows that the path of a `file://` URL names. The slash in front of a drive, as in `/C:/a`, is dropped.
+/// Any other path keeps it, or it would be relative.
+#[cfg(any(not(unix), test))]
+fn windows_path(path: &str) -> &str {
+    match path.as_bytes() {
+        [b'/', drive, b':', ..] if drive.is_ascii_alphabetic() => path.get(1..).unwrap_or(path),
+        _ => path,
+    }
+}
+
+/// The last part of a URL's path, as a file name.
+///
+/// # Errors
+/// Fails if there is none, or if it is not a safe file name.
+pub(crate) fn file_name(url: &Path) -> anyhow::Result<String> {
+    let text = url.to_str().unwrap_or_default();
+    let path =
+        text.split_once("://").map_or("", |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
+    // Skip the host or the bucket.
+    let (_, path) = path.split_once('/').unwrap_or_default();
+    let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let decoded = unescape(last).and_then(|name| String::from_utf8(name).ok());
+    // Reject names that a server may have chosen to get out of the folder.
+    let fits = |name: &String| {
+        !name.is_empty()
+            && !name.starts_with(['.', '-'])
+            && !name.contains(['/', '\\', ':'])
+            && (cfg!(unix) || !name.contains(['*', '?', '"', '<', '>', '|']))
+            && !name.chars().any(char::is_control)
+    };
+    decoded.filter(fits).context("the URL has no name for a new file: give -o OUT")
+}
+
+/// Decodes percent-encoding; `None` if a `%` is not followed by two hexadecimal digits.
+fn unescape(part: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut bytes = part.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
+                out.push(u8::try_from(high * 16 + low).ok()?);
+            }
+            byte => out.push(byte),
+        }
+    }
+    Some(out)
+}
+
+/// The name of the file; for a URL, its last part as a name in the current folder.
+///
+/// # Errors
+/// Returns [`Usage`] if a URL has no last part.
+pub(crate) fn local_name(file: &Path) -> anyhow::Result<Cow<'_, Path>> {
+    if !is_url(file) {
+        return Ok(Cow::Borrowed(file));
+    }
+    let name = file_name(file).with_context(|| file.display().to_string());
+    Ok(Cow::Owned(name.map_err(|error| Usage(one_line(&error)))?.into()))
+}
+
+/// The kind of file that a URL names.
+///
+/// # Errors
+/// Fails if the server cannot be reached or refuses, or if this build does not support such URLs.
+pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
+    if !is_store(path) {
+        known::check(path)?;
+    }
+    file_system(path)?.kind(path, b2kit::frame::Links::Follow)
+}
+
+/// Opens the file of a URL. Warns if changes of the file would not be noticed.
+///
+/// # Errors
+/// Same as [`kind`].
+pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+    if is_store(path) {
+        return stores()?.file_system().open(path, b2kit::frame::Links::Follow);
+    }
+    known::check(path)?;
+    known::open(path)
+}
+
+/// The file system for URLs like this one.
+///
+/// # Errors
+/// Fails if this program has no stores.
+pub(crate) fn file_system(path: &Path) -> io::Result<Arc<dyn ReadFiles>> {
+    if is_store(path) { Ok(stores()?.file_system()) } else { Ok(known::file_system()) }
+}
+
+/// Reports the requests to servers, for `--verbose`.
+pub(crate) fn tell(global: Global) {
+    known::tell(global);
+    if let Some((requests, bytes)) = STORES.get().map(|stores| stores.counts()).filter(|(n, _)| *n > 0) {
+        global.tell(|| format!("{requests} requests to stores, {} bytes of objects read", thousands(bytes)));
+    }
+}
+
+pub(crate) use known::begin;
+
+#[cfg(feature = "http")]
+mod known {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::{LazyLock, Mutex, PoisonError};
+    use std::time::Duration;
+
+    use b2_http::Http;
+
+    use super::{Arc, Global, Path, PathBuf, ReadAt, ReadFiles, io};
+    use crate::print::thousands;
+    use crate::process::error::say;
+
+    static WEB: LazyLock<Http> = LazyLock::new(Http::default);
+    static QUIET: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn hide(url: &str) -> String {
+        WEB.hide(url)
+    }
+
+    /// Applies the settings of the command line.
+    pub(crate) fn begin(global: Global) {
+        QUIET.store(global.quiet, Relaxed);
+        if let Some(seconds) = global.timeout {
+            WEB.set_timeout(Duration::from_secs(seconds.into()));
+        }
+        WEB.set_other_hosts(!global.same_host);
+    }
+
+    /// The file system for URLs.
+    pub(super) fn file_system() -> Arc<dyn ReadFiles> {
+        Arc::new(WEB.clone())
+    }
+
+    pub(super) fn check(path: &Path) -> io::Result<()> {
+        match b2_http::is_url(path) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::Unsupported, "only http and https URLs can be read")),
+        }
+    }
+
+    pub(super) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+        static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+        let file = WEB.open_file(path)?;
+        if !file.version().is_guarded()
+            && !QUIET.load(Relaxed)
+            && TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned())
+        {
+            say(&format!(
+                "{}: the server tells neither a strong ETag nor a time of change: should the file change while it is \
+                 read, that may go unnoticed",
+                path.display()
+            ));
+        }
+        Ok(file)
+    }
+
+    /// Reports the requests to servers, for `--verbose`.
+    pub(super) fn tell(global: Global) {
+        let counts = WEB.counts();
+        if counts.requests > 0 {
+            global.tell(|| {
+                format!("{} requests to servers, {} bytes of files", counts.requests, thousands(counts.bytes))
+            });
+        }
+    }
+}
+
+#[cfg(not(feature = "http"))]
+mod known {
+    use super::{Arc, Global, Path, ReadAt, ReadFiles, io};
+
+    pub(super) fn hide(url: &str) -> String {
+        b2kit::frame::redact(url)
+    }
+
+    pub(crate) fn begin(_: Global) {}
+
+    pub(super) fn file_system() -> Arc<dyn ReadFiles> {
+        Arc::new(b2kit::frame::Disk)
+    }
+
+    pub(super) fn check(_: &Path) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this build cannot read URLs (feature http)"))
+    }
+
+    pub(super) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
+        check(path)?;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn tell(_: Global) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_part_of_a_url_is_a_name() {
+        let name = |url: &str| file_name(Path::new(url)).ok();
+        for (url, expected) in [
+            ("https://host/a/data.b2nd", Some("data.b2nd")),
+            ("https://host/a/two%20words.b2nd?key=1#x", Some("two words.b2nd")),
+            ("s3://bucket/store/dir.b2nd/", Some("dir.b2nd")),
+            ("https://host", None),
+            ("https://host/", None),
+            ("s3://bucket", None),
+            ("https://host/a/..", None),
+            ("https://host/%2e%2e", None),
+            ("https://host/..%2Fetc%2fpasswd", None),
+            ("https://host/a%00b", None),
+            ("https://host/a%zz", None),
+            ("https://host/.bashrc", None),
+        ] {
+            assert_eq!(name(url).as_deref(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn urls_of_files_are_their_paths() {
+        let path = |url: &str| hide(OsStr::new(url)).into_string().unwrap();
+        assert_eq!(path("file:///a/b%20c.b2nd"), "/a/b c.b2nd");
+        assert_eq!(path("FILE://localhost/a"), "/a");
+        assert_eq!(path("file:///C:/a"), if cfg!(windows) { "C:/a" } else { "/C:/a" });
+        assert_eq!(path("file://host/a"), "file://host/a");
+        assert_eq!(path("data.b2nd"), "data.b2nd");
+        for (url, expected) in [
+            ("/C:/a b", "C:/a b"),
+            ("/c:", "c:"),
+            ("/a", "/a"),
+            ("/", "/"),
+            ("//server/a", "//server/a"),
+            ("/1:/a", "/1:/a"),
+            ("/é:/a", "/é:/a"),
+        ] {
+            assert_eq!(windows_path(url), expected);
+        }
+        assert!(!path("https://me:secret@host/a?token=secret").contains("secret"));
+        let inside = path("https://host/a.h5?token=secret::/b");
+        assert!(inside.ends_with("::/b") && !inside.contains("secret"), "{inside}");
+        for url in [
+            "https://me:secret@host/a b",
+            "https://me:x/secret@host/a",
+            "ftp://me:secret@host/a",
+            "s3://b/a?x=secret",
+        ] {
+            assert!(!path(url).contains("secret"), "{url}");
+        }
+        assert!(is_url(Path::new("S3://bucket/a")) && !is_url(Path::new("a://b")));
+    }
+}
