@@ -24,6 +24,9 @@ pub(crate) struct Placement {
     /// does not keep everything, --rm needs --allow-lossy.
     #[arg(long, conflicts_with = "stdout")]
     pub(crate) rm: bool,
+    /// Give each new file the time of modification of its input
+    #[arg(long, conflicts_with = "stdout")]
+    pub(crate) keep_time: bool,
 }
 
 impl Placement {

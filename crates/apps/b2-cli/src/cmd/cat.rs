@@ -9,7 +9,7 @@ use b2kit::Dtype;
 use b2kit::base::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
-use crate::files::{Output, refuse_same};
+use crate::files::{ModeOf, Output, refuse_same};
 use crate::npy;
 use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage, signals};
@@ -83,6 +83,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if let Some(output) = &args.output {
         refuse_same(output, &args.source.file)?;
     }
+    let _mode = ModeOf::inputs([&*args.source.file]);
     let form = form(args)?;
     if form.csv || form.text || form.png {
         return values(args, form, global);

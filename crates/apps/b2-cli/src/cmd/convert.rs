@@ -22,7 +22,8 @@ use self::job::{Job, compare};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{
-    Found, Output, Take, check_folder, claim, foreign, members, stdio, urls, walk, write_through,
+    Found, ModeOf, Output, Take, check_folder, claim, foreign, members, refuse_other_format, stdio, urls,
+    walk, write_through,
 };
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, several, signals};
@@ -47,6 +48,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         (_, false) => return Err(Usage("give the file, and then the new one".into()).into()),
     };
     let named = || input.display().to_string();
+    let _mode = ModeOf::inputs([&**input]);
     stdio::refuse_stdin(input, "cannot be converted: name the file").with_context(named)?;
     if let Some(output) = output.filter(|output| back::is_hdf5(output)) {
         if path.is_some() {
@@ -74,6 +76,7 @@ fn convert(args: &Args, input: &Path, path: &str, output: &Path, global: Global)
     let file = Hdf5::of(input, global).with_context(named)?;
     let file = file.file();
     check_folder(output)?;
+    refuse_other_format(output)?;
     claim(output, args.force, &[input])?;
     let job = Job { args, encoding, input, global };
     match layout(output) {
@@ -111,6 +114,7 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     several::each(&inputs, |input| {
         let Some(output) = outputs.next() else { return Ok(()) };
         stdio::refuse_stdin(input, "cannot be converted: name the file")?;
+        let _mode = ModeOf::inputs([input]);
         if let Some(folder) = output.parent() {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }

@@ -14,7 +14,9 @@ use b2kit::nd::{ArrayMeta, METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, SuperChunk};
 
 use crate::args::{Codec, Encoding, Format, Global, Shape, plugins};
-use crate::files::{check_folder, claim, spool_beside, stdio, urls, write_through};
+use crate::files::{
+    ModeOf, check_folder, claim, keep_time, refuse_other_format, spool_beside, stdio, urls, write_through,
+};
 use crate::npy::RawSource;
 use crate::process::{Progress, buffer, signals};
 use crate::read::{Input, Selection, is_array_layer};
@@ -56,6 +58,9 @@ pub(crate) struct Args {
     /// Faster, but OUT may be lost or damaged if the power fails within the next half minute.
     #[arg(long)]
     no_sync: bool,
+    /// Give OUT the time of modification of IN
+    #[arg(long, conflicts_with = "stdout")]
+    keep_time: bool,
     #[command(flatten)]
     encoding: Encoding,
 }
@@ -76,9 +81,11 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     let shown = args.target();
     let global = global.comparing();
     let start = Instant::now();
+    let _mode = ModeOf::inputs([&*args.input]);
     let encoding = &args.encoding;
     let dtype = encoding.dtype()?;
     let named = || args.input.display().to_string();
+    refuse_other_format(shown)?;
     if !urls::is_url(shown) {
         check_folder(shown)?;
         claim(shown, args.force, &[&args.input])?;
@@ -112,6 +119,9 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     let encoding = chosen(encoding, &input).with_context(named)?;
     let job = Job { path: &args.input, input: &input, encoding: &encoding, target, global, progress };
     job.copy(dtype)?;
+    if args.keep_time {
+        keep_time(&args.input, output)?;
+    }
     tell(global, &args.input, (output, shown), start, args.encoding.codec == Some(Codec::Auto))
 }
 

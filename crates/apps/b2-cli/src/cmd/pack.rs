@@ -16,7 +16,8 @@ use b2kit::{Chunk, Dtype};
 use self::join::Join;
 use crate::args::{Codec, Encoding, Format, Global, Listed, Placement, plugins};
 use crate::files::{
-    Found, Removal, Take, Together, check_folder, claim, foreign, stdio, urls, walk, write_through,
+    Found, ModeOf, Removal, Take, Together, check_folder, claim, foreign, keep_time, refuse_other_format,
+    refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::npy::{self, source::ByteSource};
 use crate::process::{Progress, Usage, buffer, several, signals};
@@ -137,7 +138,12 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
                 refuse_url_input(input).with_context(|| input.display().to_string())?;
                 into(input, &input.with_file_name(new_name(input, &args.encoding)?))
             }
-            ([input, output], None) => into(input, output),
+            ([input, output], None) => {
+                refuse_other_format(output)
+                    .map_err(|error| anyhow!("{error}; several inputs need -d DIR"))?;
+                refuse_second_input(input, output)?;
+                into(input, output)
+            }
             (_, Some(_)) => Err(Usage("-o OUT and -c take one input; -d DIR takes several".into()).into()),
             (_, None) => Err(Usage(
                 "several inputs need -d DIR, the folder for the new files, or --concat or --stack for one array"
@@ -177,6 +183,7 @@ struct Told {
     output: PathBuf,
     start: Instant,
     chosen: bool,
+    keep_time: bool,
 }
 
 impl Late {
@@ -196,8 +203,11 @@ impl Late {
         }
         let untold = self.untold.take();
         let told = self.together.finish().into_iter().zip(untold).map(|(finished, new)| {
-            let Told { input, output, start, chosen } = new;
+            let Told { input, output, start, chosen, keep_time } = new;
             finished.with_context(|| output.display().to_string())?;
+            if keep_time {
+                self::keep_time(&input, &output)?;
+            }
             if signals::check().is_err() {
                 // It is complete, but reading it would be stopped.
                 signals::done();
@@ -295,6 +305,7 @@ fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<Removal>> 
 /// Packs each of the arrays in `input` into its own file, with a number before the extension of `output`.
 fn pack_each(args: &Args, input: &Path, output: &Path, late: &Late, global: Global) -> Result<()> {
     check_folder(output)?;
+    let _mode = ModeOf::inputs([input]);
     // There may be more output files than inputs.
     signals::expect(0);
     let arrays = Operand::each(input, output)?;
@@ -353,6 +364,8 @@ fn pack(
     args.encoding.dtype()?;
     check_folder(output)?;
     let paths: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+    let _mode = ModeOf::inputs(paths.iter().copied());
+    refuse_other_format(shown)?;
     claim(output, args.force, &paths)?;
     for input in inputs {
         refuse_directory(input).map_err(|error| match foreign::directory(input) {
@@ -385,6 +398,7 @@ fn pack_operands(
     let start = Instant::now();
     let encoding = &args.encoding;
     let dtype = encoding.dtype()?;
+    let keep_time = args.placement.keep_time;
     let late = late.filter(|late| late.takes(output, args));
     let target = NewFile {
         together: late.map(|late| &late.together),
@@ -404,8 +418,13 @@ fn pack_operands(
     };
     let done = || {
         let chosen = args.encoding.codec == Some(Codec::Auto);
-        let Some(late) = late else { return tell(global, &from, (output, shown), start, chosen) };
-        let told = Told { input: from.clone(), output: output.to_owned(), start, chosen };
+        let Some(late) = late else {
+            if keep_time {
+                self::keep_time(input, output)?;
+            }
+            return tell(global, &from, (output, shown), start, chosen);
+        };
+        let told = Told { input: from.clone(), output: output.to_owned(), start, chosen, keep_time };
         late.untold.borrow_mut().push(told);
         Ok(())
     };

@@ -9,7 +9,7 @@ use b2kit::{ArrayBuilder, Dtype, NdArray};
 use serde_json::{Value, json};
 
 use crate::args::{Dims, Global};
-use crate::files::{check_folder, claim, print, stdio};
+use crate::files::{ModeOf, check_folder, claim, print, refuse_other_format, stdio};
 use crate::print::{Table, printable, printable_json, size};
 use crate::process::{Told, Usage, say, signals};
 use crate::read::{Input, damage};
@@ -73,7 +73,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     stdio::refuse_stdin(&args.input, "cannot be salvaged: name the damaged file")?;
     ensure!(!stdio::is_stream(&args.output), "{}: salvage writes a file; name it", args.output.display());
     check_folder(&args.output)?;
+    refuse_other_format(&args.output)?;
     claim(&args.output, args.force, &[&args.input])?;
+    let _mode = ModeOf::inputs([&*args.input]);
     signals::begin();
     let open = global.reading(&args.input);
     let write = global.writing().overwrite(args.force).keep_better(true);

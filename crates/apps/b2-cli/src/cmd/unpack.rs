@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
 use crate::args::{Global, Listed, Placement};
-use crate::files::{Output, Removal, Take, refuse_same, stdio, urls, walk};
+use crate::files::{ModeOf, Output, Removal, Take, keep_time, refuse_same, stdio, urls, walk};
 use crate::npy;
 use crate::print::{printable, short_size};
 use crate::process::{Progress, Usage, several, signals};
@@ -165,6 +165,7 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
             bail!("{}: --rm: {what}; --allow-lossy removes it all the same", named());
         }
     }
+    let _mode = ModeOf::inputs([file]);
     let mut output = Output::create(Some(&path), args.force)?;
     if output.is_terminal() {
         bail!("{}: binary data is not shown on a terminal", named());
@@ -176,6 +177,9 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     match &removal {
         Some(_) => output.finish_synced()?,
         None => output.finish()?,
+    }
+    if args.placement.keep_time {
+        keep_time(file, &path)?;
     }
     signals::done();
     if !global.quiet && !stdio::is_stdout(&path) {

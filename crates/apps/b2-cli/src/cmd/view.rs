@@ -27,7 +27,7 @@ use b2_view::edges::{Edge, edge};
 use b2_view::limits::{Limits, NoLogarithm, scale};
 
 use crate::args::{Global, Source};
-use crate::files::{Output, is_stdin, refuse_same, urls};
+use crate::files::{ModeOf, Output, is_stdin, refuse_same, urls};
 use crate::print::figure::{Canvas, Image, LARGEST, Line};
 use crate::print::{Map, Scale, colours, columns, count, dims, half_blocks, printable};
 use crate::process::{Usage, capture, say};
@@ -119,6 +119,7 @@ const NEAR: u64 = 1 << 30;
 const FAR: u64 = 128 << 20;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
+    let _mode = ModeOf::inputs([&*args.source.file]);
     #[cfg(not(feature = "web"))]
     if args.web || args.html.is_some() {
         debug_assert!(!args.no_open || args.web);

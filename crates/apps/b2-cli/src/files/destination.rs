@@ -15,8 +15,8 @@ use b2kit::frame::{Disk, FileSystem, INDEX_NAME, refuse_device};
 use b2kit::frame::{Links, ReadFiles};
 use tempfile::NamedTempFile;
 
-use super::members;
 use super::stdio::{is_stdin, is_stdout, is_stream};
+use super::{foreign, members, urls};
 use crate::process::{ClosedPipe, Written, capture, signals};
 
 /// A destination for bytes. An output file does not get its name before [`Output::finish`].
@@ -277,6 +277,100 @@ pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
         refuse_same(path, input)?;
     }
     refuse_existing(path, force)
+}
+
+/// Extensions of formats that commands read or that people pack. A Blosc2 file under such a name is a mistake, mostly of a
+/// shell that expands `*.npy` to an input and an output.
+const OTHER_FORMATS: [&str; 48] = [
+    "7z",
+    "arrow",
+    "bmp",
+    "bz2",
+    "cdf",
+    "csv",
+    "dcm",
+    "feather",
+    "fit",
+    "fits",
+    "gif",
+    "grb",
+    "grb2",
+    "grib",
+    "grib2",
+    "gz",
+    "h5",
+    "h5ad",
+    "hdf",
+    "hdf5",
+    "he5",
+    "jpeg",
+    "jpg",
+    "json",
+    "lz4",
+    "mat",
+    "mrc",
+    "nc",
+    "nc4",
+    "nii",
+    "npy",
+    "npz",
+    "nrrd",
+    "parquet",
+    "pickle",
+    "pkl",
+    "png",
+    "pt",
+    "safetensors",
+    "tar",
+    "tgz",
+    "tif",
+    "tiff",
+    "tsv",
+    "wav",
+    "xz",
+    "zip",
+    "zst",
+];
+
+/// Rejects a name for a Blosc2 file that says another format.
+///
+/// # Errors
+/// Fails if it does.
+pub(crate) fn refuse_other_format(output: &Path) -> Result<()> {
+    let ending = output.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    let Some(ending) = ending.filter(|ending| OTHER_FORMATS.contains(&ending.as_str())) else {
+        return Ok(());
+    };
+    bail!(
+        "{}: the new file is Blosc2, and .{ending} is the name of another format: name it .b2nd or .b2frame",
+        output.display()
+    )
+}
+
+/// Rejects an output that exists, has the extension of the input, and holds something else than Blosc2: it is probably
+/// meant as a second input.
+///
+/// # Errors
+/// Fails if it is.
+pub(crate) fn refuse_second_input(input: &Path, output: &Path) -> Result<()> {
+    let alike = output.extension().is_some_and(|ending| input.extension() == Some(ending));
+    let is_file = |path: &Path| fs::metadata(path).is_ok_and(|there| there.is_file());
+    if !alike || urls::is_url(output) || !is_file(output) {
+        return Ok(());
+    }
+    let head = || -> io::Result<Vec<u8>> {
+        let file = foreign::open_regular(output)?;
+        Ok(file.read_at(0..foreign::LOOK.min(file.len()?))?.to_vec())
+    };
+    let head = head().with_context(|| output.display().to_string())?;
+    let len = fs::metadata(output)?.len();
+    let ours = foreign::recognise(output, &head, len).is_some_and(foreign::Foreign::is_ours);
+    ensure!(
+        ours || head.is_empty(),
+        "{}: holds data that are not Blosc2; several inputs need -d DIR; -o OUT --force replaces it",
+        output.display()
+    );
+    Ok(())
 }
 
 /// Rejects an output that is the input, also under another name or through links, or that is inside of it or contains

@@ -7,6 +7,7 @@ pub(crate) mod destination;
 pub(crate) mod foreign;
 mod listed;
 pub(crate) mod members;
+mod mode;
 pub(crate) mod reading;
 pub(crate) mod relay;
 pub(crate) mod removal;
@@ -16,8 +17,11 @@ pub(crate) mod together;
 pub(crate) mod urls;
 pub(crate) mod walk;
 
-pub(crate) use destination::{Output, check_folder, claim, print, refuse_same, spool_beside};
+pub(crate) use destination::{
+    Output, check_folder, claim, print, refuse_other_format, refuse_same, refuse_second_input, spool_beside,
+};
 pub(crate) use foreign::Foreign;
+pub(crate) use mode::{ModeOf, keep_time};
 pub(crate) use relay::write_through;
 pub(crate) use removal::Removal;
 pub(crate) use retry::again;

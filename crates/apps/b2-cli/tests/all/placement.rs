@@ -1,6 +1,8 @@
 //! Where new files go: beside their inputs, or where options say.
 
-use crate::common::{Folder, counting, npy, slashes};
+use std::fs;
+
+use crate::common::{Folder, counting, noise, npy, slashes};
 
 #[test]
 fn new_files_are_called_as_their_inputs() {
@@ -329,4 +331,106 @@ fn folders_with_trouble() {
         );
         assert_eq!(tree(&folder, "other").len(), 4);
     }
+}
+
+/// Private data stay private, from input to every kind of output.
+#[cfg(unix)]
+#[test]
+fn new_files_take_the_mode_of_their_inputs() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let set = |name: &str, mode: u32| {
+        fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |name: &str| fs::metadata(folder.path(name)).unwrap().permissions().mode() & 0o777;
+    folder.write("in.npy", &npy("<f8", false, "(1000,)", &noise(8000)));
+    folder.ok(&["pack", "in.npy", "usual.b2nd"]);
+    for rights in [0o600, 0o640] {
+        set("in.npy", rights);
+        folder.ok(&["pack", "in.npy", "a.b2nd", "--force"]);
+        set("a.b2nd", rights);
+        folder.ok(&["pack", "in.npy", "s.b2nd", "--format", "sframe"]);
+        folder.ok(&["pack", "-d", "many", "in.npy"]);
+        folder.ok(&["pack", "--stack", "in.npy", "in.npy", "two.b2nd"]);
+        folder.ok(&["copy", "a.b2nd", "copy.b2nd"]);
+        folder.change(&["unpack", "a.b2nd", "-o", "out.npy"]);
+        folder.ok(&["cat", "a.b2nd", "-o", "out.raw"]);
+        folder.ok(&["view", "a.b2nd", "-o", "out.png"]);
+        folder.ok(&["salvage", "a.b2nd", "saved.b2nd"]);
+        let new = [
+            "s.b2nd/chunks.b2frame",
+            "many/in.b2nd",
+            "two.b2nd",
+            "copy.b2nd",
+            "out.npy",
+            "out.raw",
+            "out.png",
+            "saved.b2nd",
+        ];
+        for name in new {
+            assert_eq!(mode(name) & !mode("usual.b2nd"), 0, "{name}: more than the umask allows");
+            assert_eq!(mode(name), rights & mode("usual.b2nd"), "{name}");
+            let path = folder.path(name.split('/').next().unwrap());
+            if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        }
+    }
+    // One of two inputs is private.
+    folder.write("open.npy", &npy("<f8", false, "(1000,)", &noise(8000)));
+    set("in.npy", 0o600);
+    folder.ok(&["pack", "--stack", "open.npy", "in.npy", "two.b2nd"]);
+    assert_eq!(mode("two.b2nd"), 0o600);
+}
+
+#[test]
+fn new_files_keep_the_time_on_request() {
+    let folder = Folder::new();
+    folder.write("in.npy", &npy("<f8", false, "(1000,)", &noise(8000)));
+    let past = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let time = |name: &str| fs::metadata(folder.path(name)).unwrap().modified().unwrap();
+    fs::File::options().write(true).open(folder.path("in.npy")).unwrap().set_modified(past).unwrap();
+    folder.ok(&["pack", "in.npy", "a.b2nd", "--keep-time"]);
+    folder.ok(&["pack", "-d", "many", "in.npy", "--keep-time"]);
+    folder.ok(&["copy", "a.b2nd", "copy.b2nd", "--keep-time"]);
+    folder.change(&["unpack", "a.b2nd", "-o", "out.npy", "--keep-time"]);
+    for name in ["a.b2nd", "many/in.b2nd", "copy.b2nd", "out.npy"] {
+        assert_eq!(time(name), past, "{name}");
+    }
+    folder.ok(&["pack", "in.npy", "new.b2nd"]);
+    assert!(time("new.b2nd") > past);
+}
+
+/// `pack *.npy` with two files must not overwrite the second one.
+#[test]
+fn an_input_is_not_taken_for_the_output() {
+    let folder = Folder::new();
+    let array = npy("<i4", false, "(100,)", &counting(100));
+    for name in ["a.npy", "b.npy", "C.NPY"] {
+        folder.write(name, &array);
+    }
+    for name in ["a.bin", "b.bin"] {
+        folder.write(name, &noise(500));
+    }
+    folder.ok(&["pack", "a.npy"]);
+    for force in [&[][..], &["--force"]] {
+        for (inputs, why) in [
+            (["pack", "a.npy", "b.npy"], "several inputs need -d DIR"),
+            (["pack", "a.npy", "C.NPY"], "several inputs need -d DIR"),
+            (["pack", "a.bin", "b.bin"], "several inputs need -d DIR"),
+            (["pack", "a.npy", "new.h5"], ".h5 is the name of another format"),
+            (["pack", "a.npy", "-onew.npz"], ".npz is the name of another format"),
+            (["copy", "a.b2nd", "b.npy"], ".npy is the name of another format"),
+            (["salvage", "a.b2nd", "b.npy"], ".npy is the name of another format"),
+        ] {
+            let message = folder.fails(1, &[&inputs[..], force].concat());
+            assert!(message.contains(why), "{message}");
+            assert!(!message.contains("--force overwrites"), "{message}");
+        }
+    }
+    assert_eq!(folder.read("b.npy"), array);
+    assert_eq!(folder.read("C.NPY"), array);
+    assert_eq!(folder.read("b.bin"), noise(500));
+    folder.ok(&["pack", "a.bin", "-o", "b.bin", "--force"]);
+    // Now it is Blosc2, and may be replaced.
+    folder.ok(&["pack", "a.bin", "b.bin", "--force"]);
+    assert_eq!(folder.ok(&["cat", "b.bin"]), noise(500));
 }

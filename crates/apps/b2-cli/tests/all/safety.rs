@@ -24,7 +24,7 @@ fn everything(folder: &Folder) -> Vec<(String, Vec<u8>)> {
 fn nothing_is_replaced_without_force() {
     let folder = Folder::new();
     folder.write("a.npy", &npy("<i4", false, "(30, 10)", &counting(300)));
-    folder.write("b.npy", &npy("<i4", false, "(20, 10)", &counting(200)));
+    folder.write("old.b2nd", &npy("<i4", false, "(20, 10)", &counting(200)));
     folder.write("raw", &noise(5000));
     folder.pack("array", &folder.read("a.npy"), &[]);
     folder.pack("dir", &folder.read("a.npy"), &["--format", "sframe", "--chunks", "5,10"]);
@@ -33,7 +33,7 @@ fn nothing_is_replaced_without_force() {
         [("pack", ["a.npy", "raw"]), ("copy", ["array", "dir"]), ("salvage", ["array", "dir"])]
     {
         for input in inputs {
-            for output in ["b.npy", "raw", "array", "dir"].into_iter().filter(|output| *output != input) {
+            for output in ["old.b2nd", "raw", "array", "dir"].into_iter().filter(|output| *output != input) {
                 let told = folder.fails(1, &[command, input, output]);
                 assert!(told.contains("already exists") && told.contains("--force"), "{told}");
                 assert_eq!(everything(&folder), before, "{command} {input} {output}");
@@ -41,15 +41,15 @@ fn nothing_is_replaced_without_force() {
         }
     }
     for format in ["cframe", "sframe", "chunk"] {
-        folder.fails(1, &["pack", "a.npy", "b.npy", "--format", format]);
+        folder.fails(1, &["pack", "a.npy", "old.b2nd", "--format", format]);
         folder.fails(1, &["copy", "array", "dir", "--format", format]);
     }
-    folder.fails(1, &["cat", "array", "-o", "b.npy"]);
+    folder.fails(1, &["cat", "array", "-o", "old.b2nd"]);
     assert_eq!(everything(&folder), before);
 
     // With `--force`, they are replaced.
-    folder.change(&["pack", "a.npy", "b.npy", "--force"]);
-    assert_eq!(folder.ok(&["cat", "b.npy"]), counting(300));
+    folder.change(&["pack", "a.npy", "old.b2nd", "--force"]);
+    assert_eq!(folder.ok(&["cat", "old.b2nd"]), counting(300));
     folder.change(&["pack", "raw", "dir", "--force", "--format", "sframe"]);
     assert_eq!(folder.ok(&["cat", "dir"]), folder.read("raw"));
     folder.change(&["copy", "array", "dir", "--force", "--format", "cframe"]);
