@@ -43,7 +43,7 @@ use sums::FoundSums;
 pub struct LostChunks {
     /// Their positions in the damaged frame; guesses if the index is lost.
     pub nchunks: Range<usize>,
-    /// Whether fill values have replaced them. In frames with individual chunk sizes they are left out instead, and
+    /// Whether fill values have replaced them, or some of their [`blocks`](Self::blocks). In frames with individual chunk sizes they are left out instead, and
     /// all later chunks move up.
     pub filled: bool,
     /// What is left of the chunk if some of its blocks were recovered. The group is then a single chunk.
@@ -58,8 +58,10 @@ pub struct LostChunks {
 pub struct LostBlocks {
     /// The number of blocks in the chunk.
     pub nblocks: usize,
-    /// The blocks that do not decode, replaced by fill values. The others decode, but nothing else confirms them.
+    /// The blocks that do not decode or were overwritten by zeros. They are replaced by fill values.
     pub lost: Vec<usize>,
+    /// The blocks that were kept because they decode, although the chunk does not fit its checksum.
+    pub suspect: Vec<usize>,
 }
 
 /// What [`salvage`] found and wrote.
@@ -125,8 +127,9 @@ pub fn salvage(
 pub enum Use {
     /// Nothing.
     Intact,
-    /// The blocks that decode, if its head is intact. The chunk still counts as lost: if its checksum is wrong but all
-    /// blocks decode, some values are wrong, and nothing shows which.
+    /// The blocks that decode, if its head is intact and others explain why the chunk does not fit its checksum: they do
+    /// not decode, or a sector of zeros is in them. The chunk still counts as lost. With
+    /// [`WriteOptions::keep_suspect`] also where no block explains it.
     Blocks,
 }
 
@@ -417,17 +420,49 @@ impl<'a> Wreck<'a> {
         }
     }
 
-    /// Returns the chunk at a position: a stored one that is intact, or a special one from the index.
-    fn fetch(&self, nchunk: usize, seen: &mut HashSet<u64>) -> Result<Fetched, Broken> {
-        let place = match &self.order {
+    /// Returns where the chunk at a position is: a byte of the file, or the number of a chunk file; or what it is if it is
+    /// not stored.
+    fn place(&self, nchunk: usize) -> Result<Result<u64, SpecialKind>, String> {
+        Ok(Ok(match &self.order {
             Order::Found(places) => places.get(nchunk).copied().flatten().ok_or("not found")?,
             Order::Index(index, base) => {
                 match index.entry(nchunk).map_err(|error| Report(&error).to_string())? {
-                    Entry::Special(kind) => return Ok(Fetched::Special(kind)),
+                    Entry::Special(kind) => return Ok(Err(kind)),
                     Entry::Stored(offset) if self.damaged.dir.is_some() => offset,
                     Entry::Stored(offset) => base.checked_add(offset).ok_or("its offset is too large")?,
                 }
             }
+        }))
+    }
+
+    /// Returns the parts of a stored chunk that are in sectors of zeros: lost sectors of a disk, as far as anybody can tell.
+    /// Compressed data have none.
+    fn erased(&self, nchunk: usize, len: usize) -> Vec<Range<usize>> {
+        const SECTOR: u64 = 512;
+        let Ok(Ok(place)) = self.place(nchunk) else { return Vec::new() };
+        let start = if self.damaged.dir.is_some() { 0 } else { place };
+        let first = start / SECTOR * SECTOR;
+        let end = start.saturating_add(len as u64).next_multiple_of(SECTOR);
+        let bytes = match self.damaged.dir {
+            Some(_) => self.damaged.stored(place, None),
+            None => self.damaged.stored(first, Some(end.min(self.damaged.main.len()))),
+        };
+        let Some(bytes) = bytes else { return Vec::new() };
+        let sectors = bytes.chunks(SECTOR as usize).enumerate();
+        let zeros = sectors.filter(|(_, sector)| sector.iter().all(|byte| *byte == 0));
+        let inside = zeros.map(|(n, sector)| {
+            let at = first.saturating_add(n as u64 * SECTOR);
+            let from = at.saturating_sub(start) as usize;
+            from..at.saturating_add(sector.len() as u64).saturating_sub(start) as usize
+        });
+        inside.collect()
+    }
+
+    /// Returns the chunk at a position: a stored one that is intact, or a special one from the index.
+    fn fetch(&self, nchunk: usize, seen: &mut HashSet<u64>) -> Result<Fetched, Broken> {
+        let place = match self.place(nchunk)? {
+            Ok(place) => place,
+            Err(kind) => return Ok(Fetched::Special(kind)),
         };
         if !seen.insert(place) {
             return Err("the index gives it the place of another chunk".into());
@@ -472,6 +507,7 @@ impl<'a> Wreck<'a> {
         chunk: &Chunk,
         there: usize,
         known: impl Fn(usize) -> bool,
+        keep_suspect: bool,
     ) -> Option<(Chunk, LostBlocks)> {
         let nbytes = self.expected(nchunk).filter(|nbytes| *nbytes == chunk.nbytes())?;
         let header = chunk.header();
@@ -483,7 +519,12 @@ impl<'a> Wreck<'a> {
         limits.check_memory("a damaged chunk, in bytes", nbytes as u64).ok()?;
         let mut plain = self.filler(nbytes)?;
         let lazy = chunk.lazy(&self.damaged.dparams).ok()?;
-        let is_there = |nblock| lazy.block_extent(nblock).end <= there && known(nblock);
+        let erased = self.erased(nchunk, chunk.as_bytes().len());
+        let is_there = |nblock| {
+            let extent = lazy.block_extent(nblock);
+            let is_erased = erased.iter().any(|run| run.start < extent.end && extent.start < run.end);
+            extent.end <= there && known(nblock) && !is_erased
+        };
         if lazy.needs_block0() && !is_there(0) {
             return None;
         }
@@ -501,16 +542,17 @@ impl<'a> Wreck<'a> {
             }
         }
         let nblocks = lazy.nblocks();
-        if lost.len() == nblocks {
+        if lost.len() == nblocks || lost.is_empty() && !keep_suspect {
             return None;
         }
+        let suspect = (0..nblocks).filter(|nblock| lost.binary_search(nblock).is_err()).collect();
         // Use a codec that every reader has; the chunk's own may be lossy.
         let anew = [CodecId::ZSTD, CodecId::LZ4, CodecId::BLOSCLZ].into_iter().find_map(|codec| {
             let cparams =
                 Compression::new().itemsize(header.itemsize()).codec(codec).level(5).blocksize(blocksize);
             Chunk::compress_bytes(&plain, &cparams.build().ok()?).ok()
         })?;
-        Some((anew, LostBlocks { nblocks, lost }))
+        Some((anew, LostBlocks { nblocks, lost, suspect }))
     }
 
     /// Rebuilds the head of a chunk, if the index says where it is and other chunks are like it.
@@ -607,7 +649,7 @@ impl<'a> Wreck<'a> {
 
     fn write(self, output: &Path, options: &WriteOptions) -> Result<Salvaged, FrameError> {
         let replaces = options.target.overwrite && options.keep_better;
-        let restored = self.damaged.restored;
+        let (restored, keep_suspect) = (self.damaged.restored, options.keep_suspect);
         let options = options.clone().many_vlmetalayers(true);
         let mut writer = options.storage(self.damaged.storage()).create(output, self.params())?;
         let mut report = Salvaged {
@@ -658,13 +700,22 @@ impl<'a> Wreck<'a> {
                 .rebuilt(nchunk)
                 .and_then(|Rebuilt { chunk, known }| {
                     let there = chunk.as_bytes().len();
-                    self.patched(nchunk, &chunk, there, |nblock| known.get(nblock) == Some(&true))
+                    self.patched(
+                        nchunk,
+                        &chunk,
+                        there,
+                        |nblock| known.get(nblock) == Some(&true),
+                        keep_suspect,
+                    )
                 })
-                .or_else(|| chunk.and_then(|(chunk, there)| self.patched(nchunk, &chunk, there, |_| true)));
+                .or_else(|| {
+                    let (chunk, there) = chunk?;
+                    self.patched(nchunk, &chunk, there, |_| true, keep_suspect)
+                });
             if let Some((chunk, blocks)) = patched.filter(|_| vl != Some(true)) {
                 with_data += 1;
                 writer.append(chunk)?;
-                report.lose(nchunk, true, Some(blocks), why);
+                report.lose(nchunk, !blocks.lost.is_empty(), Some(blocks), why);
                 continue;
             }
             self.damaged.go_on()?;

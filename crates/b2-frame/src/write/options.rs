@@ -25,6 +25,7 @@ pub struct WriteOptions {
     /// `None` means only if there is space for it.
     pub(crate) block_starts: Option<bool>,
     pub(crate) keep_better: bool,
+    pub(crate) keep_suspect: bool,
 }
 
 impl Default for WriteOptions {
@@ -38,6 +39,7 @@ impl Default for WriteOptions {
             checksums: true,
             block_starts: None,
             keep_better: false,
+            keep_suspect: false,
         }
     }
 }
@@ -62,6 +64,13 @@ impl WriteOptions {
     /// default is to replace it.
     pub fn keep_better(mut self, keep: bool) -> Self {
         self.keep_better = keep;
+        self
+    }
+
+    /// Sets whether [`salvage`](crate::salvage) keeps a damaged chunk in which all blocks decode. Some of its values are wrong
+    /// then, and nothing shows which. The default is to replace the chunk as a lost one.
+    pub fn keep_suspect(mut self, keep: bool) -> Self {
+        self.keep_suspect = keep;
         self
     }
 

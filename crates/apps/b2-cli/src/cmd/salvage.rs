@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Dims, Global};
 use crate::files::{ModeOf, check_folder, claim, print, refuse_other_format, stdio};
-use crate::print::{Table, printable, printable_json, size};
+use crate::print::{Table, count, printable, printable_json, size};
 use crate::process::{Told, Usage, say, signals};
 use crate::read::{Input, damage};
 
@@ -24,9 +24,10 @@ Examples:
 
 Recovers every intact chunk, even if header, index or trailer are damaged or the
 end of the file is missing. Checksums, if present, decide what is intact
-(--no-checksums: whatever decodes). Of a damaged chunk whose head is whole, the
-blocks that decode are kept, but their values may be wrong. Lost data is replaced
-by zeros (or --fill), so that the rest keeps its place. IN is not changed. OUT
+(--no-checksums: whatever decodes). Of a damaged chunk in which some blocks do not decode,
+the others are kept. If all of them decode, some values are wrong, and nothing shows
+which: the chunk is lost, or kept with --keep-suspect. Lost data is replaced by zeros
+(or --fill), so that the rest keeps its place. IN is not changed. OUT
 appears when it is complete, and --force does not replace an OUT that has more
 intact chunks than could be recovered. If shape and dtype are lost (files of b2kit
 have a copy of them, others have not), --like or --dtype, --shape, --chunks and
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// What takes the place of lost items
     #[arg(long, value_name = "nan|zero|VALUE", allow_hyphen_values = true, default_value = "zero")]
     fill: String,
+    /// Keep damaged chunks in which all blocks decode, although some of their values are wrong
+    #[arg(long)]
+    keep_suspect: bool,
     /// Take shape, dtype, chunk and block shape from this array if IN has lost them
     #[arg(long, value_name = "FILE", help_heading = "If the header is lost")]
     like: Option<PathBuf>,
@@ -78,7 +82,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let _mode = ModeOf::inputs([&*args.input]);
     signals::begin();
     let open = global.reading(&args.input);
-    let write = global.writing().overwrite(args.force).keep_better(true);
+    let write = global.writing().overwrite(args.force).keep_better(true).keep_suspect(args.keep_suspect);
     let fill = |dtype: Option<&Dtype>, itemsize: usize| fill_item(&args.fill, dtype, itemsize);
     if args.fill != "nan" && args.fill != "zero" && args.fill.parse::<f64>().is_err() {
         return Err(Usage(format!("--fill {}: expected nan, zero or a number", args.fill)).into());
@@ -237,6 +241,7 @@ fn to_json(report: &Salvaged, nbytes: u64, fill: &str) -> Value {
         json!({
             "blocks": blocks.map(|blocks| blocks.nblocks),
             "lost_blocks": blocks.map(|blocks| &blocks.lost),
+            "suspect_blocks": blocks.map(|blocks| &blocks.suspect),
             "first": group.nchunks.start,
             "count": group.nchunks.len(),
             "filled": if group.filled { Some(fill) } else { None },
@@ -298,7 +303,8 @@ fn to_table(report: &Salvaged, array: Option<&NdArray>, nbytes: u64, fill: &str)
         let fill = if fill == "zero" { "zeros" } else { fill };
         let now = match (&group.blocks, group.filled) {
             (Some(blocks), _) if blocks.lost.is_empty() => {
-                "all blocks decode, but some values in it are wrong".to_owned()
+                let all = count(blocks.suspect.len() as u64, "block");
+                format!("kept, but some values are wrong in {all}")
             }
             (Some(blocks), _) => {
                 let (lost, all) = (blocks.lost.len(), blocks.nblocks);

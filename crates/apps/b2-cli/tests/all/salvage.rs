@@ -135,13 +135,28 @@ fn damage_that_decodes_is_told() {
     let start = u32::from_be_bytes(bytes[11..15].try_into().unwrap()) as usize;
     bytes[start + 2000..start + 2003].iter_mut().for_each(|byte| *byte ^= 0xFF);
     folder.write("bad", &bytes);
-    let output = folder.run(&["salvage", "bad", "out"]);
-    assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("1 recovered, 1 lost"), "{text}");
-    assert!(text.contains("all blocks decode, but some values in it are wrong"), "{text}");
+    let salvage = |options: &[&str]| {
+        let output = folder.run(&[&["salvage", "bad", "out", "--force"], options].concat());
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // No value that may be wrong is kept unless asked for.
+    let text = salvage(&["--fill", "7"]);
+    assert!(text.contains("1 recovered, 1 lost") && text.contains("now 7: its bytes do not fit"), "{text}");
+    let saved = folder.ok(&["cat", "out"]);
+    assert!(saved[..30_000].iter().all(|byte| *byte == 7) && saved[30_000..] == raw[30_000..]);
+    let report: Value = serde_json::from_str(&salvage(&["--fill", "7", "--json"])).unwrap();
+    let lost = &report["lost_chunks"][0];
+    assert_eq!((&lost["filled"], &lost["blocks"]), (&"7".into(), &Value::Null));
+
+    let text = salvage(&["--keep-suspect"]);
+    assert!(text.contains("kept, but some values are wrong in 6 blocks"), "{text}");
     let saved = folder.ok(&["cat", "out"]);
     assert_eq!(saved.iter().zip(&raw).filter(|(a, b)| a != b).count(), 3);
+    let report: Value = serde_json::from_str(&salvage(&["--keep-suspect", "--json"])).unwrap();
+    let lost = &report["lost_chunks"][0];
+    assert_eq!((&lost["filled"], &lost["lost_blocks"]), (&Value::Null, &serde_json::json!([])));
+    assert_eq!(lost["suspect_blocks"], serde_json::json!([0, 1, 2, 3, 4, 5]));
 }
 
 /// A chunk that is lost completely is filled in as well.
