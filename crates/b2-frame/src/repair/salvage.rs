@@ -157,7 +157,11 @@ pub fn salvage_with(
 ) -> Result<Salvaged, FrameError> {
     let mut damaged = Damaged::open(input.as_ref(), options)?;
     let head = head::read(&damaged.main, damaged.storage(), &damaged.dparams)?;
-    let sums = if damaged.options.checksums { sums::find(&damaged, head.as_ref())? } else { None };
+    // A trailer without a fingerprint belongs to a frame without checksums. Those in the file are of an earlier state.
+    let trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
+    let has_sums = trailer.is_none_or(|trailer| trailer.has_fingerprint());
+    let sums =
+        if damaged.options.checksums && has_sums { sums::find(&damaged, head.as_ref())? } else { None };
     let head = match (head, &sums) {
         (Some(head), Some(sums)) => Some(head.compared(&damaged.main, sums.header, &damaged.dparams)?),
         (head, _) => head,

@@ -380,3 +380,25 @@ fn the_end_may_be_missing() {
     assert!(saved[..there] == raw[..there]);
     assert!(saved[there..].as_chunks::<4>().0.iter().all(|item| f32::from_le_bytes(*item).is_nan()));
 }
+
+/// Removed checksums are still somewhere in the file. They must not be compared with the new state.
+#[test]
+fn a_file_whose_checksums_were_removed_is_whole() {
+    let folder = Folder::new();
+    let raw = noise(240_000);
+    folder.pack(
+        "a.b2nd",
+        &npy("|u1", false, "(600, 400)", &raw),
+        &["--chunks", "300,100", "--vlmeta", "unit=\"K\""],
+    );
+    folder.run(&["checksum", "remove", "a.b2nd"]);
+    let output = folder.run(&["salvage", "a.b2nd", "out.b2nd", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert_eq!(
+        (&report["header"], &report["metalayers"], &report["certain"]),
+        (&"intact".into(), &"intact".into(), &true.into())
+    );
+    assert_eq!((&report["recovered"], &report["verified"]), (&8.into(), &0.into()));
+    assert_eq!(folder.ok(&["cat", "out.b2nd"]), raw);
+}
