@@ -129,7 +129,11 @@ fn leaves(dtype: &Dtype, name: &str, offset: usize, out: &mut Vec<Column>) -> Re
     Ok(())
 }
 
-/// Quotes text as in RFC 4180, if necessary.
+/// Quotes text as in RFC 4180, if necessary: also an empty one, which would be read as a missing value.
 fn quoted(text: String) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+    if text.is_empty() || text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
+    }
 }

@@ -240,3 +240,11 @@ fn outputs_follow_links_and_keep_devices() {
     let reference = folder.write("reference", b"");
     assert_eq!(mode, fs::metadata(reference).unwrap().permissions().mode(), "as any new file");
 }
+
+/// An empty text is not a missing value.
+#[test]
+fn empty_texts_are_quoted_in_csv() {
+    let folder = Folder::new();
+    folder.pack("t", &npy("|S2", false, "(2, 2)", b"ab\0\0\0\0c,"), &[]);
+    assert_eq!(folder.ok_text(&["cat", "t", "--csv"]), "ab,\"\"\n\"\",\"c,\"\n");
+}

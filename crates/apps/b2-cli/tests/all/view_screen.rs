@@ -483,3 +483,39 @@ fn screenshot_of_the_documentation() {
     let known = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(known == svg, "{} is another picture: run this with B2KIT_BLESS=1", path.display());
 }
+
+/// Values are whole, or end with a mark where the screen ends.
+#[test]
+fn values_are_not_cut_without_a_mark() {
+    let folder = Folder::new();
+    let limits: Vec<u8> = [i64::MIN, i64::MAX].repeat(6).into_iter().flat_map(i64::to_le_bytes).collect();
+    folder.pack("i", &npy("<i8", false, "(2, 6)", &limits), &[]);
+    let numbers = [1.234_567_890_123_456_7e-15_f64, -0.1, 2e300, 1.0 / 3.0];
+    let numbers: Vec<u8> = numbers.into_iter().flat_map(f64::to_le_bytes).collect();
+    folder.pack("f", &npy("<f8", false, "(2, 2)", &numbers), &[]);
+    folder.pack("c", &npy("<c16", false, "(1, 2)", &numbers), &[]);
+    folder.pack("r", &npy("[('a', '<f8'), ('b', '<f8')]", false, "(2,)", &numbers), &[]);
+    let words = |name: &str| {
+        let screen = folder.ok_text(&["view", name, "--keys", "2"]);
+        let right = screen.lines().filter_map(|line| line.get(30..).map(str::to_owned));
+        right
+            .collect::<Vec<String>>()
+            .join(" ")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<String>>()
+    };
+    let found = words("i");
+    for limit in [i64::MIN, i64::MAX] {
+        assert!(found.contains(&limit.to_string()), "{found:?}");
+    }
+    for word in found.iter().filter(|word| word.len() > 9 && !word.ends_with('\u{2026}')) {
+        assert!([i64::MIN, i64::MAX].iter().any(|limit| *word == limit.to_string()), "{word}");
+    }
+    let found = words("f");
+    for number in ["1.2345678901234568e-15", "-0.1", "2e+300", "0.3333333333333333"] {
+        assert!(found.iter().any(|word| word == number), "{number}: {found:?}");
+    }
+    assert!(words("c").contains(&"(1.2345678901234568e-15-0.1j)".to_owned()), "{:?}", words("c"));
+    assert!(words("r").join(" ").contains("(1.2345678901234568e-15, -0.1)"), "{:?}", words("r"));
+}

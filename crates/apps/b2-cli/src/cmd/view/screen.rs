@@ -436,48 +436,46 @@ impl Screen<'_> {
         let end = y + height;
         let item = |dim: usize, k: u64| axes.get(dim).map_or(0, |axis| axis.position(k)).to_string();
         let long = |dim: usize| axes.get(dim).map_or(0, |axis| axis.len);
-        match app.dims[..] {
-            [rows, columns] => {
-                let (high, wide) = (long(rows), long(columns));
-                // The values are in the order of the file.
-                let at = |row: u64, column: u64| {
-                    if rows < columns { row * wide + column } else { column * high + row }
-                };
-                for column in 0..wide {
-                    self.text(x + CELL * (column as u16 + 1), y, &item(columns, column), CELL - 1, head);
-                }
-                for row in 0..high {
-                    let line = y + 1 + row as u16;
-                    if line >= end {
-                        break;
-                    }
-                    self.text(x, line, &item(rows, row), CELL - 1, head);
-                    for column in 0..wide {
-                        let left = CELL * (column as u16 + 1);
-                        let text = texts.get(at(row, column) as usize).map_or("", |text| text);
-                        self.text(
-                            x + left,
-                            line,
-                            text,
-                            (CELL - 1).min(width.saturating_sub(left)),
-                            Style::new(),
-                        );
-                    }
-                }
+        let (rows, columns) = match app.dims[..] {
+            [rows, columns] => (Some(rows), Some(columns)),
+            _ => (app.dims.first().copied(), None),
+        };
+        let high = rows.map_or(texts.len() as u64, long);
+        let high = high.min(u64::from(end.saturating_sub(y + u16::from(columns.is_some()))));
+        let wide = columns.map_or(1, long);
+        let value = |row: u64, column: u64| {
+            // The values are in the order of the file.
+            let at = match (rows, columns) {
+                (Some(rows), Some(columns)) if rows > columns => column * long(rows) + row,
+                _ => row * wide + column,
+            };
+            texts.get(at as usize).map_or("", |text| text)
+        };
+        let first = y + u16::from(columns.is_some());
+        let mut left = 0;
+        let mut put = |screen: &mut Self, heading: Option<String>, cells: &[(&str, Style)]| {
+            let texts = cells.iter().map(|(text, _)| *text).chain(heading.as_deref());
+            let longest = texts.map(|text| text.chars().count()).max().unwrap_or(0);
+            let room = usize::from(width.saturating_sub(left));
+            if let Some(heading) = &heading {
+                screen.text(x + left, y, &marked(heading, room), room as u16, head);
             }
-            _ => {
-                let dim = app.dims.first().copied();
-                for (row, text) in texts.iter().enumerate() {
-                    let Some(line) =
-                        u16::try_from(row).ok().map(|row| y.saturating_add(row)).filter(|line| *line < end)
-                    else {
-                        break;
-                    };
-                    if let Some(dim) = dim {
-                        self.text(x, line, &item(dim, row as u64), CELL - 1, head);
-                    }
-                    self.text(x + CELL, line, text, width.saturating_sub(CELL), Style::new());
-                }
+            for (line, (text, style)) in (first..end).zip(cells) {
+                screen.text(x + left, line, &marked(text, room), room as u16, *style);
+            }
+            left = left.saturating_add(u16::try_from(longest + 1).unwrap_or(u16::MAX).max(CELL));
+            left < width
+        };
+        if let Some(rows) = rows {
+            let places: Vec<String> = (0..high).map(|row| item(rows, row)).collect();
+            let places: Vec<(&str, Style)> = places.iter().map(|place| (&**place, head)).collect();
+            put(self, columns.map(|_| String::new()), &places);
+        }
+        for column in 0..wide {
+            let cells: Vec<(&str, Style)> = (0..high).map(|row| (value(row, column), Style::new())).collect();
+            let heading = columns.map(|columns| item(columns, column));
+            if !put(self, heading, &cells) {
+                break;
             }
         }
     }
@@ -674,6 +672,14 @@ fn is_arm([row, column]: [usize; 2], [y, x]: [usize; 2], grain: [usize; 2]) -> b
     let (near, long) = (grain[1] / 6, 3 * grain[1]);
     let arm = |along: usize, beside: usize| beside <= near && (grain[1] / 2 + 1..=long).contains(&along);
     arm(down, right) || arm(right, down)
+}
+
+/// Returns a text that fits into this many cells, with a mark where it is cut.
+fn marked(text: &str, room: usize) -> String {
+    match text.chars().count() <= room {
+        true => text.to_owned(),
+        false => text.chars().take(room.saturating_sub(1)).chain(['\u{2026}']).collect(),
+    }
 }
 
 /// The size of a picture of so many items in this room. An item is a square unless it would be too narrow.

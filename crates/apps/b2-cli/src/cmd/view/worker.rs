@@ -337,11 +337,18 @@ fn item(data: &Data, dtype: Option<&str>, axes: &[Axis]) -> Result<String> {
     Ok(text(&dtype, &buffer))
 }
 
-/// The first characters of an item as text.
+/// Maximum number of characters that are shown of an item.
+const LONGEST: usize = 64;
+
+/// The first characters of an item as text, with a mark if there are more.
 fn text(dtype: &Dtype, item: &[u8]) -> String {
     // Long texts would take more memory than the screen shows.
     let part = item.get(..item.len().min(4096)).filter(|_| dtype.fields().is_none()).unwrap_or(item);
-    printable(&items::item(dtype, part).chars().take(64).collect::<String>())
+    let text = items::item(dtype, part);
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => printable(&format!("{}\u{2026}", &text[..end])),
+        None => printable(&text),
+    }
 }
 
 /// Lines about a file: kind, shape, compression, metalayers.
