@@ -275,7 +275,8 @@ impl Job<'_> {
             let cparams = match anew {
                 true => {
                     let builder = self.cparams()?.to_builder().blockshape(array.blockshape());
-                    Some(builder.blocksize(array.geometry().block_nbytes()).build()?)
+                    let cparams = builder.blocksize(array.geometry().block_nbytes()).build()?;
+                    Some(cparams.with_control(signals::control()))
                 }
                 false => None,
             };
@@ -428,7 +429,8 @@ impl Job<'_> {
             Some(typesize) => base.itemsize(typesize as usize),
             None => base,
         };
-        self.encoding.cparams_like(base, codec)
+        // A signal stops also the compression of one large chunk.
+        Ok(self.encoding.cparams_like(base, codec)?.with_control(signals::control()))
     }
 
     /// The metalayers of the original, together with those that were given.

@@ -365,6 +365,7 @@ pub(crate) fn append_bytes(
     progress: &mut Progress,
 ) -> Result<()> {
     let control = writer.control().quiet();
+    let cparams = &cparams.clone().with_control(signals::control());
     let make = |start: u64| {
         signals::check()?;
         let len = chunksize.min(nbytes - start);
