@@ -131,8 +131,31 @@ fn color() -> ColorChoice {
     if console::is_dumb() && !forced { ColorChoice::Never } else { ColorChoice::Auto }
 }
 
-/// Says what a number must be where the parser only says what it tripped over.
-fn plain(error: clap::Error) -> clap::Error {
+/// What other programs call these commands, where the parser would suggest a name that only looks similar.
+const OTHER_NAMES: [(&str, &str); 12] = [
+    ("stat", "info"),
+    ("tree", "info --tree"),
+    ("version", "--version"),
+    ("dump", "cat"),
+    ("print", "show"),
+    ("extract", "unpack"),
+    ("test", "verify"),
+    ("check", "verify"),
+    ("compare", "diff"),
+    ("repair", "salvage"),
+    ("attrs", "vlmeta"),
+    ("plot", "view"),
+];
+
+/// Says what a number must be where the parser only says what it tripped over, and the name of a command that other programs
+/// call otherwise.
+fn plain(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some((_, ours)) = OTHER_NAMES.iter().find(|(name, _)| name == given)
+    {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![(*ours).to_owned()]));
+        return error;
+    }
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,

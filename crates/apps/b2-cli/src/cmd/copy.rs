@@ -13,7 +13,7 @@ use b2kit::frame::{Entry, FrameParams, INDEXES, Storage};
 use b2kit::nd::{ArrayMeta, METALAYER, Region, SharedRegions};
 use b2kit::{ArrayBuilder, Chunk, Compression, Dtype, NdArray, SuperChunk};
 
-use crate::args::{Codec, Encoding, Format, Global, Shape, plugins};
+use crate::args::{Codec, Encoding, Format, Global, Shape, Source, plugins};
 use crate::files::{
     ModeOf, check_folder, claim, keep_time, refuse_other_format, spool_beside, stdio, urls, write_through,
 };
@@ -31,6 +31,7 @@ Examples:
   b2kit copy data.b2nd small.b2nd --codec zstd --clevel 9
   b2kit copy data.b2nd rows.b2nd --chunks 1,1000,1000
   b2kit copy old.b2frame new.b2nd --dtype '<f4' --shape 100,200
+  b2kit copy store.b2z::/group/array array.b2nd
 
 What is not given stays as it was. Chunks are copied as they are where nothing
 asks to compress them anew.";
@@ -38,7 +39,7 @@ asks to compress them anew.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A frame, the directory of a sparse frame, or a chunk
+    /// A frame, the directory of a sparse frame, a chunk, or FILE::KEY in a store
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The new file
@@ -50,6 +51,9 @@ pub(crate) struct Args {
     /// Write to standard output, as -o -
     #[arg(short = 'c', long)]
     stdout: bool,
+    /// Take this member of a store, as IN::KEY
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
     /// Overwrite OUT: a file, or the directory of a sparse frame
     #[arg(long)]
     force: bool,
@@ -90,7 +94,8 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
         check_folder(shown)?;
         claim(shown, args.force, &[&args.input])?;
     }
-    let input = Input::open(&args.input, 0, global).with_context(named)?.say_changed(&args.input);
+    let source = Source { file: args.input.clone(), offset: 0, key: args.key.clone() }.inside();
+    let input = Input::open_source(&source, global).with_context(named)?.say_changed(&source.file);
     input.check_output().with_context(named)?;
     if let Some(frame) = input.frame() {
         frame.dparams().limits.check_memory("index of the copy, in bytes", index_memory(frame.nchunks()))?;

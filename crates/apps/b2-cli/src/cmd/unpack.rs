@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
-use crate::args::{Global, Listed, Placement};
-use crate::files::{ModeOf, Output, Removal, Take, keep_time, refuse_same, stdio, urls, walk};
+use crate::args::{Global, Listed, Placement, Source};
+use crate::files::{ModeOf, Output, Removal, Take, keep_time, members, refuse_same, stdio, urls, walk};
 use crate::npy;
 use crate::print::{printable, short_size};
 use crate::process::{Progress, Usage, several, signals};
@@ -30,7 +30,7 @@ an array: b2kit cat.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Frames, directories of sparse frames, or chunks (-: standard input)
+    /// Frames, directories of sparse frames, chunks, or FILE::KEY in a store (-: standard input)
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Put the new files into this folder
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
+    /// Take this member of a store, as FILE::KEY
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["recursive", "rm"])]
+    key: Option<String>,
     /// Replace files that are there
     #[arg(long)]
     force: bool,
@@ -74,7 +77,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if let Some(dir) = &args.directory {
         // Detect files of the same name in different folders.
         several::outputs(&files, dir, |file| {
-            Ok(new_name(&urls::local_name(file)?, "npy").file_name().unwrap_or_default().into())
+            let source = Source { file: file.to_owned(), offset: 0, key: args.key.clone() }.inside();
+            Ok(new_name(&unpacked_name(&source)?, "npy").file_name().unwrap_or_default().into())
         })?;
         fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     }
@@ -118,6 +122,7 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
 /// Whether a path is that of a Blosc2 file, or of something that cannot be read, which is told when it is unpacked.
 fn is_packed(path: &Path, global: Global) -> bool {
     match fs::metadata(path) {
+        _ if members::split(path).is_some() => true,
         Ok(there) if there.is_dir() => path.join(INDEX_NAME).is_file(),
         Ok(there) if there.is_file() => {
             extension(path).is_some()
@@ -138,8 +143,12 @@ fn is_frame(path: &Path) -> Result<bool> {
 /// Unpacks a file, into this folder if one is given.
 fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Result<()> {
     let named = || file.display().to_string();
+    let source = Source { file: file.to_owned(), offset: 0, key: args.key.clone() }.inside();
+    if args.placement.rm && source.key.is_some() {
+        return Err(Usage(format!("{}: --rm: a member of a store is not a file", named())).into());
+    }
     let removal = args.placement.rm.then(|| Removal::of(file)).transpose()?;
-    let input = Input::open(file, 0, global).with_context(named)?.say_changed(file);
+    let input = Input::open_source(&source, global).with_context(named)?.say_changed(&source.file);
     input.check_output().with_context(named)?;
     let selection = Selection::all(&input);
     let (header, ending) = match &input {
@@ -152,9 +161,9 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     let path = match (args.placement.named(), folder) {
         (Some(output), _) => output.to_owned(),
         (None, Some(dir)) => {
-            dir.join(new_name(&urls::local_name(file)?, ending).file_name().unwrap_or_default())
+            dir.join(new_name(&unpacked_name(&source)?, ending).file_name().unwrap_or_default())
         }
-        (None, None) => new_name(&urls::local_name(file)?, ending),
+        (None, None) => new_name(&unpacked_name(&source)?, ending),
     };
     if !urls::is_url(file) {
         refuse_same(&path, file)?;
@@ -203,6 +212,17 @@ fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
     let layers = frame.metalayers().iter().any(|(name, _)| !is_array_layer(name));
     let layers = layers || frame.vlmetalayers().iter().any(|(name, _)| name != INDEXES.as_bytes());
     Ok(layers.then_some("its metalayers are not unpacked"))
+}
+
+/// The name of what is unpacked, in the folder of its file: of a member of a store the last part of its key, as of a file that
+/// is packed.
+fn unpacked_name(source: &Source) -> Result<PathBuf> {
+    let file = urls::local_name(&source.file)?;
+    let Some(key) = &source.key else { return Ok(file.into_owned()) };
+    let last = key.trim_end_matches('/').rsplit('/').next().filter(|last| !last.is_empty() && *last != "..");
+    let last =
+        last.with_context(|| format!("{}: has no name: -o names the new file", source.file.display()))?;
+    Ok(file.with_file_name(format!("{last}.b2nd")))
 }
 
 /// The extension of a file, if it is one of packed files.

@@ -214,3 +214,65 @@ fn a_tree_tells_what_is_wrong_with_a_member_without_its_path() {
     let told = folder.fails(1, &["cat", "dir.b2d", "--key", "a"]);
     assert!(told.contains("a.b2nd: not a Blosc2 frame"), "{told}");
 }
+
+/// A member is copied and unpacked like a file.
+#[test]
+fn members_become_files() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("s.b2d/g")).unwrap();
+    let raw = counting(300);
+    folder.pack("s.b2d/g/a.b2nd", &npy("<i4", false, "(30, 10)", &raw), &["--vlmeta", "unit=\"K\""]);
+    folder.pack("s.b2d/log.b2f", b"some bytes", &[]);
+    folder.ok(&["copy", "s.b2d::/g/a", "one.b2nd"]);
+    folder.ok(&["copy", "s.b2d", "two.b2nd", "--key", "g/a", "--codec", "lz4"]);
+    for name in ["one.b2nd", "two.b2nd"] {
+        assert_eq!(folder.ok(&["cat", name]), raw);
+        assert_eq!(folder.info(&[name])["vlmetalayers"]["unit"], "K");
+    }
+    folder.change(&["unpack", "s.b2d::/g/a"]);
+    folder.change(&["unpack", "s.b2d", "--key", "/log"]);
+    folder.change(&["unpack", "-d", "plain", "s.b2d::/g/a", "s.b2d::/log"]);
+    assert_eq!(folder.read("a.npy"), npy("<i4", false, "(30, 10)", &raw));
+    assert_eq!(
+        (folder.read("plain/a.npy"), folder.read("log")),
+        (folder.read("a.npy"), b"some bytes".to_vec())
+    );
+    assert_eq!(folder.read("plain/log"), b"some bytes");
+    assert!(folder.fails(1, &["unpack", "s.b2d::/none"]).contains("no such key"));
+    folder.fails(2, &["unpack", "s.b2d::/g/a", "--rm", "--force"]);
+    // Neither a copy into the store nor one of a store as a whole.
+    assert!(folder.fails(1, &["copy", "s.b2d::/g/a", "s.b2d", "--force"]).contains("s.b2d"));
+    assert_eq!(folder.ok_text(&["ls", "s.b2d"]), "/g/a\n/log\n");
+}
+
+#[test]
+fn members_are_listed_with_what_they_are() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("s.b2d/g")).unwrap();
+    folder.pack("s.b2d/g/a.b2nd", &npy("<i4", false, "(30, 10)", &counting(300)), &[]);
+    folder.pack("s.b2d/log.b2f", b"some bytes", &[]);
+    folder.write("s.b2d/bad.b2nd", b"no frame");
+    let text = folder.ok_text(&["ls", "-l", "s.b2d"]);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][0], "/bad");
+    assert_eq!(rows[1][..5], ["/g/a", "<i4", "(30,", "10)", "1.17"]);
+    assert_eq!(rows[2][..4], ["/log", "schunk", "10", "bytes"]);
+    let text = folder.ok_text(&["ls", "--json", "s.b2d"]);
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(rows[0]["error"].as_str().unwrap().contains("not a Blosc2 frame"), "{text}");
+    assert_eq!((&rows[1]["key"], &rows[1]["shape"]), (&"/g/a".into(), &serde_json::json!([30, 10])));
+    assert_eq!((&rows[1]["nbytes"], &rows[2]["shape"]), (&1200.into(), &serde_json::Value::Null));
+    let both = folder.ok_text(&["ls", "s.b2d", "s.b2d"]);
+    assert_eq!(both, "s.b2d:\n/bad\n/g/a\n/log\n\ns.b2d:\n/bad\n/g/a\n/log\n");
+    let output = folder.run(&["ls", "none.b2d", "s.b2d"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stdout).unwrap().ends_with("/log\n"));
+}
+
+#[test]
+fn commands_of_other_programs_are_recognised() {
+    let folder = Folder::new();
+    for (given, ours) in [("stat", "'info'"), ("tree", "'info --tree'"), ("version", "'--version'")] {
+        assert!(folder.fails(2, &[given]).contains(ours));
+    }
+}
