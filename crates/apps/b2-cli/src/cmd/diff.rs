@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use b2kit::SuperChunk;
 use b2kit::base::{Control, for_each};
 use b2kit::frame::INDEXES;
 use b2kit::nd::{Dtype, DtypeKind};
+use serde_json::json;
 
 use crate::args::Global;
+use crate::files::{foreign, is_stdin, members};
 use crate::npy;
-use crate::print::{Simple, Value, dims, items, joined, printable, thousands};
+use crate::print::{Simple, Value, dims, items, joined, printable, printable_json, thousands};
 use crate::process::{ClosedPipe, Progress, Told, Trouble};
-use crate::read::{Data, Input, coordinates, is_array_layer};
+use crate::read::{Data, Hdf5, Input, Store, coordinates, is_array_layer};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,17 +24,19 @@ Examples:
   b2kit diff -q a.b2nd b.b2nd             only the exit code
   b2kit diff x.h5::/a a.b2nd              a data set of HDF5 or NetCDF
   b2kit diff a.b2nd b.b2nd --tolerance 0.01
+  b2kit diff old.b2d new.b2z              all members of two stores
 
 Compared are shape and dtype (item size without), the decoded bytes, then
 metalayers and vlmetalayers (an .npy file has none; those of HDF5 are attributes); not how files are stored,
 cut and compressed.
-Exit code 0: the same; 1: they differ, the first difference is printed;
+Exit code 0: the same; 1: they differ, the first difference is printed, of stores
+that of each member;
 2: one of them cannot be read.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A frame, the directory of a sparse frame, a chunk, or an .npy file (-: standard input)
+    /// A frame, the directory of a sparse frame, a chunk, a store, HDF5, or an .npy file (-: standard input)
     #[arg(value_name = "A")]
     first: PathBuf,
     /// What to compare it with
@@ -44,6 +48,9 @@ pub(crate) struct Args {
     /// Take numbers as equal that differ by at most X, and NaN as equal to NaN
     #[arg(long, value_name = "X", value_parser = tolerance)]
     tolerance: Option<f64>,
+    /// Print one JSON object: whether they are the same, and the differences
+    #[arg(long)]
+    json: bool,
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
@@ -52,16 +59,35 @@ fn tolerance(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    match compare(args, global) {
-        Ok(None) => Ok(()),
-        Ok(Some(difference)) => {
-            if !global.quiet {
-                let difference = printable(&difference);
-                crate::files::destination::print(&format!("{difference}\n")).map_err(trouble)?;
-            }
-            Err(Told.into())
+    let differences = compare(args, global).map_err(trouble)?;
+    let text = match args.json {
+        true => {
+            let all = differences.iter().map(|Difference { key, what }| json!({"key": key, "what": what}));
+            let object = json!({"same": differences.is_empty(), "differences": all.collect::<Vec<_>>()});
+            format!("{}\n", printable_json(&object.to_string()))
         }
-        Err(error) => Err(trouble(error)),
+        false => {
+            differences.iter().map(|difference| format!("{}\n", printable(&difference.to_string()))).collect()
+        }
+    };
+    if !global.quiet && !text.is_empty() {
+        crate::files::destination::print(&text).map_err(trouble)?;
+    }
+    if differences.is_empty() { Ok(()) } else { Err(Told.into()) }
+}
+
+/// A difference between two files, or between two members of stores.
+struct Difference {
+    key: Option<String>,
+    what: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.key {
+            Some(key) => write!(f, "{key}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
     }
 }
 
@@ -101,10 +127,47 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Describes the first difference; `None` if there is none.
-fn compare(args: &Args, global: Global) -> Result<Option<String>> {
+/// The keys of a store, or the paths of the data sets of HDF5; `None` for other files.
+fn keys(path: &Path, global: Global) -> Result<Option<Vec<String>>> {
+    if is_stdin(path) || members::split(path).is_some() {
+        return Ok(None);
+    }
+    if let Ok(Some(store)) = Store::open(path, 0, global) {
+        return Ok(Some(store.keys().map(str::to_owned).collect()));
+    }
+    // Opening anything else as a file says what it is.
+    let Some(what) = foreign::hdf5(path) else { return Ok(None) };
+    Hdf5::open_or(path, global, anyhow!(what))?.keys("/").map(Some)
+}
+
+/// Returns what differs: of two stores the members, of other files the first difference.
+fn compare(args: &Args, global: Global) -> Result<Vec<Difference>> {
     let global = global.with_output_limit();
-    let sides = [Side::open(&args.first, global)?, Side::open(&args.second, global)?];
+    let named = |path: &Path| path.display().to_string();
+    let keys = |path: &Path| keys(path, global).with_context(|| named(path));
+    let (Some(first), Some(second)) = (keys(&args.first)?, keys(&args.second)?) else {
+        let found = compare_pair(args, [&args.first, &args.second], global)?;
+        return Ok(found.map(|what| Difference { key: None, what }).into_iter().collect());
+    };
+    let all: BTreeSet<&String> = first.iter().chain(&second).collect();
+    let mut differences = Vec::new();
+    for key in all {
+        let what = match (first.contains(key), second.contains(key)) {
+            (true, true) => {
+                let inside = |path: &Path| PathBuf::from(format!("{}::{key}", path.display()));
+                compare_pair(args, [&inside(&args.first), &inside(&args.second)], global)?
+            }
+            (true, false) => Some(format!("only in {}", named(&args.first))),
+            _ => Some(format!("only in {}", named(&args.second))),
+        };
+        differences.extend(what.map(|what| Difference { key: Some(key.clone()), what }));
+    }
+    Ok(differences)
+}
+
+/// Describes the first difference; `None` if there is none.
+fn compare_pair(args: &Args, [first, second]: [&Path; 2], global: Global) -> Result<Option<String>> {
+    let sides = [Side::open(first, global)?, Side::open(second, global)?];
     if let Some(difference) = compare_form(&sides) {
         return Ok(Some(difference));
     }

@@ -1,5 +1,7 @@
 //! `b2kit diff`: compares data, independently of storage, chunks, blocks and compression.
 
+use std::fs;
+
 use crate::common::{Folder, counting, noise, npy};
 
 /// Runs a command that must end with exit code 1 and this output.
@@ -153,4 +155,36 @@ fn values_and_tolerance() {
     for args in [["r", "r.npy", "--tolerance=1"], ["a", "b", "--tolerance=-1"], ["a", "b", "--tolerance=x"]] {
         folder.fails(2, &[&["diff"][..], &args].concat());
     }
+}
+
+/// Members are compared by their keys, whatever kind of store holds them.
+#[test]
+fn stores_are_compared_by_member() {
+    let folder = Folder::new();
+    let array = |first: i32| {
+        let mut raw = counting(300);
+        raw[..4].copy_from_slice(&first.to_le_bytes());
+        npy("<i4", false, "(30, 10)", &raw)
+    };
+    for (name, first) in [("a.b2d", 0), ("b.b2d", 0), ("c.b2d", 7)] {
+        fs::create_dir_all(folder.path(&format!("{name}/g"))).unwrap();
+        folder.pack(&format!("{name}/g/x.b2nd"), &array(first), &[]);
+        folder.pack(&format!("{name}/y.b2nd"), &array(1), &[]);
+    }
+    folder.pack("c.b2d/more.b2nd", &array(1), &[]);
+    assert_eq!(folder.ok_text(&["diff", "a.b2d", "b.b2d"]), "");
+    let output = folder.run(&["diff", "a.b2d", "c.b2d"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("/g/x: ") && lines[0].contains("[0,0]"), "{text}");
+    assert_eq!(lines[1..], ["/more: only in c.b2d"]);
+    let output = folder.run(&["diff", "--json", "a.b2d", "c.b2d"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["same"], &report["differences"][1]["key"]), (&false.into(), &"/more".into()));
+    let report: serde_json::Value =
+        serde_json::from_slice(&folder.ok(&["diff", "--json", "a.b2d/y.b2nd", "a.b2d::/y"])).unwrap();
+    assert_eq!(report, serde_json::json!({"same": true, "differences": []}));
+    // A store is no array.
+    folder.fails(2, &["diff", "a.b2d", "a.b2d/y.b2nd"]);
 }
