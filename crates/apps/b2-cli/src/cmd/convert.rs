@@ -7,13 +7,14 @@ mod job;
 mod part;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
 use b2_store::{Layout, StoreWriter};
-use b2kit::frame::Durability;
+use b2kit::frame::{Durability, MAGIC};
 use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 
 pub(crate) use self::args::Args;
@@ -69,11 +70,30 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     convert(args, input, path, output, global)
 }
 
+/// The error for an input that is neither HDF5 nor NetCDF, which says what to do with Blosc2.
+fn of_other_input(input: &Path, output: &Path, error: anyhow::Error) -> anyhow::Error {
+    let file = members::file(input);
+    let is_frame = fs::File::open(&file).and_then(|file| {
+        let mut head = [0; MAGIC.len()];
+        file.take(MAGIC.len() as u64).read_exact(&mut head)?;
+        Ok(head == MAGIC)
+    });
+    if file.is_dir() || is_frame.unwrap_or(false) {
+        return anyhow!(
+            "a Blosc2 file becomes HDF5 if the new file is called .h5 or .nc, and {} is not; b2kit copy writes another \
+             Blosc2 file, b2kit unpack an .npy file",
+            output.display()
+        );
+    }
+    error
+}
+
 /// Converts a data set, or a group into a store.
 fn convert(args: &Args, input: &Path, path: &str, output: &Path, global: Global) -> Result<()> {
     let named = || input.display().to_string();
     let encoding = args.encoding()?;
-    let file = Hdf5::of(input, global).with_context(named)?;
+    let file =
+        Hdf5::of(input, global).map_err(|error| of_other_input(input, output, error)).with_context(named)?;
     let file = file.file();
     check_folder(output)?;
     refuse_other_format(output)?;

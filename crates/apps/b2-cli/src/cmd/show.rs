@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Draw nothing
     #[arg(long)]
     no_picture: bool,
+    /// Do not compute statistics, which reads all items
+    #[arg(long)]
+    no_stats: bool,
     /// Values of the first and the last colour [default: the smallest and the largest value]
     #[arg(long, value_name = "LO,HI", allow_hyphen_values = true)]
     range: Option<Range>,
@@ -71,13 +74,14 @@ fn text(args: &Args, data: &Data, dtype: &Dtype, view: &View<'_>, global: Global
     table.row("shape", dims(&shape));
     table.row("dtype", printable(dtype.as_str()));
     let mut stats = Stats::new(dtype);
+    let computes = stats.is_any() && !args.no_stats;
     // Check the limit only if decoding the selection would take long.
     let limited = view.nbytes() > global.limits(0).max_output;
     match if limited { data.check_output() } else { Ok(()) } {
-        Err(limit) if stats.is_any() => {
+        Err(limit) if computes => {
             table.row("statistics", format!("none: {}", crate::process::error::one_line(&limit)))
         }
-        _ if stats.is_any() => {
+        _ if computes => {
             let mut progress =
                 Progress::new(args.source.file.display().to_string(), view.nbytes(), global.quiet);
             let mut buffer = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{counting, npy};
+use crate::common::{Folder, counting, npy};
 use crate::hdf5::folder;
 
 #[test]
@@ -261,4 +261,35 @@ fn what_hdf5_has_not_is_refused_before_anything_is_written() {
         assert!(told.contains(what), "{args:?}: {told}");
         assert!(!folder.path("x.h5").exists(), "{args:?}");
     }
+}
+
+/// Other readers of netCDF seldom have the filter of Blosc2.
+#[test]
+fn netcdf_gets_gzip_unless_asked_otherwise() {
+    let folder = Folder::new();
+    folder.pack("a.b2nd", &npy("<i4", false, "(100, 30)", &counting(3000)), &[]);
+    for (output, options, filter) in [
+        ("a.nc", &[][..], "gzip"),
+        ("b.nc4", &["--clevel", "9"], "gzip"),
+        ("c.nc", &["--codec", "blosc2"], "Blosc2"),
+        ("d.h5", &[], "Blosc2"),
+        ("e.h5", &["--codec", "gzip"], "gzip"),
+    ] {
+        folder.change(&[&["convert", "a.b2nd", output], options].concat());
+        let listed = folder.ok_text(&["convert", output, "--list"]);
+        assert!(listed.to_lowercase().contains(&filter.to_lowercase()), "{output}: {listed}");
+        assert_eq!(folder.ok(&["cat", output]), counting(3000));
+    }
+    folder.fails(2, &["convert", "a.b2nd", "f.nc", "--codec", "blosc2", "--clevel", "9"]);
+    folder.fails(2, &["convert", "a.nc", "f.b2nd", "--codec", "blosc2"]);
+}
+
+/// Messages name what there is to do.
+#[test]
+fn what_convert_does_not_do_is_named() {
+    let folder = Folder::new();
+    folder.pack("a.b2nd", &npy("<i4", false, "(100, 30)", &counting(3000)), &[]);
+    folder.change(&["convert", "a.b2nd", "a.h5"]);
+    assert!(folder.fails(1, &["convert", "a.b2nd", "foo"]).contains("b2kit copy"));
+    assert!(folder.fails(1, &["convert", "a.h5", "b.h5"]).contains("already"));
 }

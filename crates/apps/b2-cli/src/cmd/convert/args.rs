@@ -79,7 +79,10 @@ pub(crate) struct Args {
     /// Block shape, in items (one data set)
     #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
     pub(super) blocks: Option<Dims>,
-    /// Codec: blosclz, lz4, lz4hc, zlib or zstd; of a new HDF5 file gzip
+    /// Codec: blosclz, lz4, lz4hc, zlib or zstd; of a new HDF5 file gzip or blosc2
+    ///
+    /// With blosc2 the chunks of the array are stored as they are, which needs the filter 32026 in other programs. It is the
+    /// default for .h5 and the like; for .nc and .nc4 it is gzip, which every reader has.
     #[arg(long, value_name = "NAME", value_parser = compression, help_heading = "Compression")]
     pub(super) codec: Option<Compression>,
     #[command(flatten)]
@@ -94,11 +97,17 @@ pub(crate) struct Args {
 pub(super) enum Compression {
     /// Shuffle and gzip, in HDF5.
     Gzip,
+    /// Filter 32026 of HDF5: the chunks as they are.
+    Blosc2,
     Own(Codec),
 }
 
 fn compression(name: &str) -> Result<Compression, String> {
-    if name == "gzip" { Ok(Compression::Gzip) } else { parse_codec(name).map(Compression::Own) }
+    match name {
+        "gzip" => Ok(Compression::Gzip),
+        "blosc2" => Ok(Compression::Blosc2),
+        _ => parse_codec(name).map(Compression::Own),
+    }
 }
 
 impl Args {
@@ -107,6 +116,9 @@ impl Args {
             None => None,
             Some(Compression::Gzip) => {
                 return Err(Usage("--codec gzip: only for a new HDF5 file".into()).into());
+            }
+            Some(Compression::Blosc2) => {
+                return Err(Usage("--codec blosc2: only for a new HDF5 file".into()).into());
             }
             Some(Compression::Own(Codec::Auto)) => {
                 return Err(Usage("--codec auto: only for pack and copy".into()).into());

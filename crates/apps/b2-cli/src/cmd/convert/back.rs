@@ -14,7 +14,7 @@ use b2kit::nd::Value;
 use super::args::Compression;
 use super::job::{Job, compare};
 use crate::args::{Codec, Format, Source};
-use crate::files::{Output, members, stdio, write_through};
+use crate::files::{Output, foreign, members, stdio, write_through};
 use crate::print::{count, from_to, ratio, short_size};
 use crate::process::{Usage, signals};
 use crate::read::{Input, Store};
@@ -44,12 +44,17 @@ enum From {
 impl Job<'_> {
     /// Converts an array or a store to an HDF5 file.
     pub(super) fn back(&self, output: &Path) -> Result<()> {
-        let stored = self.stored()?;
+        let stored = self.stored(is_netcdf(&members::file(output)))?;
         let (file, name) = match members::split(output) {
             Some((file, name)) => (file, Some(name)),
             None => (output.to_owned(), None),
         };
         let source = Source { file: self.input.to_owned(), offset: 0, key: None }.inside();
+        if let Some(what) = foreign::hdf5(&source.file) {
+            bail!(
+                "{what} already: convert makes HDF5 of Blosc2 files, or a store (.b2d) or an array (.b2nd) of HDF5"
+            );
+        }
         stdio::refuse_stdin(&source.file, "cannot be converted: name the file")?;
         let from = match (Input::open_source(&source, self.global), &source.key) {
             (Ok(Input::Array(array)), _) => From::Array(array),
@@ -119,8 +124,8 @@ impl Job<'_> {
         })
     }
 
-    /// How chunks are stored.
-    fn stored(&self) -> Result<Stored> {
+    /// How chunks are stored. Readers of netCDF rarely have other filters than gzip.
+    fn stored(&self, is_netcdf: bool) -> Result<Stored> {
         let args = self.args;
         let recut = [
             ("--chunks", args.chunks.is_some()),
@@ -141,8 +146,9 @@ impl Job<'_> {
         }
         match (args.codec, *args.clevel) {
             (Some(Compression::Gzip), level) => Ok(Stored::Gzip(level.unwrap_or(LEVEL))),
-            (None, None) => Ok(Stored::Blosc2),
-            (None, Some(_)) => {
+            (None, level) if is_netcdf => Ok(Stored::Gzip(level.unwrap_or(LEVEL))),
+            (None | Some(Compression::Blosc2), None) => Ok(Stored::Blosc2),
+            (None | Some(Compression::Blosc2), Some(_)) => {
                 Err(Usage("--clevel: only with --codec gzip; chunks are moved as they are".into()).into())
             }
             (Some(Compression::Own(codec)), _) => {
