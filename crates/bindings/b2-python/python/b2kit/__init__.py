@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from b2kit._create import *
     from b2kit.attrs import Attrs
     from b2kit.errors import Error
-    from b2kit.store import Group, SuperChunk
+    from b2kit.store import Group, SuperChunk, copy, open, open_array, open_group, verify
 
 # Type checkers follow no list that is put together from others here.
 __all__ = [
@@ -52,7 +52,8 @@ if not TYPE_CHECKING:
         """Import what is asked for on first use."""
         from importlib import import_module
 
-        homes = {"Array": "_array", "Edit": "_array", "Attrs": "attrs", "Error": "errors", "Group": "store", "SuperChunk": "store"}
+        homes = {"Array": "_array", "Edit": "_array", "Attrs": "attrs", "Error": "errors"}
+        homes |= dict.fromkeys(("Group", "SuperChunk", "copy", "open", "open_array", "open_group", "verify"), "store")
         if name in ("attrs", "errors", "store"):
             return import_module(f"b2kit.{name}")
         if name not in __all__:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from b2kit._array import Array
-    from b2kit.store import SuperChunk
 
 
 def size(nbytes: float) -> str:
@@ -120,15 +119,13 @@ def plain(text: str) -> str:
     return escape(_shown(text))
 
 
-def group_html(name: str, members: Sequence[tuple[str, Array | SuperChunk | str]], more: int) -> str:
+def group_html(name: str, members: Sequence[tuple[str, Any]], more: int) -> str:
     """Draws a group as a table of its members; those that are no arrays are only named."""
-    from b2kit.store import SuperChunk
-
     rows = [_row("th", "key", "shape", "dtype", "chunks", "size", "ratio")]
     for key, member in members:
         if isinstance(member, str):
             rows.append(_row("td", key, member))
-        elif isinstance(member, SuperChunk):
+        elif not hasattr(member, "shape"):
             rows.append(_row("td", key, member.kind, "", "", size(member.nbytes)))
         else:
             ratio = f"{member.ratio:.1f}"

@@ -31,7 +31,7 @@ import dask.array as da
 from b2kit import _b2kit
 from b2kit._array import Array, as_shape, sync_folder
 from b2kit._create import _DEFAULTS, _options, asarray
-from b2kit._create import open as open_any
+from b2kit.store import open as open_any
 from b2kit.errors import ArgumentError, ExistsError, UnsupportedError, WrongTypeError
 from dask.base import tokenize
 from dask.delayed import Delayed, delayed

@@ -12,16 +12,25 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import IO, TYPE_CHECKING, Any, Literal, Union, overload
 from weakref import WeakSet
 
-from b2kit import _b2kit, _repr
-from b2kit._array import Array, Inside, _unpickled, absolute, file_token, sync_folder
+import numpy as np
+
+from b2kit import _b2kit, _repr, hdf5
+from b2kit._array import Array, Inside, _unpickled, absolute, as_shape, file_token, sync_folder
+from b2kit._create import _Items, _regular, asarray, copy_array, zeros
+from b2kit._options import CopyOptions, Options, Path
 from b2kit._progress import Progress, telling
+from b2kit._remote import Source as _Source
+from b2kit._remote import is_web, shown, source_of, source_with
 from b2kit._repr import printable
 from b2kit.attrs import Layers
 from b2kit.errors import (
     ArgumentError,
+    DamagedError,
+    Error,
+    IoError,
     NoSuchKeyError,
     NotBloscError,
     ReadOnlyError,
@@ -36,9 +45,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from b2kit._options import Options
+    from b2kit.hdf5 import Data
 
-__all__ = ["Group", "GroupAttrs", "SuperChunk"]
+__all__ = ["Group", "GroupAttrs", "SuperChunk", "copy", "open", "open_array", "open_group", "verify"]
+
+Source = Union[Path, bytes, bytearray, memoryview, IO[bytes], Any]
 
 # The member that holds the attributes of a group.
 _ATTRS = "__vlmeta__"
@@ -289,12 +300,10 @@ class Group(Mapping[str, Member]):
 
         For ``options`` see :func:`b2kit.asarray`.
         """
-        from b2kit import _create
-
         if (x is None) == (shape is None):
             raise ArgumentError("either items or a shape")
         path = self._path_for(key, options.get("overwrite", False))
-        made = _create.zeros(shape, dtype, path, **options) if x is None else _create.asarray(x, path, **options)
+        made = zeros(shape, dtype, path, **options) if x is None else asarray(x, path, **options)
         if options.get("overwrite", False):
             self._changed().forget(self._full(key))
         self._store().announce()
@@ -305,14 +314,12 @@ class Group(Mapping[str, Member]):
 
         A path is opened. A group is copied with all its contents; it cannot be copied into itself.
         """
-        from b2kit import _create
-
         if isinstance(x, (str, os.PathLike)):
-            x = _create.open(x)
+            x = open(x)
         if isinstance(x, Group):
             self._put_group(key, x)
             return
-        _create.copy(x, self._path_for(key, True), overwrite=True)
+        copy(x, self._path_for(key, True), overwrite=True)
         self._changed().forget(self._full(key))
         self._store().announce()
 
@@ -632,3 +639,266 @@ def _kind_of_member(store: _b2kit.Store, key: str) -> str:
     except (ValueError, OSError):
         return "unreadable"
     return "" if {"b2nd", "caterva"}.intersection(frame.meta_names) else SuperChunk(frame, key).kind
+
+
+@overload
+def open(
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    lock: bool = True,
+) -> Array | Group | SuperChunk: ...
+@overload
+def open(
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: str,
+    storage_options: Mapping[str, Any] | None = None,
+    lock: bool = True,
+) -> Array | Group | SuperChunk | Data: ...
+@checked
+def open(
+    source: Source,
+    mode: Literal["r", "a"] = "r",
+    threads: int | None = None,
+    *,
+    key: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    lock: bool = True,
+) -> Array | Group | SuperChunk | Data:
+    """Opens an array or a store. Only its metadata is read.
+
+    ``source`` is a path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or
+    any seekable binary file. A frame that is no array is a :class:`SuperChunk`, which is read-only; tensors that
+    python-blosc2 has saved (``save_array``, ``save_tensor``) are decompressed into an array in memory. HTTP and HTTPS
+    URLs are read by this package itself, other URLs by fsspec. For all remote sources, each read fetches the ranges it
+    needs in a few rounds of requests. With ``mode="a"`` an array or a store at
+    a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
+    for one call, by default that of :func:`set_threads`. With ``key`` a member of a store is opened, or a data set of an HDF5
+    or NetCDF file (see :mod:`b2kit.hdf5`). ``lock=False`` changes files without locking them, for file systems that have
+    no locks; then only one process at a time may change them. With ``storage_options`` a URL, also one of HTTP, is opened by fsspec with
+    these options, such as credentials or ``{"headers": {...}}``.
+
+    :func:`open_array` and :func:`open_group` return one of them, and fail for the other.
+    """
+    if storage_options is not None:
+        given = source_with(source, storage_options)
+        if key is None:
+            return _reopened(given, mode, threads)
+        if mode != "r":
+            raise ReadOnlyError(f"{given.name}: HDF5 files are not changed")
+        return hdf5.File(given.name, threads, given)[key]
+    if key is not None:
+        return _inside(source, mode, threads, key, lock)
+    try:
+        return _known(source, mode, threads, lock)
+    except NotBloscError:
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            found = _frame(source, "", mode)
+        elif isinstance(source, (str, os.PathLike)) and not is_web(source) and not source_of(source):
+            found = _frame(absolute(source), absolute(source), mode)
+        else:
+            raise
+        if found is None:
+            raise
+        return found
+
+
+def _known(source: Source, mode: Literal["r", "a"], threads: int | None, lock: bool = True) -> Array | Group:
+    """Opens an array or a store."""
+    if is_web(source):
+        return _web(source, mode, threads)
+    if remote := source_of(source):
+        return _reopened(remote, mode, threads)
+    if not isinstance(source, (str, os.PathLike)):
+        return Array(source, mode, threads)
+    path = absolute(source)
+    try:
+        return Array(path, mode, threads, lock=lock)
+    except Error as error:
+        found = find(path, mode, threads, lock)
+        if found is None:
+            if hdf5.is_hdf5(path):
+                what = f"{path}: an HDF5 or NetCDF file: key names a data set, b2kit.hdf5.open lists them"
+                raise NotBloscError(what) from error
+            raise _named(error, path)
+        return found
+
+
+def _frame(source: Any, name: str, mode: str) -> Array | SuperChunk | None:
+    """Opens a frame that is no array; ``None`` if there is none."""
+    try:
+        frame = _b2kit.FrameBase(source)
+    except Error:
+        return None
+    if not {"b2nd", "caterva"}.isdisjoint(frame.meta_names):
+        return None
+    if mode != "r":
+        raise ReadOnlyError(f"{name or 'the frame'}: not an array: only arrays and stores can be changed")
+    if "__pack_tensor__" in frame.attr_names:
+        return _tensor(frame, name)
+    return SuperChunk(frame, name)
+
+
+def _tensor(frame: _b2kit.FrameBase, name: str) -> Array:
+    """Returns the array that ``blosc2.save_tensor`` has saved."""
+    layer = frame.attr("__pack_tensor__")
+    description: Any = layer[0] if layer else None
+    try:
+        _, shape, descr = description
+        dtype = np.lib.format.descr_to_dtype([tuple(field) for field in descr] if isinstance(descr, list) else descr)
+        lengths = as_shape(shape)
+        fits = int(np.prod(lengths, dtype=object)) * dtype.itemsize == frame.nbytes
+    except (TypeError, ValueError) as error:
+        raise DamagedError(f"{name}: __pack_tensor__ describes no array") from error
+    if not fits or dtype.hasobject:
+        raise DamagedError(f"{name}: __pack_tensor__ describes an array of another size")
+    if frame.nbytes > max(1 << 30, 1000 * frame.cbytes):
+        raise UnsupportedError(f"{name}: a tensor of {frame.nbytes} bytes is too large to be decompressed")
+    attrs = {key: found[0] for key in frame.attr_names if key != "__pack_tensor__" and (found := frame.attr(key))}
+    return _regular(_Items(frame, dtype), lengths, None, {"codec": "lz4", "attrs": attrs or None})
+
+
+def _inside(
+    source: Source, mode: Literal["r", "a"], threads: int | None, key: str, lock: bool
+) -> Array | Group | SuperChunk | Data:
+    """Opens a member of a store, or a data set."""
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fspath(source)
+        if hdf5.is_hdf5(path):
+            if mode != "r":
+                raise ReadOnlyError(f"{path}: HDF5 files are not changed")
+            return hdf5.File(path if is_web(path) else absolute(path), threads)[key]
+    group = open(source, mode, threads, lock=lock)
+    if not isinstance(group, Group):
+        group.close()
+        raise ArgumentError(f"key {key!r}: this is not a store")
+    return group[key]
+
+
+@checked
+def open_array(
+    source: Source, mode: Literal["r", "a"] = "r", threads: int | None = None, *, lock: bool = True
+) -> Array:
+    """Opens an array as :func:`open` does. A store is an error.
+
+        >>> import b2kit, numpy as np, tempfile
+        >>> path = tempfile.mkdtemp() + "/a.b2nd"
+        >>> _ = b2kit.asarray(np.arange(3), path)
+        >>> b2kit.open_array(path).shape
+        (3,)
+    """
+    found = open(source, mode, threads, lock=lock)
+    if isinstance(found, Array):
+        return found
+    if isinstance(found, Group):
+        raise ArgumentError(f"{found.path}: is a store: open an array of it, or use open_group")
+    raise NotBloscError(f"{found.name}: a super-chunk, not an array")
+
+
+@checked
+def open_group(source: Path, mode: Literal["r", "a"] = "r", threads: int | None = None, *, lock: bool = True) -> Group:
+    """Opens a store as :func:`open` does, and returns its root. An array is an error."""
+    found = open(source, mode, threads, lock=lock)
+    if not isinstance(found, Group):
+        found.close()
+        raise ArgumentError(f"{source}: is an array or a super-chunk, not a store")
+    return found
+
+
+def _named(error: Error, path: str) -> Error:
+    """Returns the error with the path in its message."""
+    if path in str(error):
+        return error
+    named = type(error)(f"{path}: {error}")
+    named.__cause__ = error
+    return named
+
+
+def _web(url: str, mode: Literal["r", "a"], threads: int | None) -> Array:
+    name = shown(url)
+    try:
+        array = Array(url, mode, threads)
+    except Error as error:
+        raise _described(error, name, url, None) from error
+    array._again = (_web, (url, mode, threads))
+    return array
+
+
+def _reopened(source: _Source, mode: Literal["r", "a"], threads: int | None) -> Array:
+    try:
+        array = Array(source, mode, threads, name=source.name)
+    except Error as error:
+        raise _described(error, source.name, source.name, source) from error
+    array._again = (_reopened, (source, mode, threads))
+    return array
+
+
+def _described(error: Error, name: str, url: str, source: _Source | None) -> Error:
+    """Returns the error for a remote file that is not an array, which says what it is instead."""
+    if not isinstance(error, NotBloscError):
+        return _named(error, name)
+    try:
+        is_store = _b2kit.Store.is_at(url, source)
+    except IoError:
+        return _named(error, name)
+    except Error:
+        # Only a store is opened further than its first bytes.
+        is_store = True
+    if is_store:
+        return UnsupportedError(
+            f"{name}: a store: download it, then open that (the command reads members at URLs: {name}::/key)"
+        )
+    if hdf5.is_hdf5(url, source):
+        return NotBloscError(f"{name}: an HDF5 or NetCDF file: key names a data set, b2kit.hdf5.open lists them")
+    return _named(error, name)
+
+
+@overload
+def copy(a: Group, path: Path, **options: Unpack[CopyOptions]) -> Group: ...
+@overload
+def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Array: ...
+@checked
+def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Array | Group:
+    """Copies an array and its attributes in bounded memory. A path is opened first.
+
+    A group or store is copied with all its contents to a new store, as by :meth:`Group.save`; only ``overwrite`` is an
+    option then.
+
+    ``options`` are those of :func:`asarray`; those not given are taken from ``a``. For other ``chunks``, blocks are
+    chosen that fit. Chunks that do not change are copied without being recompressed.
+
+    ``a`` may also be an array of h5py, zarr or python-blosc2, whose attributes and chunks are kept: shards of zarr are
+    chunks here, and the chunks in them are blocks. Codec, level and filters are kept from python-blosc2 only. What
+    makes an HDF5 dataset or its axes a dimension scale is left out.
+    """
+    given: dict[str, Any] = dict(options)
+    if isinstance(a, (str, os.PathLike)):
+        a = open(a)
+    if isinstance(a, Group):
+        if path is None or given.keys() - {"overwrite"}:
+            raise WrongTypeError("a group is copied to a path, and with no option but overwrite")
+        a.save(path, overwrite=given.get("overwrite", False))
+        return Group(path, "a" if os.path.isdir(path) else "r", a._threads)
+    return copy_array(a, path, given)
+
+
+@checked
+def verify(path: Source, *, threads: int | None = None, progress: Progress = None) -> str:
+    """Verifies a file, directory or store, or the bytes of a frame; see :meth:`Array.verify`.
+
+    Raises an exception if something is wrong.
+    """
+    try:
+        found = _known(path, "r", threads)
+    except NotBloscError:
+        # A frame that is not an array. One that claims to be an array, but cannot be opened, raises another error.
+        if not isinstance(path, (str, os.PathLike, bytes, bytearray, memoryview)):
+            raise
+        return _b2kit.FrameBase(path).verify()
+    return found.verify(progress=progress)
