@@ -6,7 +6,6 @@ use clap::{Parser, Subcommand};
 
 mod api;
 mod bench;
-mod c;
 mod conformance;
 mod crash;
 mod cross;
@@ -18,7 +17,6 @@ mod flips;
 mod fuzz;
 mod hdf5;
 mod hostile;
-mod notices;
 mod pingpong;
 mod programs;
 mod python;
@@ -56,9 +54,7 @@ enum Task {
     Windows(windows::Args),
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
-    Notices(notices::Args),
     Hdf5(hdf5::Args),
-    C(c::Args),
     Demo(demo::Args),
     Rooms(rooms::Args),
     Bench(bench::Args),
@@ -79,9 +75,7 @@ fn main() -> ExitCode {
         Task::Windows(args) => windows::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
         Task::Python(args) => pythonpkg::run(&args),
-        Task::Notices(args) => notices::run(&args),
         Task::Hdf5(args) => hdf5::run(&args),
-        Task::C(args) => c::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
