@@ -8,7 +8,6 @@ mod api;
 mod bench;
 mod conformance;
 mod crash;
-mod cross;
 mod demo;
 mod digest;
 mod faults;
@@ -18,7 +17,6 @@ mod fuzz;
 mod hdf5;
 mod hostile;
 mod pingpong;
-mod programs;
 mod python;
 mod pythonpkg;
 mod rooms;
@@ -28,7 +26,6 @@ mod sh;
 mod steps;
 mod test;
 mod web;
-mod windows;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
 #[derive(Parser)]
@@ -50,8 +47,6 @@ enum Task {
     Faults(faults::Args),
     Hostile(hostile::Args),
     Salvage(salvage::Args),
-    Cross(cross::Args),
-    Windows(windows::Args),
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
     Hdf5(hdf5::Args),
@@ -71,8 +66,6 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Hostile(args) => hostile::run(&args),
         Task::Salvage(args) => salvage::run(&args),
-        Task::Cross(args) => cross::run(&args),
-        Task::Windows(args) => windows::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
         Task::Python(args) => pythonpkg::run(&args),
         Task::Hdf5(args) => hdf5::run(&args),

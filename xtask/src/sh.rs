@@ -13,21 +13,6 @@ use serde_json::Value;
 use crate::root;
 use crate::steps::minutes;
 
-/// The packages that are tested for other machines: the default members of the workspace but for tools.
-pub(crate) const PORTABLE: &[&str] = &[
-    "--workspace",
-    "--exclude=xtask",
-    "--exclude=b2-benches",
-    "--exclude=b2-c",
-    "--exclude=b2-hdf5-plugin",
-    "--exclude=b2-object-store",
-    "--exclude=b2-python",
-    "--exclude=b2-wasm",
-    "--exclude=h5b2kit_blosc",
-    "--exclude=h5b2kit_blosc2",
-    "--exclude=zarrs-b2nd",
-];
-
 /// Returns a cargo command in the workspace.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -176,15 +161,8 @@ pub(crate) fn run_nextest(mut command: Command) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Counts the tests in the output of a test program, and those that were left out: ignored, or by name.
-pub(crate) fn counts(lines: &[String]) -> (Counts, u64) {
-    let mut counts = Counts::default();
-    lines.iter().for_each(|line| counts.add(line));
-    (counts, lines.iter().map(|line| left_out(line)).sum())
-}
-
 /// Says how many tests were left out.
-pub(crate) fn tell_left_out(number: u64) {
+fn tell_left_out(number: u64) {
     if number > 0 {
         println!("{number} tests were left out: ignored, or by name");
     }
@@ -237,11 +215,11 @@ fn number(line: &str, what: &str) -> u64 {
     before.rsplit([' ', '.']).find(|word| !word.is_empty()).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-pub(crate) fn finished(started: Instant) {
+fn finished(started: Instant) {
     println!("({})", minutes(started.elapsed()));
 }
 
-pub(crate) fn line(command: &Command) -> String {
+fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_stem().unwrap_or_default();
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
