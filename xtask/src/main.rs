@@ -13,8 +13,6 @@ mod digest;
 mod faults;
 mod fixtures;
 mod flips;
-mod fuzz;
-mod hdf5;
 mod hostile;
 mod pingpong;
 mod python;
@@ -41,7 +39,6 @@ enum Task {
     Api(api::Args),
     Fixtures(fixtures::Args),
     Flips(flips::Args),
-    Fuzz(fuzz::Args),
     Conformance(conformance::Args),
     Crash(crash::Args),
     Faults(faults::Args),
@@ -49,7 +46,6 @@ enum Task {
     Salvage(salvage::Args),
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
-    Hdf5(hdf5::Args),
     Demo(demo::Args),
     Rooms(rooms::Args),
     Bench(bench::Args),
@@ -63,12 +59,10 @@ fn main() -> ExitCode {
         Task::Conformance(args) => conformance::run(&args).and_then(|counts| counts.verdict()),
         Task::Crash(args) => crash::run(&args),
         Task::Faults(args) => faults::run(&args),
-        Task::Fuzz(args) => fuzz::run(&args),
         Task::Hostile(args) => hostile::run(&args),
         Task::Salvage(args) => salvage::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
         Task::Python(args) => pythonpkg::run(&args),
-        Task::Hdf5(args) => hdf5::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
