@@ -14,10 +14,11 @@ mod faults;
 mod fixtures;
 mod flips;
 mod hostile;
+#[cfg(test)]
+mod layers;
 mod pingpong;
 mod python;
 mod pythonpkg;
-mod rooms;
 mod root;
 mod salvage;
 mod sh;
@@ -47,7 +48,6 @@ enum Task {
     Pingpong(pingpong::Args),
     Python(pythonpkg::Args),
     Demo(demo::Args),
-    Rooms(rooms::Args),
     Bench(bench::Args),
     Web(web::Args),
 }
@@ -66,7 +66,6 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
-        Task::Rooms(args) => rooms::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Api(args) => api::run(&args),
     };
