@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod api;
 mod bench;
 mod conformance;
 mod crash;
@@ -37,7 +36,6 @@ struct Args {
 #[derive(Subcommand)]
 enum Task {
     Test(test::Args),
-    Api(api::Args),
     Fixtures(fixtures::Args),
     Flips(flips::Args),
     Conformance(conformance::Args),
@@ -67,7 +65,6 @@ fn main() -> ExitCode {
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
-        Task::Api(args) => api::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
