@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod bench;
 mod conformance;
 mod crash;
 mod demo;
@@ -17,7 +16,6 @@ mod hostile;
 mod layers;
 mod pingpong;
 mod python;
-mod pythonpkg;
 mod root;
 mod salvage;
 mod sh;
@@ -44,9 +42,7 @@ enum Task {
     Hostile(hostile::Args),
     Salvage(salvage::Args),
     Pingpong(pingpong::Args),
-    Python(pythonpkg::Args),
     Demo(demo::Args),
-    Bench(bench::Args),
     Web(web::Args),
 }
 
@@ -60,8 +56,6 @@ fn main() -> ExitCode {
         Task::Hostile(args) => hostile::run(&args),
         Task::Salvage(args) => salvage::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
-        Task::Python(args) => pythonpkg::run(&args),
-        Task::Bench(args) => bench::run(&args),
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),

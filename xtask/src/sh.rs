@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -45,18 +45,12 @@ pub(crate) fn at_once<T: Send>(
 
 /// Prints and runs a command; returns an error if it fails.
 pub(crate) fn run(mut command: Command) -> Result<()> {
-    let status = status(&mut command)?;
-    ensure!(status.success(), "{} ended with {status}", line(&command));
-    Ok(())
-}
-
-/// Prints and runs a command, whether it succeeds or not.
-pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
-    println!("\n$ {}", line(command));
+    println!("\n$ {}", line(&command));
     let started = Instant::now();
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     finished(started);
-    Ok(status)
+    ensure!(status.success(), "{} ended with {status}", line(&command));
+    Ok(())
 }
 
 /// Runs a command without printing it and returns its standard output.
