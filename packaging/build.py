@@ -14,6 +14,9 @@ import tarfile
 import venv
 from pathlib import Path
 
+import libblosc2
+from notices import notices
+
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "target" / "packages"
 PYTHON = ROOT / "crates" / "bindings" / "b2-python"
@@ -81,7 +84,7 @@ def environment(name):
 
 def python_package():
     """Builds the wheel and the source distribution, and uses the package that each of them installs."""
-    NOTICES.write_text(output("cargo", "xtask", "notices", "b2-python"))
+    NOTICES.write_text(notices("b2-python"))
     tools = environment("tools")
     run(tools, "-m", "pip", "install", "-q", "maturin>=1.9,<2")
     for old in [*OUT.glob("*.whl"), *OUT.glob("b2kit-*.tar.gz")]:
@@ -101,7 +104,7 @@ def c_library():
     """Installs libblosc2, compiles a program with it, and runs the program."""
     prefix = OUT / "c"
     shutil.rmtree(prefix, ignore_errors=True)
-    run("cargo", "xtask", "c", "--install", prefix)
+    libblosc2.install(prefix, libblosc2.build())
     os.environ["PKG_CONFIG_PATH"] = str(prefix / "lib" / "pkgconfig")
     flags = output("pkg-config", "--cflags", "--libs", "blosc2").split()
     program = OUT / "roundtrip"

@@ -1,13 +1,16 @@
-//! Our side of `cargo xtask bench --remote`: opens URLs and reads parts of arrays, one command per line of standard
+//! Our side of `benches/bench.py remote`, and its server: opens URLs and reads parts of arrays, one command per line of standard
 //! input.
 //!
 //! `make RAW FRAME` stores the raw items as the array to read, and once more with a table of block starts as
-//! `FRAME.starts`. `open URL` and `read NAME` print a list in JSON: the time in seconds and a sum of the items.
+//! `FRAME.starts`. `serve FOLDER` prints the URL of a server with all files of a folder; each line of standard input is then the delay of
+//! its answers in milliseconds, and prints the requests and bytes since the last one. `open URL` and `read NAME` print a list in JSON: the time in seconds and a sum of the items.
 
 use std::io::BufRead;
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use b2_testkit::web::Server;
 use b2kit::nd::{Selection, Slice};
 use b2kit::{ArrayBuilder, Compression, FilterId, FrameWriter, NdArray};
 
@@ -18,6 +21,11 @@ fn main() -> Result<()> {
     {
         store(raw, frame, false)?;
         return store(raw, &format!("{frame}.starts"), true);
+    }
+    if let [_, serve, folder] = &args[..]
+        && serve == "serve"
+    {
+        return self::serve(Path::new(folder));
     }
     let mut array: Option<NdArray> = None;
     for line in std::io::stdin().lock().lines() {
@@ -37,6 +45,29 @@ fn main() -> Result<()> {
             (other, _) => bail!("no command {other}"),
         };
         println!("[{}, {sum}]", seconds.as_secs_f64());
+    }
+    Ok(())
+}
+
+fn serve(folder: &Path) -> Result<()> {
+    let server = Server::start()?;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder)?.to_string_lossy().into_owned();
+                server.put(&name, std::fs::read(&path)?);
+            }
+        }
+    }
+    println!("{}", server.url(""));
+    for line in std::io::stdin().lock().lines() {
+        server.delay(Duration::from_millis(line?.trim().parse()?));
+        let counts = server.counts();
+        println!("[{}, {}]", counts.requests, counts.bytes);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::frame::{options, small};
 const PYTHON: &str = "B2KIT_FUZZ_PYTHON";
 /// Directory for the counts and examples of each class of results.
 const FOLDER: &str = "B2KIT_FUZZ_CLASSES";
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../xtask/py/fuzz_peer.py");
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peer.py");
 /// Maximum number of chunks, as the peer reads no more.
 const MAX_CHUNKS: usize = 8;
 /// Maximum uncompressed size of a chunk that the peer reads.

@@ -9,7 +9,7 @@ use b2kit::{NdArray, range};
 
 use crate::root::{self, target, workspace};
 use crate::sh;
-use crate::steps::{self, Steps};
+use crate::steps::Steps;
 
 /// Pack a real array, show its summary, read it back and draw it.
 ///
@@ -27,10 +27,6 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     let text = |path: &Path| path.strip_prefix(workspace()).unwrap_or(path).display().to_string();
     let tool = text(&target().join("debug/b2kit"));
     let mut steps = Steps::new(5);
-    if let Some(taken) = steps::since_typed() {
-        println!("cargo built this task in {}", steps::minutes(taken));
-        steps = steps.after("build this task", taken);
-    }
     match workspace().join(&tool).exists() {
         true => println!("this takes some seconds, or a minute if the command has to be built anew"),
         false => {

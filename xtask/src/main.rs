@@ -4,33 +4,24 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod api;
-mod bench;
-mod c;
 mod conformance;
 mod crash;
-mod cross;
 mod demo;
 mod digest;
 mod faults;
 mod fixtures;
 mod flips;
-mod fuzz;
-mod hdf5;
 mod hostile;
-mod notices;
+#[cfg(test)]
+mod layers;
 mod pingpong;
-mod programs;
 mod python;
-mod pythonpkg;
-mod rooms;
 mod root;
 mod salvage;
 mod sh;
 mod steps;
 mod test;
 mod web;
-mod windows;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
 #[derive(Parser)]
@@ -43,25 +34,15 @@ struct Args {
 #[derive(Subcommand)]
 enum Task {
     Test(test::Args),
-    Api(api::Args),
     Fixtures(fixtures::Args),
     Flips(flips::Args),
-    Fuzz(fuzz::Args),
     Conformance(conformance::Args),
     Crash(crash::Args),
     Faults(faults::Args),
     Hostile(hostile::Args),
     Salvage(salvage::Args),
-    Cross(cross::Args),
-    Windows(windows::Args),
     Pingpong(pingpong::Args),
-    Python(pythonpkg::Args),
-    Notices(notices::Args),
-    Hdf5(hdf5::Args),
-    C(c::Args),
     Demo(demo::Args),
-    Rooms(rooms::Args),
-    Bench(bench::Args),
     Web(web::Args),
 }
 
@@ -72,22 +53,12 @@ fn main() -> ExitCode {
         Task::Conformance(args) => conformance::run(&args).and_then(|counts| counts.verdict()),
         Task::Crash(args) => crash::run(&args),
         Task::Faults(args) => faults::run(&args),
-        Task::Fuzz(args) => fuzz::run(&args),
         Task::Hostile(args) => hostile::run(&args),
         Task::Salvage(args) => salvage::run(&args),
-        Task::Cross(args) => cross::run(&args),
-        Task::Windows(args) => windows::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
-        Task::Python(args) => pythonpkg::run(&args),
-        Task::Notices(args) => notices::run(&args),
-        Task::Hdf5(args) => hdf5::run(&args),
-        Task::C(args) => c::run(&args),
-        Task::Bench(args) => bench::run(&args),
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
-        Task::Rooms(args) => rooms::run(&args),
         Task::Test(args) => test::run(&args),
-        Task::Api(args) => api::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

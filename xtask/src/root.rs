@@ -76,29 +76,3 @@ pub(crate) fn seed(wanted: Option<u64>) -> u64 {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     wanted.unwrap_or_else(|| clock() % 1_000_000_000)
 }
-
-/// Returns the folders of the crates of a workspace, sorted by path.
-pub(crate) fn packages(workspace: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut groups = vec![workspace.join("crates")];
-    while let Some(group) = groups.pop() {
-        for entry in fs::read_dir(group)? {
-            let path = entry?.path();
-            match path.join("Cargo.toml").is_file() {
-                true => found.push(path),
-                false if path.is_dir() && path.parent() == Some(&workspace.join("crates")) => {
-                    groups.push(path)
-                }
-                false => {}
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// Returns the folder of a crate.
-pub(crate) fn package(name: &str) -> Result<PathBuf> {
-    let found = packages(workspace())?.into_iter().find(|folder| folder.ends_with(name));
-    found.with_context(|| format!("there is no crate {name}"))
-}

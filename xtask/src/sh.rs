@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -12,21 +12,6 @@ use serde_json::Value;
 
 use crate::root;
 use crate::steps::minutes;
-
-/// The packages that are tested for other machines: the default members of the workspace but for tools.
-pub(crate) const PORTABLE: &[&str] = &[
-    "--workspace",
-    "--exclude=xtask",
-    "--exclude=b2-benches",
-    "--exclude=b2-c",
-    "--exclude=b2-hdf5-plugin",
-    "--exclude=b2-object-store",
-    "--exclude=b2-python",
-    "--exclude=b2-wasm",
-    "--exclude=h5b2kit_blosc",
-    "--exclude=h5b2kit_blosc2",
-    "--exclude=zarrs-b2nd",
-];
 
 /// Returns a cargo command in the workspace.
 pub(crate) fn cargo(args: &[&str]) -> Command {
@@ -60,18 +45,12 @@ pub(crate) fn at_once<T: Send>(
 
 /// Prints and runs a command; returns an error if it fails.
 pub(crate) fn run(mut command: Command) -> Result<()> {
-    let status = status(&mut command)?;
-    ensure!(status.success(), "{} ended with {status}", line(&command));
-    Ok(())
-}
-
-/// Prints and runs a command, whether it succeeds or not.
-pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
-    println!("\n$ {}", line(command));
+    println!("\n$ {}", line(&command));
     let started = Instant::now();
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     finished(started);
-    Ok(status)
+    ensure!(status.success(), "{} ended with {status}", line(&command));
+    Ok(())
 }
 
 /// Runs a command without printing it and returns its standard output.
@@ -176,15 +155,8 @@ pub(crate) fn run_nextest(mut command: Command) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Counts the tests in the output of a test program, and those that were left out: ignored, or by name.
-pub(crate) fn counts(lines: &[String]) -> (Counts, u64) {
-    let mut counts = Counts::default();
-    lines.iter().for_each(|line| counts.add(line));
-    (counts, lines.iter().map(|line| left_out(line)).sum())
-}
-
 /// Says how many tests were left out.
-pub(crate) fn tell_left_out(number: u64) {
+fn tell_left_out(number: u64) {
     if number > 0 {
         println!("{number} tests were left out: ignored, or by name");
     }
@@ -237,11 +209,11 @@ fn number(line: &str, what: &str) -> u64 {
     before.rsplit([' ', '.']).find(|word| !word.is_empty()).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-pub(crate) fn finished(started: Instant) {
+fn finished(started: Instant) {
     println!("({})", minutes(started.elapsed()));
 }
 
-pub(crate) fn line(command: &Command) -> String {
+fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_stem().unwrap_or_default();
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));

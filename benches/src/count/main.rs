@@ -1,4 +1,4 @@
-//! Fixed workloads whose instructions `cargo xtask bench --count` counts under callgrind. `b2-count-cases NAME` runs
+//! Fixed workloads whose instructions `bench.py count` counts under callgrind. `b2-count-cases NAME` runs
 //! one; without a name it lists them. Only what [`counted`](case::counted) calls is counted.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Our side of the rows of `cargo xtask bench` that `b2kit bench --input` does not cover: arrays, and files of chunks
-//! that the C side reads. Takes the same options and prints the same lines as the C side (`xtask/c/`).
+//! Our side of the rows of `bench.py speed` that `b2kit bench --input` does not cover: arrays, and files of chunks
+//! that the C side reads. Takes the same options and prints the same lines as the C side (`benches/c/`).
 #![forbid(unsafe_code)]
 
 mod arrays;

@@ -1,7 +1,9 @@
 //! Every bit of small files flipped: no wrong value where h5py finds the damage.
 //!
-//! `B2KIT_HDF5_FLIPS` is a folder in which `flips.py` has made files, and `B2KIT_HDF5_PYTHON` a Python with h5py, which is asked
-//! about the flips that were not noticed. `B2KIT_HDF5_FLIPS_STEP` flips only every so many bits.
+//! `flips.py` makes the files, and is asked about the flips that were not noticed. `B2KIT_HDF5_FLIPS_STEP` flips only every so many bits.
+
+#[path = "common/made.rs"]
+mod made;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,13 +48,12 @@ fn read(bytes: Vec<u8>) -> Option<String> {
 }
 
 #[test]
-#[ignore = "needs Python with h5py and hdf5plugin: cargo xtask hdf5"]
+#[ignore = "needs Python with h5py and hdf5plugin (B2KIT_HDF5_PYTHON)"]
 fn flips_that_h5py_notices_are_errors() {
-    let folder =
-        PathBuf::from(std::env::var_os("B2KIT_HDF5_FLIPS").expect("B2KIT_HDF5_FLIPS names no folder"));
-    let python = std::env::var_os("B2KIT_HDF5_PYTHON").expect("B2KIT_HDF5_PYTHON names no Python");
+    let kept = made::made("flips.py", &["make", "FOLDER"]);
+    let (folder, python) = (kept.path(), made::python());
     let step = std::env::var("B2KIT_HDF5_FLIPS_STEP").map_or(STEP, |step| step.parse().unwrap());
-    let mut names: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut names: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.extension().is_some_and(|end| end == "h5"));
     names.sort();
     assert!(names.len() >= 30, "{} files", names.len());
@@ -79,7 +80,7 @@ fn flips_that_h5py_notices_are_errors() {
     let wrong: usize = unnoticed.values().map(Vec::len).sum();
     fs::write(folder.join("flips.json"), serde_json::to_string(&unnoticed).unwrap()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("flips.py");
-    let status = Command::new(python).arg(script).arg("judge").arg(&folder).status().unwrap();
+    let status = Command::new(python).arg(script).arg("judge").arg(folder).status().unwrap();
     assert!(status.success());
     let judged: BTreeMap<String, Vec<usize>> =
         serde_json::from_slice(&fs::read(folder.join("judged.json")).unwrap()).unwrap();

@@ -1,12 +1,14 @@
 //! Random data sets that `generated.py` writes, against what h5py and netCDF4 read from them.
 //!
-//! `B2KIT_HDF5_GENERATED` is a folder that `generated.py` has filled.
+//! `B2KIT_HDF5_GENERATED` is how many there are to be.
 
 mod common;
+#[path = "common/made.rs"]
+mod made;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use b2_hdf5::{DataSet, File, Hdf5Error};
 use b2nd::Dtype;
@@ -124,11 +126,11 @@ fn attributes(data: &DataSet, entry: &Value) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "needs Python with h5py, hdf5plugin and netCDF4: cargo xtask hdf5"]
+#[ignore = "needs Python with h5py, hdf5plugin and netCDF4 (B2KIT_HDF5_PYTHON)"]
 fn random_data_sets_are_those_that_were_written() {
-    let folder = PathBuf::from(
-        std::env::var_os("B2KIT_HDF5_GENERATED").expect("B2KIT_HDF5_GENERATED names no folder"),
-    );
+    let count = std::env::var("B2KIT_HDF5_GENERATED").unwrap_or_else(|_| "1000".to_owned());
+    let kept = made::made("generated.py", &["FOLDER", &count]);
+    let folder = kept.path();
     let list = fs::read_to_string(folder.join("generated.json")).unwrap();
     let entries: Vec<Value> = serde_json::from_str(&list).unwrap();
     let expected = fs::read(folder.join("expected.bin")).unwrap();
@@ -137,7 +139,7 @@ fn random_data_sets_are_those_that_were_written() {
     for entry in &entries {
         let number = |key: &str| entry[key].as_u64().unwrap_or(0) as usize;
         let items = &expected[number("at")..number("at") + number("len")];
-        match check(entry, &folder, items, &mut opened) {
+        match check(entry, folder, items, &mut opened) {
             Ok(Outcome::Equal) => equal += 1,
             Ok(Outcome::Refused(word)) => *refused.entry(word).or_default() += 1,
             Err(what) => {

@@ -1,12 +1,14 @@
 //! Damaged files: errors or values, within seconds, and no panic.
 //!
-//! `B2KIT_HDF5_MUTANTS` is how many there are to be, and `B2KIT_HDF5_MATRIX` the folder of `matrix.py` whose files are used
+//! `B2KIT_HDF5_MUTANTS` is how many there are to be, and with `B2KIT_HDF5_PYTHON` the files of `matrix.py` are used
 //! besides those in `tests/data`. `B2KIT_HDF5_MUTANTS_FROM` is the number of the first one, so that many can be read in pieces.
 //! With `ulimit -v` memory is limited, too. Every second mutant has its checksums computed again, so that what they protect is
 //! reached.
 
 #[path = "../src/checksum.rs"]
 mod checksum;
+#[path = "common/made.rs"]
+mod made;
 
 use std::fs;
 use std::ops::Range;
@@ -164,11 +166,10 @@ fn processor_time() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-fn files() -> Vec<PathBuf> {
+fn files(matrix: Option<&Path>) -> Vec<PathBuf> {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("data");
-    let more = std::env::var_os("B2KIT_HDF5_MATRIX").map(PathBuf::from);
     let mut found: Vec<PathBuf> = std::iter::once(ours)
-        .chain(more)
+        .chain(matrix.map(Path::to_owned))
         .flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()))
         .filter(|path| path.extension().is_some_and(|end| end == "h5" || end == "nc"))
         .filter(|path| fs::metadata(path).unwrap().len() < LARGE)
@@ -187,7 +188,9 @@ fn mutants_are_errors_or_values() {
         let blocks = checked_blocks(&bytes, checksum::lookup3);
         (path, bytes, blocks)
     };
-    let originals: Vec<(PathBuf, Vec<u8>, Vec<Range<usize>>)> = files().into_iter().map(read).collect();
+    let matrix = std::env::var_os("B2KIT_HDF5_PYTHON").map(|_| made::made("matrix.py", &["FOLDER"]));
+    let originals: Vec<(PathBuf, Vec<u8>, Vec<Range<usize>>)> =
+        files(matrix.as_ref().map(|folder| folder.path())).into_iter().map(read).collect();
     assert!(originals.iter().any(|(.., blocks)| !blocks.is_empty()));
     let limits = Limits::default().max_memory(256 << 20).max_output(256 << 20).max_metadata(64 << 20);
     for (path, bytes, _) in &originals {
@@ -231,14 +234,12 @@ fn mutants_are_errors_or_values() {
 
 /// Files of `handmade.py`, a few kilobytes of which ask for gigabytes or hours.
 #[test]
-#[ignore = "needs Python with h5py: cargo xtask hdf5"]
+#[ignore = "needs Python with h5py (B2KIT_HDF5_PYTHON)"]
 fn small_files_do_not_ask_for_much() {
-    let folder = std::env::var_os("B2KIT_HDF5_HANDMADE")
-        .map(PathBuf::from)
-        .expect("B2KIT_HDF5_HANDMADE names no folder");
+    let folder = made::made("handmade.py", &["FOLDER"]);
     let limits = Limits::default().max_memory(256 << 20).max_output(256 << 20).max_metadata(64 << 20);
     let mut count = 0;
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(folder.path()).unwrap() {
         let (path, worked) = (entry.unwrap().path(), processor_time());
         let (good, bad) = read_all(fs::read(&path).unwrap(), &limits, 64 << 10);
         let taken = processor_time().saturating_sub(worked);

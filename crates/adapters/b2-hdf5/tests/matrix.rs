@@ -1,11 +1,12 @@
 //! Every data set that `matrix.py` writes, value by value against the library that wrote it, and as an array.
 
 mod common;
+#[path = "common/made.rs"]
+mod made;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use b2_hdf5::{DataSet, File, Hdf5Error};
 use b2nd::{Dtype, NdArray};
@@ -16,24 +17,6 @@ use common::{as_json, same_items, spelled};
 /// Data sets that there must be, and how many of a hundred must be equal.
 const LEAST: usize = 76;
 const EQUAL: usize = 92;
-
-/// The folder with the files: `B2KIT_HDF5_MATRIX` if it is set, where they are made once, otherwise a temporary one.
-fn matrix() -> (PathBuf, Option<tempfile::TempDir>) {
-    let (folder, temporary) = match std::env::var_os("B2KIT_HDF5_MATRIX") {
-        Some(folder) => (PathBuf::from(folder), None),
-        None => {
-            let temporary = tempfile::tempdir().unwrap();
-            (temporary.path().to_owned(), Some(temporary))
-        }
-    };
-    if !folder.join("matrix.json").exists() {
-        let python = std::env::var_os("B2KIT_HDF5_PYTHON").expect("B2KIT_HDF5_PYTHON names no Python");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("matrix.py");
-        let output = Command::new(python).arg(script).arg(&folder).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-    (folder, temporary)
-}
 
 /// The items of an `.npy` file, and its shape.
 fn npy(path: &Path) -> (Vec<u64>, Vec<u8>) {
@@ -138,9 +121,10 @@ fn array(data: &DataSet, dtype: &Dtype, expected: &[u8], entry: &Value) -> Resul
 }
 
 #[test]
-#[ignore = "needs Python with h5py, hdf5plugin, tables and netCDF4: cargo xtask hdf5"]
+#[ignore = "needs Python with h5py, hdf5plugin, tables and netCDF4 (B2KIT_HDF5_PYTHON)"]
 fn every_data_set_is_equal_or_a_clear_error() {
-    let (folder, _kept) = matrix();
+    let kept = made::made("matrix.py", &["FOLDER"]);
+    let folder = kept.path();
     let entries: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(folder.join("matrix.json")).unwrap()).unwrap();
     let mut counts = BTreeMap::from([("equal", 0), ("clear errors", 0), ("absent", 0)]);
@@ -152,7 +136,7 @@ fn every_data_set_is_equal_or_a_clear_error() {
                 println!("absent: {name}: {}", entry["tool"].as_str().unwrap());
                 *counts.get_mut("absent").unwrap() += 1;
             }
-            (expect, ()) => match (expect, check(entry, &folder)) {
+            (expect, ()) => match (expect, check(entry, folder)) {
                 ("equal", Ok(())) => *counts.get_mut("equal").unwrap() += 1,
                 ("error", Err(what)) if what.contains(entry["word"].as_str().unwrap()) => {
                     println!("clear error: {name}: {what}");

@@ -1,7 +1,10 @@
 //! Packed numbers against what xarray makes of them: files and values of `scaled.py`.
 
+#[path = "common/made.rs"]
+mod made;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use b2_hdf5::{File, Scale};
 
@@ -46,14 +49,14 @@ fn check(folder: &Path, name: &str) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "needs Python with xarray and netCDF4: cargo xtask hdf5"]
+#[ignore = "needs Python with xarray and netCDF4 (B2KIT_HDF5_PYTHON)"]
 fn packed_numbers_are_what_xarray_makes_of_them() {
-    let folder = std::env::var_os("B2KIT_HDF5_SCALED").expect("B2KIT_HDF5_SCALED names no folder");
-    let folder = PathBuf::from(folder);
+    let kept = made::made("scaled.py", &["FOLDER"]);
+    let folder = kept.path();
     let names = fs::read_to_string(folder.join("names.txt")).unwrap();
     let wrong: Vec<String> = names
         .lines()
-        .filter_map(|name| check(&folder, name).err().map(|what| format!("{name}: {what}")))
+        .filter_map(|name| check(folder, name).err().map(|what| format!("{name}: {what}")))
         .collect();
     println!("{} kinds of packed numbers, {} wrong", names.lines().count(), wrong.len());
     wrong.iter().for_each(|line| println!("WRONG {line}"));

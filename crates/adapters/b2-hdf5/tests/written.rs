@@ -341,7 +341,7 @@ impl b2_frame::ReadAt for Memory {
 }
 
 #[test]
-#[ignore = "needs Python with h5py, hdf5plugin, netCDF4, h5netcdf and xarray: cargo xtask hdf5"]
+#[ignore = "needs Python with h5py, hdf5plugin, netCDF4, h5netcdf and xarray (B2KIT_HDF5_PYTHON)"]
 fn other_libraries_read_what_is_written() {
     let python = std::env::var_os("B2KIT_HDF5_PYTHON").expect("B2KIT_HDF5_PYTHON names no Python");
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Shared by programs that measure the speed of Blosc2: a clock, repetition, statistics and random positions.
 //!
-//! Used by `b2kit bench`, by `cargo xtask bench` and by the peer program behind it.
+//! Used by `b2kit bench`, and by the programs of `benches/bench.py`.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};

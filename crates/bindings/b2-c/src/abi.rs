@@ -1,4 +1,4 @@
-//! The structures and constants of `blosc2.h` and `b2nd.h` as C lays them out. `cargo xtask c` compares sizes and offsets with
+//! The structures and constants of `blosc2.h` and `b2nd.h` as C lays them out. `tests/programs.rs` compares sizes and offsets with
 //! those that a C compiler gives our headers and, where they are installed, those of C-Blosc2.
 
 #![allow(non_camel_case_types, reason = "names of C; the types are in exported signatures")]

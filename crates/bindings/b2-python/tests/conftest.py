@@ -10,7 +10,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def many(examples):
-    """The number of examples that hypothesis tries: eight times as many with `cargo xtask python --full`."""
+    """The number of examples that hypothesis tries: eight times as many with `.ci/python --full`."""
     return examples * (8 if os.environ.get("B2KIT_FULL") else 1)
 
 

@@ -1,6 +1,6 @@
 //! Reading: opens Blosc2 files, stores, `.npy` files and raw bytes, selects items of them and reads these in pieces.
 //! Code belongs here if several commands need it to get at data that exists, and to say where it is damaged.
-//! It may use all rooms but `write` and the commands, and writes no files but temporary ones.
+//! It may use all layers but `write` and the commands, and writes no files but temporary ones.
 
 pub(crate) mod damage;
 pub(crate) mod dims;

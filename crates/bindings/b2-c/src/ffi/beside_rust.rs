@@ -96,7 +96,7 @@ fn cell(data: &[u8], codec: u8, clevel: u8, filter: u8) -> (f64, f64) {
 }
 
 #[test]
-#[ignore = "a measurement; cargo xtask c --bench runs it"]
+#[ignore = "a measurement; README.md has the command"]
 fn calls_for_c_beside_the_rust_api() {
     println!("time of a call for C divided by that of the Rust API, median of {ROUNDS} rounds");
     let large = walk(2 << 20);

@@ -1,4 +1,4 @@
-/* Command line and helpers. Built by `cargo xtask bench` against the headers and the library of the wheel. */
+/* Command line and helpers. Built by `bench.py` against the headers and the library of the wheel. */
 #include "peer.h"
 #include <sys/stat.h>
 #include <time.h>

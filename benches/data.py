@@ -1,6 +1,6 @@
-"""Data for `cargo xtask bench`: flat little-endian files and datasets.json, which says what they are.
+"""Data for `bench.py speed`: flat little-endian files and datasets.json, which says what they are.
 
-    bench_data.py FOLDER NAMES [FILE.npy ...]
+    data.py FOLDER NAMES [FILE.npy ...]
 
 NAMES are those of the sets that are wanted, with commas in between; empty for all of them.
 Deterministic: numbered PCG64 generators. What is there already, as large as it should be, is kept. The .npy files
