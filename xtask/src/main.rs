@@ -8,15 +8,19 @@ mod api;
 mod bench;
 mod c;
 mod conformance;
+#[path = "../../crates/testing/b2-durability/tests/all/crash.rs"]
 mod crash;
 mod cross;
 mod demo;
 mod digest;
+#[path = "../../crates/testing/b2-durability/tests/all/faults.rs"]
 mod faults;
 mod fixtures;
+#[path = "../../crates/testing/b2-hostile/tests/all/flips.rs"]
 mod flips;
 mod fuzz;
 mod hdf5;
+#[path = "../../crates/testing/b2-hostile/tests/all/mod.rs"]
 mod hostile;
 mod notices;
 mod pingpong;

@@ -517,7 +517,7 @@ fn check(args: &Args) -> Result<Outcome> {
     let folder = root::temporary("faults-")?;
     let library = root::scratch("faults.so");
     let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let source = root::workspace().join("xtask").join("c").join("faults.c");
+    let source = root::workspace().join("crates/testing/b2-durability/tests/all/faults.c");
     let mut compile = Command::new(&cc);
     compile.args(["-shared", "-fPIC", "-O1", "-o"]);
     match compile.arg(&library).arg(source).arg("-ldl").status() {
