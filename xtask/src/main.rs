@@ -8,20 +8,12 @@ mod api;
 mod bench;
 mod c;
 mod conformance;
-#[path = "../../crates/testing/b2-durability/tests/all/crash.rs"]
-mod crash;
 mod cross;
 mod demo;
 mod digest;
-#[path = "../../crates/testing/b2-durability/tests/all/faults.rs"]
-mod faults;
 mod fixtures;
-#[path = "../../crates/testing/b2-hostile/tests/all/flips.rs"]
-mod flips;
 mod fuzz;
 mod hdf5;
-#[path = "../../crates/testing/b2-hostile/tests/all/mod.rs"]
-mod hostile;
 mod notices;
 mod pingpong;
 mod programs;
@@ -29,7 +21,6 @@ mod python;
 mod pythonpkg;
 mod rooms;
 mod root;
-mod salvage;
 mod sh;
 mod steps;
 mod test;
@@ -49,13 +40,8 @@ enum Task {
     Test(test::Args),
     Api(api::Args),
     Fixtures(fixtures::Args),
-    Flips(flips::Args),
     Fuzz(fuzz::Args),
     Conformance(conformance::Args),
-    Crash(crash::Args),
-    Faults(faults::Args),
-    Hostile(hostile::Args),
-    Salvage(salvage::Args),
     Cross(cross::Args),
     Windows(windows::Args),
     Pingpong(pingpong::Args),
@@ -71,14 +57,9 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Args::parse().task {
-        Task::Flips(args) => flips::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Conformance(args) => conformance::run(&args).and_then(|counts| counts.verdict()),
-        Task::Crash(args) => crash::run(&args),
-        Task::Faults(args) => faults::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
-        Task::Hostile(args) => hostile::run(&args),
-        Task::Salvage(args) => salvage::run(&args),
         Task::Cross(args) => cross::run(&args),
         Task::Windows(args) => windows::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
