@@ -19,8 +19,8 @@ const BLOCK: usize = 64;
 /// Memory that a command may take above that of an idle process, and for bombs, whose blocks may be as large, in KiB.
 const MEMORY_KIB: u64 = 256 << 10;
 const BOMB_KIB: u64 = 768 << 10;
-/// CPU time that a command may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// CPU time that a command may take. A picture of 1024 chunks of 2 GiB takes half of that in a build for tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_b2-hostile");
