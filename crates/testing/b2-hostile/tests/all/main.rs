@@ -51,7 +51,7 @@ fn plugins() -> Plugins {
 /// another number of threads; some go through other commands as well.
 #[test]
 fn no_file_harms_the_command() -> Result<()> {
-    let (cases, seed) = (number("B2KIT_HOSTILE_CASES", 3000)?, number("B2KIT_HOSTILE_SEED", 2)?);
+    let (cases, seed) = (number("B2KIT_HOSTILE_CASES", 1500)?, number("B2KIT_HOSTILE_SEED", 2)?);
     let folder = tempfile::Builder::new().prefix("hostile-").tempdir_in(lab::playground())?;
     let plan = Plan::new(seed, folder.path())?;
     let lab = Lab::new(folder.path(), &plan)?;
