@@ -5,19 +5,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod conformance;
-mod crash;
 mod demo;
 mod digest;
-mod faults;
 mod fixtures;
-mod flips;
-mod hostile;
 #[cfg(test)]
 mod layers;
 mod pingpong;
 mod python;
 mod root;
-mod salvage;
 mod sh;
 mod steps;
 mod test;
@@ -35,12 +30,7 @@ struct Args {
 enum Task {
     Test(test::Args),
     Fixtures(fixtures::Args),
-    Flips(flips::Args),
     Conformance(conformance::Args),
-    Crash(crash::Args),
-    Faults(faults::Args),
-    Hostile(hostile::Args),
-    Salvage(salvage::Args),
     Pingpong(pingpong::Args),
     Demo(demo::Args),
     Web(web::Args),
@@ -48,13 +38,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Args::parse().task {
-        Task::Flips(args) => flips::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Conformance(args) => conformance::run(&args).and_then(|counts| counts.verdict()),
-        Task::Crash(args) => crash::run(&args),
-        Task::Faults(args) => faults::run(&args),
-        Task::Hostile(args) => hostile::run(&args),
-        Task::Salvage(args) => salvage::run(&args),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
         Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),

@@ -45,12 +45,6 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of bytes that are free where a path is, if the system reports it.
-pub(crate) fn free(path: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(path).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
 /// Creates a folder, or empties it.
 pub(crate) fn empty(folder: &Path) -> Result<()> {
     remove(folder)?;

@@ -1,13 +1,11 @@
-//! Runs cargo and other commands, and prints each command; and what tasks that use threads share.
+//! Runs cargo and other commands, and prints each command.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::root;
@@ -18,29 +16,6 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root::workspace()).args(args);
     command
-}
-
-/// Returns the arguments of a task as these words would give them.
-#[cfg(test)]
-pub(crate) fn parsed<A: clap::Args>(words: &[&str]) -> Result<A> {
-    let command = A::augment_args(clap::Command::new("xtask").no_binary_name(true));
-    Ok(A::from_arg_matches(&command.try_get_matches_from(words)?)?)
-}
-
-/// Locks a mutex, also after a panic of another thread: what it guards is still counted or printed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs tasks at once, each in a thread of its own. Returns their results in order.
-pub(crate) fn at_once<T: Send>(
-    tasks: impl Iterator<Item = impl FnOnce() -> Result<T> + Send>,
-) -> Result<Vec<T>> {
-    thread::scope(|scope| {
-        let threads: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
-        let done = threads.into_iter().map(|thread| thread.join());
-        done.map(|done| done.map_err(|_| anyhow!("a thread of the task itself panicked"))?).collect()
-    })
 }
 
 /// Prints and runs a command; returns an error if it fails.

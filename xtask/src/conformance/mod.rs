@@ -9,7 +9,6 @@ use crate::sh::Counts;
 use crate::{python, root};
 use report::Report;
 use session::Session;
-pub(crate) use session::plugins;
 
 pub(crate) mod checker;
 mod draft;

@@ -1,11 +1,12 @@
 //! One bad sector: what of a file is saved, wherever the sector is.
 //!
-//! `cargo xtask salvage` runs it on every sector, and on files of C-Blosc2.
+//! `B2KIT_SALVAGE_EVERY` and `B2KIT_SALVAGE_RANDOM` ask for more sectors, `B2KIT_PEER` for files of C-Blosc2, too.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 use b2_chunk::{Chunk, CodecId, Compression, FilterSlot, LazyHead};
@@ -227,10 +228,15 @@ fn ours(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn given() -> Vec<PathBuf> {
-    let Some(folder) = env::var_os("B2KIT_SALVAGE_FILES") else { return Vec::new() };
+/// Files of C-Blosc2, where `B2KIT_PEER` names a Python with blosc2.
+fn theirs(folder: &Path) -> Vec<PathBuf> {
+    let Some(python) = env::var_os("B2KIT_PEER") else { return Vec::new() };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/salvage_files.py");
+    let status = Command::new(python).arg("-B").arg(script).arg(folder).status().unwrap();
+    assert!(status.success(), "C-Blosc2 ended with {status}");
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "b2nd"));
+    assert!(paths.len() > 3, "{paths:?}");
     paths.sort();
     paths
 }
@@ -241,7 +247,9 @@ fn one_bad_sector_costs_what_is_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let every = env::var_os("B2KIT_SALVAGE_EVERY").is_some();
     let mut total = Figures::default();
-    for path in ours(folder.path()).into_iter().chain(given()) {
+    let c = folder.path().join("c");
+    fs::create_dir(&c).unwrap();
+    for path in ours(folder.path()).into_iter().chain(theirs(&c)) {
         let whole = Whole::open(&path);
         let mut figures = Figures::default();
         for file in whole.files() {

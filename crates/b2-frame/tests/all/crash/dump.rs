@@ -1,18 +1,20 @@
-//! Writes a sample of the states to disk, for C-Blosc2 to read: `cargo xtask crash`.
+//! Lets C-Blosc2 read a sample of the states, and change them, where `B2KIT_PEER` names a Python with blosc2.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
+use std::process::Command;
 
 use b2_storage_sim::{CrashState, SimFs};
 use b2_testkit::Rng;
 
 use super::{Recording, header};
 
-/// The sampled states of one operation, if a sample is requested.
+/// The sampled states of one operation, if there is a peer.
 pub struct Dump {
-    folder: Option<PathBuf>,
+    python: Option<OsString>,
     name: String,
     rng: Rng,
     /// States with intact headers, and with torn ones.
@@ -28,14 +30,13 @@ struct Drawn {
 
 /// Returns how many states of each kind to sample.
 fn wanted() -> usize {
-    env::var("B2KIT_CRASH_DUMPS").ok().map_or(10, |text| text.parse().expect("B2KIT_CRASH_DUMPS: a number"))
+    env::var("B2KIT_CRASH_JUDGED").ok().map_or(6, |text| text.parse().expect("B2KIT_CRASH_JUDGED: a number"))
 }
 
 impl Dump {
     pub fn new(name: &str) -> Self {
-        let folder = env::var_os("B2KIT_CRASH_DUMP").map(PathBuf::from);
         Self {
-            folder,
+            python: env::var_os("B2KIT_PEER"),
             name: name.to_owned(),
             rng: Rng::case(name.len() as u64, 0),
             drawn: Default::default(),
@@ -45,7 +46,7 @@ impl Dump {
     /// Offers a state to the sample. It holds one of the frames `first` and `first + 1`.
     pub fn offer(&mut self, state: &CrashState, recording: &Recording) {
         let Some(header) = header(&state.image) else { return };
-        if self.folder.is_none() {
+        if self.python.is_none() {
             return;
         }
         let first = state.mark as usize;
@@ -65,31 +66,35 @@ impl Dump {
         }
     }
 
-    /// Writes the sample. States with torn headers are repaired first.
-    pub fn write(self) {
-        let Some(folder) = self.folder else { return };
-        let slug: String =
-            self.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        fs::create_dir_all(&folder).unwrap();
-        let mut manifest = fs::File::create(folder.join(format!("{slug}.jsonl"))).unwrap();
+    /// Lets C-Blosc2 judge the sample. States with torn headers are repaired first.
+    pub fn judge(self) {
+        let Some(python) = self.python else { return };
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
+        let mut manifest = fs::File::create(folder.join("states.jsonl")).unwrap();
         for (header, drawn) in ["whole", "repaired"].into_iter().zip(self.drawn) {
             for (i, (state, digests)) in drawn.states.into_iter().enumerate() {
                 let fs = SimFs::from_image(&state.image);
                 if header == "repaired" {
                     super::reopen::repair(&fs).unwrap();
                 }
-                let name = format!("{slug}-{header}-{i}");
+                let name = format!("{header}-{i}");
                 fs.image().dump(&folder.join(&name)).unwrap();
                 writeln!(
                     manifest,
-                    "{{\"path\": \"{name}{}\", \"operation\": {:?}, \"header\": \"{header}\", \"how\": {:?}, \
-                     \"digests\": {digests:?}}}",
+                    "{{\"path\": \"{name}{}\", \"how\": {:?}, \"digests\": {digests:?}}}",
                     super::PATH,
-                    self.name,
                     state.how
                 )
                 .unwrap();
             }
         }
+        drop(manifest);
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../b2-frame/tests/all/crash/check_crashes.py");
+        let output = Command::new(python).arg("-B").arg(script).arg(folder).output().unwrap();
+        let (said, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{}, C-Blosc2: {said}\n{errors}", self.name);
     }
 }

@@ -160,7 +160,7 @@ impl Scenario<'_> {
         );
         // There may be fewer distinct states, but then most of them were found.
         assert!(counts.power >= plan.power || counts.tries >= 10 * plan.power, "{}: {counts:?}", self.name);
-        dump.write();
+        dump.judge();
     }
 
     /// Returns which of the frames a state holds; an error if it is none of the allowed ones.

@@ -1,4 +1,4 @@
-//! Damage that knows the format, used by the fuzz targets and `cargo xtask hostile`. It shares no code with the library
+//! Damage that knows the format, used by the fuzz targets and `b2-hostile`. It shares no code with the library
 //! under test.
 //!
 //! - `number`: numbers of headers, and the values that break readers

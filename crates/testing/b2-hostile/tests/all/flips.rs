@@ -1,8 +1,9 @@
-//! `cargo xtask flips`: flips bits anywhere in arrays, and reads the arrays in many ways.
+//! Flips single bits anywhere in arrays of many codecs, dtypes and sizes, contiguous and sparse, and reads each of them
+//! whole, by a box, an item, a mask, and asynchronously: an error, a change that is told, or the right values. Some go
+//! through `b2kit view`, too: what it shows without a word is the intact array.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use b2_async::AsyncNdArray;
@@ -12,29 +13,13 @@ use b2kit::frame::{Checksums, Durability, FrameWriter, Storage};
 use b2kit::nd::{ArrayBuilder, Dtype, NdArray, range};
 use bytes::Bytes;
 
-use crate::hostile::{Answer, KEYS, Setup, Worker};
-use crate::{root, sh};
+use crate::commands::KEYS;
+use crate::number;
+use crate::worker::{Answer, Setup, Worker};
 
-/// Flip single bits anywhere in arrays of many codecs, dtypes and sizes, contiguous and sparse, and read each of them
-/// whole, by a box, an item, a mask, and asynchronously: an error, a change that is told, or the right values. Some go
-/// through `b2kit view`, too, as a picture and with keys: what it shows without a word is that of the intact array. A
-/// sample is part of CI, and so are tests that do the same through the Python package and Zarr.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Arrays.
-    #[arg(long, default_value_t = 40)]
-    arrays: u64,
-    /// Flipped bits in each array.
-    #[arg(long, default_value_t = 400)]
-    flips: u64,
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
-
+const ARRAYS: u64 = 40;
 /// Of so many flips one goes through `b2kit view`.
 const VIEWED: u64 = 8;
-/// CPU time that a picture may take. None takes this long.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The results of the flips.
 #[derive(Debug, Default)]
@@ -47,33 +32,33 @@ struct Counts {
     intact: u64,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let counts = flip(args)?;
-    println!("flips: {} passed, 0 failed", counts.passed);
-    Ok(())
-}
-
-/// Stops at the first wrong value.
-fn flip(args: &Args) -> Result<sh::Counts> {
-    let dir = tempfile::tempdir()?;
-    let mut viewer = Viewer::new(dir.path())?;
+#[test]
+fn no_flipped_bit_goes_unnoticed() -> Result<()> {
+    let (seed, flips) = (number("B2KIT_FLIPS_SEED", 2)?, number("B2KIT_FLIPS", 50)?);
+    let only = std::env::var_os("B2KIT_FLIPS_ARRAY").is_some().then(|| number("B2KIT_FLIPS_ARRAY", 0));
+    let folder = tempfile::tempdir()?;
+    let dir = folder.path().join("arrays");
+    fs::create_dir(&dir)?;
+    let mut viewer = Viewer::new(&dir);
     let mut counts = Counts::default();
-    for number in 0..args.arrays {
-        let rng = &mut Rng::case(args.seed, number);
-        let path = dir.path().join(format!("{number}.b2nd"));
+    let arrays = match only.transpose()? {
+        Some(number) => number..number + 1,
+        None => 0..ARRAYS,
+    };
+    for number in arrays {
+        let rng = &mut Rng::case(seed, number);
+        let path = dir.join(format!("{number}.b2nd"));
         let what = make(&path, number, rng)?;
-        check(&path, args.flips, rng, &mut viewer, &mut counts)
-            .with_context(|| format!("array {number}: {what}"))?;
+        check(&path, flips, rng, &mut viewer, &mut counts).with_context(|| {
+            format!(
+                "{what}\n    B2KIT_FLIPS_SEED={seed} B2KIT_FLIPS={flips} B2KIT_FLIPS_ARRAY={number} \
+                 cargo nextest run -p b2-hostile no_flipped_bit"
+            )
+        })?;
     }
-    let Counts { errors, changes, right, told, intact } = counts;
-    println!(
-        "of {} flipped bits: {errors} errors, {changes} told changes, {right} without effect",
-        errors + changes + right
-    );
-    println!("b2kit view: {told} times the damage was told, {intact} times the intact array was shown");
-    ensure!(errors > 0, "no flipped bit was noticed");
-    ensure!(told > 0 && intact > 0, "view did not see the flipped bits");
-    Ok(sh::Counts { passed: errors + changes + right + told + intact, failed: 0 })
+    println!("{counts:?}");
+    ensure!(counts.errors > 0 && counts.told > 0 && counts.intact > 0, "{counts:?}");
+    Ok(())
 }
 
 /// Writes an array with random properties.
@@ -180,17 +165,8 @@ struct View {
 }
 
 impl Viewer {
-    fn new(folder: &Path) -> Result<Self> {
-        sh::run(sh::cargo(&["build", "-p", "b2kit-cli", "--bin", "b2kit", "-p", "xtask"]))?;
-        let setup = Setup {
-            program: root::target().join("debug").join("b2kit").canonicalize()?,
-            folder: folder.to_owned(),
-            perturb: 0,
-            threads: 1,
-            address_kib: "4000000".into(),
-            patience: PATIENCE,
-        };
-        Ok(Self(Worker::new(setup, folder.join("stderr"))))
+    fn new(folder: &Path) -> Self {
+        Self(Worker::new(Setup { folder: folder.to_owned(), perturb: 0, threads: 1, address_kib: 4_000_000 }))
     }
 
     fn view(&mut self, path: &Path) -> Result<Vec<View>> {

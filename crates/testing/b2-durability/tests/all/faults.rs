@@ -1,11 +1,15 @@
-//! `cargo xtask faults`: makes each system call of each writing command fail, or kills the process there.
+//! Makes each system call of each writing command fail, or kills the process there (Linux with glibc and a C compiler).
+//!
+//! A preloaded library (faults.c) lets the n-th call that concerns a file fail: with no space, an I/O error, a quota, an
+//! interruption, or after half of the bytes; or it kills the process before, in or after the call. Then the exit code must
+//! be true, the file must hold the old or the new state and pass `verify`, nothing temporary may be left, and the command
+//! must succeed when it is run again. docs/reliability.md has the figures.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,46 +17,16 @@ use anyhow::{Context, Result, bail, ensure};
 use b2_testkit::Rng;
 use b2kit::SuperChunk;
 
-use crate::sh::{self, Counts, Outcome};
-use crate::{digest, root};
+use crate::{digest, number};
 
-/// Make each system call of the commands that write fail, and look at what is left (Linux, needs a C compiler).
-///
-/// A preloaded library (xtask/c/faults.c) lets the n-th call that concerns a file fail: with no space, an I/O error, a
-/// quota, an interruption, or after half of the bytes; or it kills the process before, in or after the call. Then the
-/// exit code must be true, the file must hold the old or the new state and pass `verify`, nothing temporary may be left,
-/// and the command must succeed when it is run again. docs/reliability.md has the figures.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Try all calls and errors instead of a sample of a minute.
-    #[arg(long)]
-    full: bool,
-    /// Seed of the sample.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Only commands whose names contain this.
-    #[arg(long, value_name = "NAME")]
-    only: Option<String>,
-}
-
-/// A sample ends after this time, once each command has run.
-const SAMPLE_TIME: Duration = Duration::from_secs(60);
+/// The command under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_b2-durability");
+/// Number of cases of a sample, in all its tests.
+const SAMPLE: u64 = 1200;
 /// Timeout for a command; none takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Part of the message that a change took effect but was not synced.
 const NOT_SYNCED: &str = "may not survive a power loss";
-/// Maximum number of failures to print.
-const SHOWN: usize = 40;
-
-/// What is not noticed where this does not run.
-pub(crate) const UNNOTICED: &str = "what failing system calls leave behind would not have been noticed";
-
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let outcome = check(args)?;
-    outcome.print("faults", UNNOTICED);
-    outcome.verdict()
-}
-
 /// Changes in place, of contiguous and sparse frames.
 const CHANGES: &[(&str, &[&str], &[&str])] = &[
     ("append", &["more.npy"], &["append", "T", "more.npy"]),
@@ -231,14 +205,14 @@ fn state(path: &Path) -> Result<State> {
     let bytes = if path.is_dir() { None } else { Some(fs::read(path)?) };
     let starts: [&[u8]; 3] = [b"\x93NUMPY", b"\x89PNG", b"<"];
     if let Some(bytes) = bytes.filter(|bytes| starts.iter().any(|start| bytes.starts_with(start))) {
-        return Ok(State::Bytes(digest::bytes(&bytes)));
+        return Ok(State::Bytes(digest(&bytes)));
     }
     let frame = || -> Result<String> {
         let frame = SuperChunk::open(path)?;
         let mut all = vec![format!("checksums: {:?}", frame.checksums())];
         for nchunk in 0..frame.nchunks() {
             let chunk = frame.chunk(nchunk).decompress()?;
-            all.push(format!("chunk of {} bytes: {}", chunk.len(), digest::bytes(&chunk)));
+            all.push(format!("chunk of {} bytes: {}", chunk.len(), digest(&chunk)));
         }
         all.extend(frame.metalayers().iter().map(|(name, value)| format!("{name:?} {value:?}")));
         for (name, _) in frame.vlmetalayers().iter() {
@@ -268,7 +242,6 @@ struct Ran {
 
 /// The paths of everything that is needed.
 struct Lab {
-    program: PathBuf,
     library: PathBuf,
     template: PathBuf,
     folder: PathBuf,
@@ -276,7 +249,7 @@ struct Lab {
 
 impl Lab {
     fn command(&self, folder: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(PROGRAM);
         command
             .args(args)
             .current_dir(folder)
@@ -289,7 +262,7 @@ impl Lab {
     }
 
     fn run(&self, mut command: Command) -> Result<Ran> {
-        let mut child = command.spawn().with_context(|| self.program.display().to_string())?;
+        let mut child = command.spawn().context(PROGRAM)?;
         // The output is short and fits into a pipe.
         let started = Instant::now();
         let mut pause = Duration::from_micros(200);
@@ -315,13 +288,16 @@ impl Lab {
     /// Creates a folder that contains only what the command needs.
     fn prepare(&self, worker: &str, task: &Task) -> Result<PathBuf> {
         let folder = self.folder.join(worker);
-        root::empty(&folder)?;
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir(&folder)?;
         let _ = fs::remove_file(log_of(&folder));
         if let Some(start) = &task.start {
-            root::copy(&self.template.join(start), &folder.join(task.target))?;
+            copy(&self.template.join(start), &folder.join(task.target))?;
         }
         for name in task.before {
-            root::copy(&self.template.join(name), &folder.join(name))?;
+            copy(&self.template.join(name), &folder.join(name))?;
         }
         Ok(folder)
     }
@@ -510,40 +486,42 @@ fn make_template(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn check(args: &Args) -> Result<Outcome> {
-    if !cfg!(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")) {
-        return Ok(Outcome::NotRun("only for 64-bit Linux with glibc".into()));
+/// Copies a file or a flat folder.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        fs::copy(from, to).with_context(|| from.display().to_string())?;
+        return Ok(());
     }
-    let folder = root::temporary("faults-")?;
-    let library = root::scratch("faults.so");
-    let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let source = root::workspace().join("xtask").join("c").join("faults.c");
-    let mut compile = Command::new(&cc);
-    compile.args(["-shared", "-fPIC", "-O1", "-o"]);
-    match compile.arg(&library).arg(source).arg("-ldl").status() {
-        Ok(status) if status.success() => {}
-        Ok(status) => bail!("{} ended with {status}", cc.display()),
-        Err(error) => return Ok(Outcome::NotRun(format!("no C compiler: {}: {error}", cc.display()))),
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
     }
-    sh::run(sh::cargo(&["build", "-p", "b2kit-cli", "--bin", "b2kit", "-p", "xtask"]))?;
-    let folder_path = folder.path().canonicalize()?;
-    let lab = Lab {
-        program: root::target().join("debug").join("b2kit").canonicalize()?,
-        library: library.canonicalize()?,
-        template: folder_path.join("template"),
-        folder: folder_path,
-    };
-    make_template(&lab)?;
-    let wanted = |task: &Task| args.only.as_ref().is_none_or(|only| task.name.contains(only.as_str()));
-    let tasks: Vec<Task> = tasks().into_iter().filter(wanted).collect();
-    ensure!(!tasks.is_empty(), "no such command");
-    let known = tasks.iter().map(|task| lab.learn(task)).collect::<Result<Vec<Known>>>()?;
-    let counts = run_all(&lab, &tasks, &known, args)?;
-    Ok(Outcome::Ran(counts))
+    Ok(())
 }
 
-/// Runs all cases, or as many as time permits, in an order given by the seed.
-fn run_all(lab: &Lab, tasks: &[Task], known: &[Known], args: &Args) -> Result<Counts> {
+/// Compiles the library to preload.
+fn compile(folder: &Path) -> Result<PathBuf> {
+    let library = folder.join("faults.so");
+    let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/faults.c");
+    let mut command = Command::new(&cc);
+    command.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
+    let status = command.status().with_context(|| format!("no C compiler: {}", cc.display()))?;
+    ensure!(status.success(), "{} ended with {status}", cc.display());
+    Ok(library)
+}
+
+/// Tries a sample of all calls and errors, chosen by the seed, at least one of each command; `B2KIT_FAULTS=all`: all.
+#[test]
+fn failing_system_calls_leave_the_old_or_the_new_state() -> Result<()> {
+    let seed = number("B2KIT_FAULTS_SEED", 1)?;
+    let temporary = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let folder = temporary.path().canonicalize()?;
+    let lab = Lab { library: compile(&folder)?, template: folder.join("template"), folder };
+    make_template(&lab)?;
+    let tasks = tasks();
+    let known = tasks.iter().map(|task| lab.learn(task)).collect::<Result<Vec<Known>>>()?;
     let mut cases = Vec::new();
     for (task, known) in known.iter().enumerate() {
         // Salvage treats unreadable data as lost and continues.
@@ -553,53 +531,40 @@ fn run_all(lab: &Lab, tasks: &[Task], known: &[Known], args: &Args) -> Result<Co
             cases.extend(all.map(|trouble| (task, at, *trouble)));
         }
     }
-    let all = cases.len();
-    let mut rng = Rng::case(args.seed, 0);
-    if !args.full {
-        rng.shuffle(&mut cases);
+    if std::env::var("B2KIT_FAULTS").as_deref() != Ok("all") {
+        Rng::case(seed, 0).shuffle(&mut cases);
+        let first: Vec<usize> =
+            (0..tasks.len()).filter_map(|task| cases.iter().position(|case| case.0 == task)).collect();
+        let mut n = 0..;
+        let wanted = number("B2KIT_FAULTS", SAMPLE)? as usize;
+        cases.retain(|_| n.next().is_some_and(|n| n < wanted || first.contains(&n)));
     }
-    let deadline = (!args.full).then(|| Instant::now() + SAMPLE_TIME);
+    let count = cases.len();
     let next = Mutex::new(cases.into_iter());
-    let results = Mutex::new((Counts::default(), Vec::new(), BTreeMap::<&str, u64>::new()));
+    let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for worker in 0..thread::available_parallelism().map_or(1, usize::from) {
-            let (next, results) = (&next, &results);
+            let (lab, tasks, known, next, failures) = (&lab, &tasks, &known, &next, &failures);
             scope.spawn(move || {
                 let worker = format!("worker{worker}");
-                while deadline.is_none_or(|deadline| Instant::now() < deadline) {
-                    let case = sh::lock(next).next();
+                loop {
+                    let case = next.lock().expect("no panic").next();
                     let Some((task, at, trouble)) = case else { break };
-                    let result = lab.try_one(&worker, &tasks[task], &known[task], at, trouble);
-                    let mut results = sh::lock(results);
-                    *results.2.entry(trouble.name).or_default() += 1;
-                    match result {
-                        Ok(()) => results.0.passed += 1,
-                        Err(error) => {
-                            results.0.failed += 1;
-                            results.1.push(format!("{}: {error:#}", tasks[task].name));
-                        }
+                    if let Err(error) = lab.try_one(&worker, &tasks[task], &known[task], at, trouble) {
+                        failures.lock().expect("no panic").push(format!("{}: {error:#}", tasks[task].name));
                     }
                 }
             });
         }
     });
-    let (counts, mut reports, by_trouble) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    reports.sort();
-    for report in reports.iter().take(SHOWN) {
-        println!("FAULT {report}");
-    }
-    if reports.len() > SHOWN {
-        println!("and {} more", reports.len() - SHOWN);
-    }
-    let calls: usize = known.iter().map(|known| known.calls.len()).sum();
-    println!(
-        "{} commands, {calls} calls, {} of {all} cases were run:",
-        tasks.len(),
-        counts.passed + counts.failed
+    let failures = failures.into_inner()?;
+    ensure!(
+        failures.is_empty(),
+        "{} of {count} cases failed:\n{}\n    B2KIT_FAULTS_SEED={seed} cargo nextest run -p b2-durability failing_",
+        failures.len(),
+        failures[..failures.len().min(20)].join("\n")
     );
-    for (trouble, n) in by_trouble {
-        println!("{n:7}  {trouble}");
-    }
-    ensure!(counts.passed + counts.failed >= tasks.len() as u64, "too few cases were run");
-    Ok(counts)
+    ensure!(count >= 500, "only {count} cases were run");
+    println!("{} commands, {count} cases", tasks.len());
+    Ok(())
 }

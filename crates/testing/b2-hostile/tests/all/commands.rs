@@ -1,8 +1,7 @@
 //! The commands that each case goes through, and checks that their results agree.
 
 use std::fs;
-use std::path::Path;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use b2_testkit::Rng;
@@ -61,7 +60,6 @@ pub(crate) struct Ran {
     pub(crate) odd: Option<String>,
     pub(crate) stderr: String,
     pub(crate) over_kib: u64,
-    pub(crate) millis: u128,
 }
 
 /// Frames with more chunks than this are not listed or written, which takes time and memory for each chunk, whether it is
@@ -107,7 +105,7 @@ fn extras(case: &Case) -> Vec<Extra> {
 
 struct Session<'a> {
     worker: &'a mut Worker,
-    folder: &'a Path,
+    folder: PathBuf,
     case: &'a Case,
     /// The name of the case, and that of what commands write.
     name: &'a str,
@@ -118,16 +116,15 @@ struct Session<'a> {
     ran: Ran,
 }
 
-/// Runs all commands of a case, which is stored in `folder` under `name`.
-pub(crate) fn run(worker: &mut Worker, folder: &Path, name: &str, case: &Case) -> Result<Ran> {
+/// Runs all commands of a case, which is stored in the folder of the worker.
+pub(crate) fn run(worker: &mut Worker, name: &str, case: &Case) -> Result<Ran> {
     worker.mark()?;
-    let started = Instant::now();
+    let folder = worker.setup.folder.clone();
     let (verdict, out) = (Verdict::Fail(String::new()), &format!("{name}.out"));
     let ran = Ran::default();
     let mut session = Session { worker, folder, case, name, out, verdict, info: Value::Null, ran };
     session.all()?;
     let Session { worker, mut ran, .. } = session;
-    ran.millis = started.elapsed().as_millis();
     ran.over_kib = worker.over_kib(KEPT_KIB);
     ran.stderr = worker.said();
     Ok(ran)

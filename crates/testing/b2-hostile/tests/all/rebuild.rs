@@ -255,7 +255,7 @@ mod tests {
     use b2kit::chunk::DParams;
 
     use super::*;
-    use crate::hostile::made;
+    use crate::made;
 
     /// Parts that are reassembled unchanged give the same file, with recomputed checksums.
     #[test]

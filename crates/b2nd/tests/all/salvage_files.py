@@ -1,14 +1,12 @@
-"""Files of C-Blosc2 for `cargo xtask salvage`: codecs, shapes, contiguous and sparse, at most 1 MiB each."""
+"""Writes files of C-Blosc2 into a folder: codecs, shapes, contiguous and sparse, at most 1 MiB each."""
 
-import argparse
 import pathlib
+import sys
 
 import blosc2
 import numpy as np
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--dir", required=True, type=pathlib.Path)
-folder = parser.parse_args().dir
+folder = pathlib.Path(sys.argv[1])
 rng = np.random.default_rng(19)
 
 

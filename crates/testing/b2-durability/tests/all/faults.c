@@ -1,4 +1,4 @@
-/* Lets one call of a program fail: preloaded into the command under test by `cargo xtask faults` (Linux).
+/* Lets one call of a program fail: preloaded into the command under test by faults.rs (Linux).
 
    Counted are the calls that concern files below the folder B2KIT_FAULT_FOLDER, or relative names. Environment:
 

@@ -1,5 +1,6 @@
 //! Runs the command under test in separate processes that handle many cases each: `b2kit batch`.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -14,21 +15,18 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::sh::lock;
+use crate::lab::{PATIENCE, PROGRAM, lock};
 
 /// How to start workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    pub(crate) program: PathBuf,
     /// The working directory: cases are named relative to it.
     pub(crate) folder: PathBuf,
     /// The inverse of the byte with which malloc fills memory (glibc's MALLOC_PERTURB_); 0 to leave memory as it is.
     pub(crate) perturb: u8,
     pub(crate) threads: u16,
     /// Limit of the address space in KiB, as for `ulimit -v`.
-    pub(crate) address_kib: String,
-    /// Timeout for one command.
-    pub(crate) patience: Duration,
+    pub(crate) address_kib: u64,
 }
 
 impl Setup {
@@ -37,7 +35,7 @@ impl Setup {
         // A shell sets the limits, which avoids unsafe code here.
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -c 0; ulimit -v \"$1\"; shift; exec \"$@\"", "sh"]);
-        command.arg(&self.address_kib).arg(&self.program).args(args);
+        command.arg(self.address_kib.to_string()).arg(PROGRAM).args(args);
         command.current_dir(&self.folder).env("MALLOC_PERTURB_", self.perturb.to_string());
         command.env("RAYON_NUM_THREADS", self.threads.to_string()).env("RUST_BACKTRACE", "0");
         command
@@ -94,7 +92,6 @@ struct Task {
     cpu: Duration,
     /// When it was last seen to use CPU time, and its CPU time then.
     seen: (Instant, Duration),
-    patience: Duration,
 }
 
 /// A command that uses no CPU time for this long hangs. Even a busy machine schedules it more often.
@@ -103,22 +100,22 @@ const STILL: Duration = Duration::from_secs(40);
 const WORK: Duration = Duration::from_millis(30);
 
 impl Task {
-    fn new(pid: u32, patience: Duration) -> Self {
+    fn new(pid: u32) -> Self {
         let (began, cpu) = (Instant::now(), cpu_time(pid));
-        Self { began, cpu, seen: (began, cpu), patience }
+        Self { began, cpu, seen: (began, cpu) }
     }
 
     /// Whether the command has used too much CPU time, or makes no progress. Time spent waiting for a processor does
     /// not count.
     fn is_late(&mut self, pid: u32) -> bool {
-        if self.began.elapsed() <= self.patience {
+        if self.began.elapsed() <= PATIENCE {
             return false;
         }
         let cpu = cpu_time(pid);
         if cpu.saturating_sub(self.seen.1) >= WORK {
             self.seen = (Instant::now(), cpu);
         }
-        cpu.saturating_sub(self.cpu) > self.patience || self.seen.0.elapsed() > STILL
+        cpu.saturating_sub(self.cpu) > PATIENCE || self.seen.0.elapsed() > STILL
     }
 }
 
@@ -158,8 +155,8 @@ impl Guard {
     }
 
     /// Starts the timeout of a command.
-    fn begin(&self, patience: Duration) {
-        *lock(&self.task) = Some(Task::new(self.pid, patience));
+    fn begin(&self) {
+        *lock(&self.task) = Some(Task::new(self.pid));
     }
 
     fn end(&self) {
@@ -193,15 +190,16 @@ struct Running {
 
 /// A process that is started when it is first needed, and restarted after it dies.
 pub(crate) struct Worker {
-    setup: Setup,
+    pub(crate) setup: Setup,
     stderr: PathBuf,
     seen: u64,
     running: Option<Running>,
 }
 
 impl Worker {
-    /// Creates a worker; `stderr` is the file for its standard error.
-    pub(crate) fn new(setup: Setup, stderr: PathBuf) -> Self {
+    /// Creates a worker, whose standard error goes to a file next to its folder.
+    pub(crate) fn new(setup: Setup) -> Self {
+        let stderr = setup.folder.with_extension("stderr");
         Self { setup, stderr, seen: 0, running: None }
     }
 
@@ -217,7 +215,7 @@ impl Worker {
             let running = Running { guard: Guard::start(child), stdin, stdout, idle_kib: 0 };
             let running = self.running.insert(running);
             // Wait for a first response, since until then the shell would be measured.
-            running.ask(&["--version".into()], self.setup.patience)?;
+            running.ask(&["--version".into()])?;
             running.idle_kib = memory_kib(running.guard.pid, "VmHWM:").unwrap_or(0);
         }
         self.running.as_mut().context("no worker")
@@ -225,9 +223,8 @@ impl Worker {
 
     /// Runs one command.
     pub(crate) fn run(&mut self, args: &[String]) -> Result<Result<Answer, Death>> {
-        let patience = self.setup.patience;
         let running = self.running()?;
-        match running.ask(args, patience) {
+        match running.ask(args) {
             Ok(answer) => Ok(Ok(answer)),
             Err(_) => {
                 let death = running.guard.ended()?;
@@ -271,8 +268,8 @@ impl Worker {
 }
 
 impl Running {
-    fn ask(&mut self, args: &[String], patience: Duration) -> Result<Answer> {
-        self.guard.begin(patience);
+    fn ask(&mut self, args: &[String]) -> Result<Answer> {
+        self.guard.begin();
         let mut line = serde_json::to_vec(args)?;
         line.push(b'\n');
         self.stdin.write_all(&line)?;
@@ -309,8 +306,13 @@ fn memory_kib(pid: u32, name: &str) -> Option<u64> {
 pub(crate) struct Alone {
     pub(crate) death: Death,
     pub(crate) peak_kib: u64,
-    pub(crate) millis: u128,
     pub(crate) stderr: String,
+}
+
+impl fmt::Display for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {} KiB {}", self.death, self.peak_kib, self.stderr.trim())
+    }
 }
 
 /// Runs one command in its own process, without batch mode.
@@ -319,9 +321,8 @@ pub(crate) fn alone(setup: &Setup, args: &[String]) -> Result<Alone> {
     let errors = setup.folder.join("alone.stderr");
     let mut command = setup.command(&args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors)?);
-    let started = Instant::now();
     let guard = Guard::start(command.spawn().context("starting b2kit")?);
-    guard.begin(setup.patience);
+    guard.begin();
     let mut peak_kib = 0;
     let status = loop {
         peak_kib = peak_kib.max(memory_kib(guard.pid, "VmHWM:").unwrap_or(0));
@@ -333,5 +334,5 @@ pub(crate) fn alone(setup: &Setup, args: &[String]) -> Result<Alone> {
     guard.done.store(true, Ordering::Relaxed);
     let death = Death::of(status, guard.late.load(Ordering::Relaxed));
     let stderr = String::from_utf8_lossy(&fs::read(&errors)?).into_owned();
-    Ok(Alone { death, peak_kib, millis: started.elapsed().as_millis(), stderr })
+    Ok(Alone { death, peak_kib, stderr })
 }

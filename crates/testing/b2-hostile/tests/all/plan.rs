@@ -68,6 +68,10 @@ impl Plan {
         self.all.len()
     }
 
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     pub(crate) fn bases(&self) -> &[Base] {
         &self.bases
     }
@@ -92,21 +96,22 @@ impl Plan {
         })
     }
 
-    /// Chooses about `count` cases, group by group, followed by substitutes for cases that change nothing. `names`
-    /// limits the choice to groups whose names start with one of them, if there are any.
-    pub(crate) fn choose(&self, count: usize, names: &[String]) -> Queue {
-        let is_wanted =
-            |group: Group| names.is_empty() || names.iter().any(|name| group.name().starts_with(name));
+    fn ids(&self, group: Group) -> impl Iterator<Item = u64> {
+        self.all.iter().enumerate().filter(move |(_, (g, _))| *g == group).map(|(id, _)| id as u64)
+    }
+
+    /// Returns all cases of a group.
+    pub(crate) fn cases_of(&self, group: Group) -> impl Iterator<Item = Case> {
+        self.ids(group).filter_map(|id| self.case(id))
+    }
+
+    /// Chooses about `count` cases, group by group, followed by substitutes for cases that change nothing.
+    pub(crate) fn choose(&self, count: usize) -> Queue {
         let mut queues: Vec<(Group, VecDeque<u64>)> =
-            GROUPS.iter().map(|(group, ..)| (*group, VecDeque::new())).collect();
-        for (id, (group, _)) in self.all.iter().enumerate() {
-            if let Some((_, queue)) = queues.iter_mut().find(|(g, _)| g == group && is_wanted(*g)) {
-                queue.push_back(id as u64);
-            }
-        }
+            GROUPS.iter().map(|(group, _)| (*group, self.ids(*group).collect())).collect();
         let mut rng = Rng::case(self.seed, 4);
         let mut wanted: Vec<usize> = Vec::new();
-        for ((group, queue), (.., share)) in queues.iter_mut().zip(GROUPS) {
+        for ((group, queue), (_, share)) in queues.iter_mut().zip(GROUPS) {
             if *group != Group::Valid {
                 rng.shuffle(queue.make_contiguous());
             }

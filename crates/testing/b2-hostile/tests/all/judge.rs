@@ -5,15 +5,10 @@ use super::expect::Expect;
 use super::plan::Case;
 use super::worker::Death;
 
-/// A column of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The verdict on a case. From `Panic` on, all are failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Rejected,
-    /// Accepted, with the data of the base.
-    Same,
-    /// Accepted, with other data.
-    Other,
-    /// Accepted; the right data are not known.
     Accepted,
     Panic,
     Signal,
@@ -35,32 +30,9 @@ pub(crate) enum Class {
     Odd,
 }
 
-/// All classes with their column headings. From the first failure on, all are failures.
-pub(crate) const CLASSES: &[(Class, &str)] = &[
-    (Class::Rejected, "rejected"),
-    (Class::Same, "same"),
-    (Class::Other, "other"),
-    (Class::Accepted, "made"),
-    (Class::Panic, "panic"),
-    (Class::Signal, "signal"),
-    (Class::Timeout, "timeout"),
-    (Class::Memory, "memory"),
-    (Class::Code, "code"),
-    (Class::Undefined, "undef"),
-    (Class::Unseen, "unseen"),
-    (Class::Unlocated, "unlocated"),
-    (Class::Refused, "refused"),
-    (Class::Credulous, "credulous"),
-    (Class::Odd, "odd"),
-];
-
 impl Class {
     pub(crate) fn is_failure(self) -> bool {
         self >= Self::Panic
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        CLASSES.iter().find(|(class, _)| *class == self).map_or("", |(_, name)| name)
     }
 }
 
@@ -121,10 +93,8 @@ pub(crate) fn judge(case: &Case, ran: &[Ran; 2], limit_kib: u64) -> Judged {
         (Verdict::Ok { changed: false, .. }, Expect::NotOk(_)) => (Class::Unseen, "ok".into()),
         (Verdict::Ok { .. }, Expect::Reject) => (Class::Credulous, "ok".into()),
         (Verdict::Ok { sha256, .. }, expect) => match &case.sha256 {
-            None => (Class::Accepted, String::new()),
-            Some(base) if base == sha256 => (Class::Same, String::new()),
-            Some(_) if *expect == Expect::Same => (Class::Refused, "other data".into()),
-            Some(_) => (Class::Other, String::new()),
+            Some(base) if base != sha256 && *expect == Expect::Same => (Class::Refused, "other data".into()),
+            _ => (Class::Accepted, String::new()),
         },
     };
     judged(class, why, verify())

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use super::base::Base;
 use super::content::Content;
-use crate::conformance::plugins;
+use crate::plugins;
 
 const CODECS: [(&str, CodecId); 5] = [
     ("blosclz", CodecId::BLOSCLZ),

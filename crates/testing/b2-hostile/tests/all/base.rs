@@ -55,7 +55,7 @@ pub(crate) struct Base {
 
 impl Base {
     pub(crate) fn new(name: impl Into<String>, content: Content, data: &[u8]) -> Result<Self> {
-        Self::with_hash(name, content, digest::bytes(data))
+        Self::with_hash(name, content, digest(data))
     }
 
     pub(crate) fn with_hash(name: impl Into<String>, content: Content, sha256: String) -> Result<Self> {

@@ -1,0 +1,50 @@
+//! Groups of cases, and their shares of a sample.
+
+use b2_testkit::hostile::Part;
+
+/// What was done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Valid,
+    /// One field of this part of a file is changed.
+    Field(Part),
+    Codec,
+    Pairs,
+    Truncation,
+    Behind,
+    Flips,
+    Damage,
+    Relations,
+    Sparse,
+    Stores,
+    Bombs,
+    Nesting,
+    Garbage,
+}
+
+/// All groups, and their shares of the sampled cases in thousandths (0: as large a part of them as of all cases of a full
+/// run).
+pub(crate) const GROUPS: &[(Group, u32)] = &[
+    (Group::Valid, 0),
+    (Group::Field(Part::Header), 110),
+    (Group::Field(Part::Metalayers), 45),
+    (Group::Field(Part::Array), 60),
+    (Group::Field(Part::VlMetalayers), 60),
+    (Group::Field(Part::Index), 45),
+    (Group::Field(Part::Trailer), 35),
+    (Group::Field(Part::Checksums), 30),
+    (Group::Field(Part::ChunkHeader), 120),
+    (Group::Field(Part::Streams), 95),
+    (Group::Codec, 65),
+    (Group::Pairs, 65),
+    (Group::Truncation, 70),
+    (Group::Behind, 10),
+    (Group::Flips, 90),
+    (Group::Damage, 60),
+    (Group::Relations, 80),
+    (Group::Sparse, 0),
+    (Group::Stores, 0),
+    (Group::Bombs, 0),
+    (Group::Nesting, 0),
+    (Group::Garbage, 0),
+];
