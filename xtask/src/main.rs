@@ -29,7 +29,6 @@ mod salvage;
 mod sh;
 mod steps;
 mod test;
-mod web;
 mod windows;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
@@ -62,7 +61,6 @@ enum Task {
     Demo(demo::Args),
     Rooms(rooms::Args),
     Bench(bench::Args),
-    Web(web::Args),
 }
 
 fn main() -> ExitCode {
@@ -83,7 +81,6 @@ fn main() -> ExitCode {
         Task::Hdf5(args) => hdf5::run(&args),
         Task::C(args) => c::run(&args),
         Task::Bench(args) => bench::run(&args),
-        Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Rooms(args) => rooms::run(&args),
         Task::Test(args) => test::run(&args),

@@ -1,4 +1,5 @@
 // The engine, as the page sees it: commands are calls, and answers are promises.
+"use strict";
 
 /** How often the worker is asked for a sign of life, and after how long without one the page says so; in milliseconds. */
 const PULSE = 500;

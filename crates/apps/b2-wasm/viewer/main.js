@@ -1,4 +1,5 @@
 // The page: opens files, and shows what the engine reads of them. Text of files is only ever set as text.
+"use strict";
 
 const at = (id) => document.getElementById(id);
 

@@ -122,8 +122,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     #[cfg(not(feature = "web"))]
     if args.web || args.html.is_some() {
         debug_assert!(!args.no_open || args.web);
-        let how = "cargo xtask web in a clone, then cargo install --path crates/apps/b2-cli --features web";
-        return Err(Usage(format!("--web and --html are in builds with the feature web: {how}")).into());
+        let how = "rustup target add wasm32-unknown-unknown && cargo install --path crates/apps/b2-cli --features web";
+        return Err(Usage(format!("--web and --html are not in this build. In a clone, run: {how}")).into());
     }
     #[cfg(feature = "web")]
     if args.web || args.html.is_some() {
