@@ -219,7 +219,10 @@ impl<'a> Picture<'a> {
     fn new(args: &'a Args, data: &'a Data, parts: &[b2kit::Selection], global: Global) -> Result<Self> {
         let labels = data.labels();
         let dtype = data.dtype_or(args.dtype.as_deref())?;
-        let numbers = sample::numbers(&dtype, args.field.as_deref(), labels.fills.clone())?;
+        let mut numbers = sample::numbers(&dtype, args.field.as_deref(), labels.fills.clone())?;
+        if let Some(Limits::Values(range)) = args.range {
+            numbers = numbers.known(range);
+        }
         let mut axes = resolve(parts, &data.shape())?;
         ensure!(axes.iter().all(|axis| axis.len > 0), "there is nothing to draw: no items are selected");
         let long: Vec<usize> =
