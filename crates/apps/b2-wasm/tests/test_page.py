@@ -530,3 +530,134 @@ def test_small_screens_and_the_dark(bench, browser, sst, months):
     assert bench.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     bench.shows(months[3])
     context.close()
+
+
+def test_what_cannot_be_drawn_shows_nothing_of_before(bench, months):
+    records = np.zeros((10, 20), [("name", "<U4"), ("speed", "<f8")])
+    bench.pack("records.b2nd", records)
+    bench.pack("sst.b2nd", months)
+    bench.pack("text.b2nd", np.array([["a", "b"], ["c", "d"]]))
+    bench.open("sst.b2nd", slice=3)
+    bench.point(44, 100)
+    bench.at("3,44,100")
+    bench.wait("!document.getElementById('profile-plot').hidden")
+    # Another plane: what is said is of its items.
+    bench.focus("picture")
+    bench.keys("PageDown")
+    bench.at("4,44,100")
+    bench.page.fill("#url", bench.files.url("text.b2nd"))
+    bench.keys("Enter")
+    bench.state("problem")
+    assert "not drawn" in bench.text("problem") and bench.text("cell") == ""
+    for id in ["plot", "legend", "profile-plot"]:
+        assert bench.page.locator(f"#{id}").is_hidden(), id
+    bench.page.go_back()
+    bench.shows(months[4])
+
+
+def test_integers_have_all_of_their_digits(bench):
+    bench.pack("long.b2nd", np.array([[2**63 - 1, -(2**63)], [2**53 + 1, 12345678]]))
+    bench.open("long.b2nd")
+    assert (bench.text("low"), bench.text("high")) == ("-9223372036854775808", "9223372036854775807")
+    bench.point(1, 0)
+    bench.at("1,0")
+    assert bench.text("cell") == "[1, 0] = 9007199254740993"
+    bench.pack("unsigned.b2nd", np.array([2**64 - 1, 2**64 - 2, 2**53 + 1], "u8"))
+    bench.open("unsigned.b2nd")
+    assert (bench.text("low"), bench.text("high")) == ("9007199254740993", "18446744073709551615")
+    bench.focus("picture")
+    bench.keys("ArrowRight")
+    bench.wait("document.getElementById('cell').textContent === '[1] = 18446744073709551614'")
+
+
+def test_missing_values_are_neither_drawn_nor_in_the_range(bench):
+    items = np.array([1.0, 2.0, np.nan, 1e20, -1e34, np.inf, -np.inf, 4.0])
+    bench.pack("line.b2nd", items)
+    bench.open("line.b2nd")
+    assert (bench.text("low"), bench.text("high"), bench.text("missing")) == ("1", "4", "5 missing")
+    ink = bench.pixels()[..., 3] > 0
+    filled = [ink[:, k * ink.shape[1] // 8 + ink.shape[1] // 16].any() for k in range(8)]
+    assert filled == [True, True, False, False, False, False, False, True]
+    bench.pack("plane.b2nd", items.reshape(2, 4))
+    bench.open("plane.b2nd")
+    assert bench.text("missing") == "5 missing"
+    bench.shows(items.reshape(2, 4))
+    assert [list(pixel[:3]) == [222, 222, 222] for pixel in bench.pixels().reshape(8, 4)] == [k in range(2, 7) for k in range(8)]
+
+
+def test_values_are_along_lines_profiles_and_histograms(bench, sst):
+    bench.pack("line.b2nd", np.arange(101.0))
+    bench.open("line.b2nd")
+    for text, place in marks(bench, "down"):
+        # A line leaves two pixels of 240 free at each end.
+        assert abs(place - (1 - float(text) / 100)) < 0.02
+    assert [text for text, _ in marks(bench, "down")] == ["0", "20", "40", "60", "80", "100"]
+    assert [text for text, _ in marks(bench, "count")] == ["2", "0"]
+    bench.open(sst, slice=3)
+    bench.point(44, 100)
+    bench.wait("!document.getElementById('profile-plot').hidden")
+    assert [text for text, _ in marks(bench, "profile-down")] == ["0", "10", "20", "30"]
+    bench.pack("large.b2nd", 1e9 + np.arange(10))
+    bench.open("large.b2nd")
+    texts = [text for text, _ in marks(bench, "down")]
+    assert len(texts) > 2 and len(set(texts)) == len(texts), texts
+
+
+def test_a_single_item_is_shown(bench):
+    bench.pack("item.b2nd", np.array(21.5))
+    bench.open("item.b2nd")
+    assert bench.text("cell") == "[()] = 21.5" and bench.page.locator("#plot").is_hidden()
+
+
+def test_the_back_button_goes_back_a_member(bench, months):
+    store(bench, "store.b2z", {"/ocean/sst": blosc2.asarray(months), "/depth": blosc2.asarray(np.arange(64, dtype="f4"))})
+    bench.open("store.b2z", key="/ocean/sst", slice=3)
+    bench.again("document.querySelector('#tree button').click()")
+    bench.state("shown")
+    assert bench.text("title") == "store.b2z /depth"
+    bench.again("history.back()")
+    bench.shows(months[3])
+    bench.again("history.forward()")
+    bench.state("shown")
+    assert bench.text("title") == "store.b2z /depth"
+
+
+@pytest.mark.parametrize("text, part, shown", [
+    ("-3,::-2,100:999", np.s_[9, ::-2, 100:], "9,89:0:-2,100:180"),
+    ("2:99,-500:5,-4:", np.s_[7, :5, -4:], "7,0:5,176:180"),
+    ("...,7", np.s_[:, :, 7], ":,:,7"),
+])
+def test_slices_are_those_of_numpy(bench, sst, months, text, part, shown):
+    bench.open(sst)
+    bench.page.fill("#slice", text)
+    bench.again("document.getElementById('slice').dispatchEvent(new Event('change'))")
+    bench.shows(months[part])
+    assert bench.value("slice") == shown
+    bench.page.fill("#slice", "99")
+    bench.again("document.getElementById('slice').dispatchEvent(new Event('change'))")
+    bench.state("problem")
+    assert "out of range" in bench.text("problem")
+
+
+def test_a_silent_server_is_named_and_can_be_left(bench, sst, months):
+    bench.files.spoil("silent")
+    bench.open(sst, state="opening")
+    bench.wait("document.getElementById('slow-text').textContent.startsWith('The server has sent nothing for ')")
+    bench.page.click("#stop")
+    bench.state("problem")
+    assert "was stopped" in bench.text("problem")
+    script = bench.home.files["worker.js"]
+    bench.home.put("worker.js", script.replace(b"PATIENCE = 60000", b"PATIENCE = 1000"))
+    bench.open(sst, state="problem")
+    assert "the server has sent nothing for 1 seconds" in bench.text("problem")
+    bench.files.spoil(None)
+    bench.open(sst, slice=3)
+    bench.shows(months[3])
+
+
+def test_wide_pictures_fill_small_screens(bench):
+    bench.page.set_viewport_size({"width": 360, "height": 640})
+    bench.pack("wide.b2nd", np.arange(1000.0).reshape(10, 100))
+    bench.open("wide.b2nd")
+    box = bench.page.locator("#picture").bounding_box()
+    assert box["height"] >= 0.45 * 640 - 1
