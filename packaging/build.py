@@ -1,7 +1,7 @@
 """Builds what users install, and tries each of it in an empty environment, as a new user would.
 
 Archives of the crates, wheel, source distribution of the Python package, and libblosc2 for C; all of them into target/packages.
-Nothing is published; docs/releasing.md describes how to. Needs cargo, a C compiler, pkg-config and Python 3.11 or later.
+Nothing is published; docs/releasing.md describes how to. Needs cargo, its target wasm32-unknown-unknown, a C compiler, pkg-config and Python 3.11 or later.
 """
 
 import argparse
@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[1]
 OUT = ROOT / "target" / "packages"
 PYTHON = ROOT / "crates" / "bindings" / "b2-python"
 NOTICES = PYTHON / "NOTICE-THIRD-PARTY.txt"
+# The page for browsers, which the package of the command contains.
+PAGE = ROOT / "crates" / "apps" / "b2-cli" / "page"
 LICENCES = ["LICENSE-APACHE", "LICENSE-MIT"]
 # No file of an archive is larger: data for tests is in testdata/ and is not published.
 LARGEST = 100_000
@@ -45,6 +47,8 @@ def published():
 def archives(verify):
     """Packs the crates, compiles each from its archive if asked to, and checks what the archives contain."""
     crates = published()
+    if verify:
+        run(sys.executable, ROOT / "crates" / "apps" / "b2-wasm" / "build.py", PAGE)
     words = [word for name in crates for word in ("-p", name)]
     run("cargo", "package", "--locked", "--allow-dirty", *words, *([] if verify else ["--no-verify"]))
     problems = []
@@ -61,13 +65,15 @@ def archives(verify):
                     problems.append(f"{name}: its {licence} is not that of the repository")
         made = {"Cargo.toml", "Cargo.toml.orig", "Cargo.lock", ".cargo_vcs_info.json"}
         for file, member in files.items():
-            if file not in made | {"README.md", "build.rs", *LICENCES} and not file.startswith(("src/", "examples/")):
+            if file not in made | {"README.md", "build.rs", *LICENCES} and not file.startswith(("src/", "examples/", "page/")):
                 problems.append(f"{name}: its archive has {file}")
-            if member.size > LARGEST and file != "Cargo.lock":
+            if member.size > LARGEST and file not in {"Cargo.lock", "page/engine.wasm"}:
                 problems.append(f"{name}: {file} has {member.size} bytes")
         for part in ["README.md", "examples", "build.rs"]:
             if (folder / part).exists() and not any(file.startswith(part) for file in files):
                 problems.append(f"{name}: its archive lacks {part}")
+        if verify and name == "b2kit-cli" and "page/engine.wasm" not in files:
+            problems.append(f"{name}: its archive lacks the page")
         if verify:
             shutil.copy(path, OUT)
     if problems or len(crates) < 15:

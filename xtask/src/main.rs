@@ -16,7 +16,6 @@ mod root;
 mod sh;
 mod steps;
 mod test;
-mod web;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
 #[derive(Parser)]
@@ -33,7 +32,6 @@ enum Task {
     Conformance(conformance::Args),
     Pingpong(pingpong::Args),
     Demo(demo::Args),
-    Web(web::Args),
 }
 
 fn main() -> ExitCode {
@@ -41,7 +39,6 @@ fn main() -> ExitCode {
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Conformance(args) => conformance::run(&args).and_then(|counts| counts.verdict()),
         Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
-        Task::Web(args) => web::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
     };

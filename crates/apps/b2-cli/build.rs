@@ -1,7 +1,7 @@
-//! Tells the command which commit it is built from, where that is known: `B2KIT_COMMIT`; and puts the page for browsers into
-//! it, with the feature `web`.
+//! Tells the command which commit it is built from, where that is known: `B2KIT_COMMIT`; and, with the feature `web`, where the
+//! page for browsers is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
@@ -16,31 +16,43 @@ fn main() {
     }
 }
 
-/// Writes a constant with the parts of the page: of the folder `B2KIT_WEB_PAGE`, which then must be complete, or of that in
-/// which `cargo xtask web` of this repository makes it. Without a page the command says that it has none.
+/// Tells the command where the parts of the page are: in a clone next to its engine, which is compiled here; a package has all of
+/// it in `page`.
 fn page() {
-    println!("cargo:rerun-if-env-changed=B2KIT_WEB_PAGE");
-    let given = env::var_os("B2KIT_WEB_PAGE").map(PathBuf::from);
-    let folder = given.clone().unwrap_or_else(|| PathBuf::from("../../../target/web/page"));
-    let parts =
-        ["index.html", "style.css", "page.js", "worker.js", "engine.wasm"].map(|name| folder.join(name));
-    parts.iter().for_each(|part| println!("cargo:rerun-if-changed={}", part.display()));
-    let there: Option<Vec<PathBuf>> = parts.iter().map(|part| part.canonicalize().ok()).collect();
-    let text = match there.as_deref() {
-        Some([index, style, script, worker, engine]) => format!(
-            "pub(super) static PAGE: Option<Page> = Some(Page {{ index: include_str!({index:?}), style: include_str!({style:?}), \
-             script: include_str!({script:?}), worker: include_str!({worker:?}), engine: include_bytes!({engine:?}) }});\n"
-        ),
-        _ if given.is_some() => panic!("B2KIT_WEB_PAGE: {} holds no complete page", folder.display()),
-        _ => {
-            println!(
-                "cargo:warning=there is no page for `b2kit view --web` to show; `cargo xtask web` makes it"
-            );
-            "pub(super) static PAGE: Option<Page> = None;\n".to_owned()
-        }
-    };
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("page.rs");
-    fs::write(out, text).expect("the output folder can be written");
+    let engine = Path::new("../b2-wasm");
+    if !engine.join("viewer").is_dir() {
+        let folder =
+            Path::new("page").canonicalize().expect("this package was made without the page for browsers");
+        return located(&folder, &folder.join("engine.wasm"));
+    }
+    let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let target = target.ancestors().nth(4).expect("it is in the target folder").join("web");
+    let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
+    cargo.args(["build", "--locked", "--profile=web", "--target=wasm32-unknown-unknown", "--target-dir"]);
+    cargo.arg(&target).current_dir(engine);
+    // Those of the command are not for the engine, and would replace those of its folder.
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER"] {
+        cargo.env_remove(name);
+    }
+    let built = cargo.status().is_ok_and(|status| status.success());
+    assert!(
+        built,
+        "the page for browsers was not compiled. If the target is missing (\"can't find crate for `core`\"), run: \
+         rustup target add wasm32-unknown-unknown"
+    );
+    let crates = ["b2-chunk", "b2-codecs", "b2-core", "b2-filters", "b2-frame", "b2-msgpack", "b2nd"];
+    let others = ["adapters/b2-async", "adapters/b2-store", "apps/b2-view", "apps/b2-wasm"];
+    for name in crates.iter().chain(&others) {
+        println!("cargo:rerun-if-changed=../../{name}/src");
+    }
+    let viewer = engine.join("viewer").canonicalize().expect("it is a folder");
+    located(&viewer, &target.join("wasm32-unknown-unknown/web/b2_wasm.wasm"));
+}
+
+fn located(viewer: &Path, engine: &Path) {
+    println!("cargo:rerun-if-changed={}", engine.display());
+    println!("cargo:rustc-env=B2KIT_VIEWER={}", viewer.display());
+    println!("cargo:rustc-env=B2KIT_ENGINE={}", engine.display());
 }
 
 /// The commit that a published package was made from, as `cargo package` notes it.

@@ -345,7 +345,7 @@ pub enum Encoded {
     TooBig,
 }
 
-/// Refuses to encode in the build for the page in a browser (`cargo xtask web`), which then has no encoders in it.
+/// Refuses to encode in the build for the page in a browser (`crates/apps/b2-wasm`), which then has no encoders in it.
 ///
 /// # Errors
 /// [`CodecError::Unsupported`] in that build.

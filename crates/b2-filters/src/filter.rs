@@ -280,7 +280,7 @@ impl<F: Filter> From<F> for FilterSlot {
     }
 }
 
-/// Refuses to apply a filter in the build for the page in a browser (`cargo xtask web`), which only undoes filters.
+/// Refuses to apply a filter in the build for the page in a browser (`crates/apps/b2-wasm`), which only undoes filters.
 ///
 /// # Errors
 /// [`FilterError::ReadOnly`] in that build.

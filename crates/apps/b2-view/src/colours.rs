@@ -165,9 +165,9 @@ impl Scale {
 }
 
 impl Range {
-    /// Whether a value stands for a missing one: NaN, and huge values outside of the range.
+    /// Whether a value stands for a missing one: NaN, infinities, and huge values outside of the range.
     pub fn is_missing(self, x: f64) -> bool {
-        x.is_nan() || (x.is_finite() && x.abs() >= HUGE && !(self.low..=self.high).contains(&x))
+        x.is_nan() || (x.abs() >= HUGE && !(self.low..=self.high).contains(&x))
     }
 
     fn share(self, x: f64) -> f64 {
@@ -304,7 +304,9 @@ mod tests {
         assert_eq!(scale.colour(-2.0), Some([68, 1, 84]));
         assert_eq!((scale.colour(30.0), scale.colour(1e6)), (Some([253, 231, 37]), Some([253, 231, 37])));
         assert_eq!(scale.colour(14.0), Some([33, 144, 141]), "the middle");
-        assert_eq!((scale.colour(f64::NAN), scale.colour(-1e34)), (None, None));
+        for x in [f64::NAN, -1e34, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(scale.colour(x), None, "{x}");
+        }
         assert_eq!(Scale::from(Range { low: 1.0, high: 1.0 }).colour(1.0), Some([33, 144, 141]));
         let log = Scale { range: Range { low: 1.0, high: 1e4 }, log: true, ..scale };
         assert_eq!(log.colour(100.0), Some([33, 144, 141]), "the middle");

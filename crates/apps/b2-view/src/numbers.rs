@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use b2nd::{Dtype, DtypeKind};
 
+use crate::colours;
 use crate::items::{Simple, Value};
 
 /// Why items are no numbers.
@@ -31,6 +32,8 @@ pub struct Numbers {
     part: Range<usize>,
     /// Numbers that stand for missing ones.
     fills: Vec<f64>,
+    /// Numbers in it are not missing, however large they are.
+    known: colours::Range,
 }
 
 impl Numbers {
@@ -61,7 +64,38 @@ impl Numbers {
         if !matches!(code, 'b' | 'i' | 'u' | 'f' | 'c' | 'M' | 'm') || part.end > dtype.itemsize() {
             return Err(NoNumbers::Other(of.as_str().to_owned()));
         }
-        Ok(Self { simple: Simple::new(of), code, itemsize: dtype.itemsize(), part, fills })
+        Ok(Self {
+            simple: Simple::new(of),
+            code,
+            itemsize: dtype.itemsize(),
+            part,
+            fills,
+            known: colours::Range { low: 0.0, high: 0.0 },
+        })
+    }
+
+    /// Takes numbers in this range as they are, however large.
+    #[must_use]
+    pub fn known(self, known: colours::Range) -> Self {
+        Self { known, ..self }
+    }
+
+    /// Whether a number stands for a missing one.
+    pub fn is_missing(&self, x: f64) -> bool {
+        x.is_nan() || (self.is_float() && self.known.is_missing(x))
+    }
+
+    /// The smallest and the largest of whole items that are integers and not missing.
+    pub fn integers(&self, items: &[u8]) -> Option<(i128, i128)> {
+        let int = |item: &[u8]| match self.simple.value(item.get(self.part.clone())?) {
+            Value::Int(int) if !self.fills.contains(&(int as f64)) => Some(int),
+            _ => None,
+        };
+        let ints = items.chunks_exact(self.itemsize.max(1)).filter_map(int);
+        ints.fold(None, |ends, x| {
+            let (low, high) = ends.unwrap_or((x, x));
+            Some((low.min(x), high.max(x)))
+        })
     }
 
     /// Size of an item, in bytes.

@@ -38,7 +38,7 @@ pub fn label(x: f64, step: f64) -> String {
     if !(1e-4..1e6).contains(&size) || (step == 0.0 && x.abs() < 1e-3) {
         // Digits of the mantissa that are below the step say nothing.
         let digits =
-            if step > 0.0 { (size.log10().floor() - step.log10().floor()).clamp(0.0, 6.0) } else { 0.0 };
+            if step > 0.0 { (size.log10().floor() - step.log10().floor()).clamp(0.0, 16.0) } else { 0.0 };
         return format!("{x:.0$e}", digits as usize);
     }
     let decimals = if step > 0.0 {
@@ -68,6 +68,7 @@ mod tests {
         assert_eq!(texts(2.0, 7.0, 5, true), ["2", "3", "4", "5", "6", "7"]);
         assert_eq!(texts(1e-9, 5e-9, 5, false), ["1e-9", "2e-9", "3e-9", "4e-9", "5e-9"]);
         assert_eq!(texts(3.0, 3.0, 5, false), ["3"]);
+        assert_eq!(texts(1e9, 1e9 + 9.0, 3, false), ["1.000000000e9", "1.000000005e9"]);
         for (low, high) in
             [(-f64::MAX, f64::MAX), (0.0, f64::MIN_POSITIVE), (1.0, 1.0 + f64::EPSILON), (-5e-324, 0.0)]
         {

@@ -1,4 +1,4 @@
-//! Decodes a selection as the page does, in native code: `cargo xtask web --bench` compares it with the browser.
+//! Decodes a selection as the page does, in native code: `tests/figures.py` compares it with the browser.
 
 use std::time::Instant;
 

@@ -172,6 +172,10 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
         let look = files.borrow().looks.get(&handle()?).cloned();
         look.context("nothing has been drawn yet")
     };
+    let scale = |look: &Look| {
+        let map = look::map(command.text("map"))?;
+        look.scale(command.text("range"), map, command.text("log") == "1")
+    };
     let keep = |opened: Opened| {
         let described = opened.describe();
         let mut files = files.borrow_mut();
@@ -205,12 +209,12 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
             answer
         }
         "paint" => {
-            let map = look::map(command.text("map"))?;
-            let (json, bytes) = seen()?.paint(command.text("range"), map, command.text("log") == "1")?;
+            let (json, bytes) = seen()?.paint(scale(&*seen()?)?);
             Answer { json, bytes }
         }
         "values" => {
-            let bytes = seen()?.values().iter().flat_map(|value| value.to_le_bytes()).collect();
+            let (look, scale) = (seen()?, scale(&*seen()?)?);
+            let bytes = look.values(scale).flat_map(f64::to_le_bytes).collect();
             Answer { json: "{}".to_owned(), bytes }
         }
         "points" => {
@@ -232,6 +236,7 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
             let points = |dim| files.points.get(&(handle, dim));
             Answer::json(look.cell(command.number("row")?, command.number("column")?, points)?)
         }
+        "item" => Answer::json(Object::new().text("value", &opened()?.item().await?).finish()),
         "chunks" => {
             let bytes = opened()?.chunks()?.iter().flat_map(|size| size.to_le_bytes()).collect();
             Answer { json: "{}".to_owned(), bytes }

@@ -8,6 +8,7 @@ use b2_chunk::SpecialKind;
 use b2_frame::{Checksums, Entry, INDEXES, Metalayers, SuperChunk};
 use b2_store::{Kind, Place};
 use b2_view::edges::{MOST, Points};
+use b2_view::items;
 use b2_view::labels::{Labels, shown_dtype, unit};
 use b2_view::numbers::Numbers;
 use b2nd::{Dtype, NdArray};
@@ -128,6 +129,18 @@ impl Opened {
             }
             Self::Store(_) => bail!("a store has no items of its own"),
         }
+    }
+
+    /// Reads the item of an array without dimensions, as NumPy prints it.
+    ///
+    /// # Errors
+    /// When it is no such array, or cannot be read.
+    pub async fn item(&self) -> Result<String> {
+        let Self::Array(array) = self else { bail!("a single item is an array") };
+        if !array.shape().is_empty() {
+            bail!("this array has dimensions");
+        }
+        Ok(items::item(&shown_dtype(array.array()), &array.all().read_bytes().await?))
     }
 
     /// Reads an array as the coordinates of a dimension with `len` items.

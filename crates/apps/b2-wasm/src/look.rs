@@ -10,6 +10,7 @@ use b2_view::items;
 use b2_view::limits::{Limits, NoLogarithm, scale};
 use b2_view::numbers::{NoNumbers, Numbers};
 use b2_view::slice::{Axis, parse, resolve};
+use b2_view::ticks::{label, round};
 use b2nd::Dtype;
 
 use crate::file::Opened;
@@ -57,6 +58,8 @@ pub struct Look {
     items: Vec<u8>,
     index: Vec<u32>,
     values: Vec<f64>,
+    /// The smallest and the largest integer, which `values` may have rounded.
+    integers: Option<(i128, i128)>,
     are_floats: bool,
 }
 
@@ -144,8 +147,9 @@ impl Look {
         let index = grid.spread((0..count).collect());
         let Grid { at, every, steps, .. } = grid;
         let are_floats = numbers.is_float();
+        let integers = numbers.integers(&items);
         let dims = if line { vec![dims[1]] } else { dims.to_vec() };
-        Ok(Self { dtype, axes, dims, windows, at, steps, every, items, index, values, are_floats })
+        Ok(Self { dtype, axes, dims, windows, at, steps, every, items, index, values, integers, are_floats })
     }
 
     /// Describes what was read.
@@ -165,23 +169,27 @@ impl Look {
         self.at.get(d).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the numbers, row by row. NaN are missing.
-    #[must_use]
-    pub fn values(&self) -> &[f64] {
-        &self.values
+    /// Returns the numbers, row by row, NaN for those that are missing on this scale.
+    pub fn values(&self, scale: Scale) -> impl Iterator<Item = f64> {
+        self.values.iter().map(move |x| if scale.range.is_missing(*x) { f64::NAN } else { *x })
     }
 
-    /// Colours the pixels: their red, green, blue and opacity, row by row, and what the colours mean.
+    /// Returns the scale of the colours.
     ///
     /// # Errors
     /// When the range is malformed or starts below 0 on a logarithmic scale.
-    pub fn paint(&self, range: &str, map: Map, log: bool) -> Result<(String, Vec<u8>)> {
+    pub fn scale(&self, range: &str, map: Map, log: bool) -> Result<Scale> {
         let limits = match range.trim() {
             "" => None,
             text => Some(text.parse::<Limits>().map_err(anyhow::Error::msg)?),
         };
-        let scale = scale(&self.values, limits, map, log, self.are_floats)
-            .map_err(|NoLogarithm| anyhow::anyhow!("a logarithmic range starts above 0"))?;
+        scale(&self.values, limits, map, log, self.are_floats)
+            .map_err(|NoLogarithm| anyhow::anyhow!("a logarithmic range starts above 0"))
+    }
+
+    /// Colours the pixels: their red, green, blue and opacity, row by row, and what the colours mean.
+    #[must_use]
+    pub fn paint(&self, scale: Scale) -> (String, Vec<u8>) {
         let mut pixels = Vec::with_capacity(self.values.len().saturating_mul(4));
         let (mut missing, mut bars) = (0, [0_u64; BARS]);
         for value in &self.values {
@@ -195,10 +203,11 @@ impl Look {
                 }
                 None => missing += 1,
             }
-            let [r, g, b] = colour.unwrap_or_else(|| map.missing());
+            let [r, g, b] = colour.unwrap_or_else(|| scale.map.missing());
             pixels.extend([r, g, b, 255]);
         }
-        Ok((legend(scale, missing, &bars), pixels))
+        let ends = self.integers.map(|(low, high)| [low, high]);
+        (legend(scale, ends, missing, &bars), pixels)
     }
 
     /// Describes the axes: their titles, and about `most` items or coordinates along each, with their places from 0 to 1.
@@ -259,7 +268,18 @@ impl Look {
     }
 }
 
-fn legend(scale: Scale, missing: u64, bars: &[u64]) -> String {
+fn legend(scale: Scale, integers: Option<[i128; 2]>, missing: u64, bars: &[u64]) -> String {
+    // Integers have all of their digits.
+    let end = |k: usize, x: f64| match integers.and_then(|ends| ends.get(k).copied()) {
+        Some(int) if int as f64 == x => int.to_string(),
+        _ => String::new(),
+    };
+    let (low, high) = (scale.range.low, scale.range.high);
+    let (marks, step) = round(low, high, 5, scale.log);
+    let marks = marks.iter().map(|x| {
+        // From the top.
+        format!("[{},{}]", number(1.0 - scale.share(*x)), quoted(&label(*x, step)))
+    });
     let colours = (0..=32).map(|k| {
         let [r, g, b] = scale.map.at(f64::from(k) / 32.0);
         format!("[{r},{g},{b}]")
@@ -268,6 +288,9 @@ fn legend(scale: Scale, missing: u64, bars: &[u64]) -> String {
     Object::new()
         .number("low", scale.range.low)
         .number("high", scale.range.high)
+        .text("first", &end(0, low))
+        .text("last", &end(1, high))
+        .list("marks", marks)
         .int("missing", missing)
         .ints("bars", bars)
         .list("colours", colours)

@@ -77,7 +77,7 @@ impl Page {
     }
 
     fn values(&mut self) -> Vec<f64> {
-        let bytes = self.call("values\nhandle=1").unwrap().bytes;
+        let bytes = self.call("values\nhandle=1\nmap=viridis").unwrap().bytes;
         bytes.chunks_exact(8).map(|x| f64::from_le_bytes(x.try_into().unwrap())).collect()
     }
 }

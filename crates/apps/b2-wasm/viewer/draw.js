@@ -1,4 +1,5 @@
 // Draws on canvases what the engine has read.
+"use strict";
 
 const css = (colour) => `rgb(${colour[0]} ${colour[1]} ${colour[2]})`;
 const ink = () => getComputedStyle(document.body).color;

@@ -1,4 +1,5 @@
 // The engine, as the page sees it: commands are calls, and answers are promises.
+"use strict";
 
 /** How often the worker is asked for a sign of life, and after how long without one the page says so; in milliseconds. */
 const PULSE = 500;
@@ -9,8 +10,9 @@ class Problem extends Error {}
 
 class Engine {
   /**
-   * `source()` returns the wasm module, `worker()` a new worker. `counted(counts)` is told requests and bytes. `slow(time)` is
-   * told for how many milliseconds the worker has been decoding without a break, if that is long, and 0 afterwards.
+   * `source()` returns the wasm module, `worker()` a new worker. `counted(counts)` is told requests and bytes. `slow(time,
+   * waits)` is told for how many milliseconds the worker has been decoding without a break or, if `waits`, waiting for a server, if
+   * that is long, and 0 afterwards.
    */
   constructor(source, worker, counted, slow) {
     this.source = source;
@@ -31,6 +33,8 @@ class Engine {
     this.generation += 1;
     this.began = false;
     this.asked = null;
+    /** For how many milliseconds servers have sent nothing that they were asked for. */
+    this.waiting = 0;
     const worker = this.newWorker();
     this.worker = worker;
     this.ready = new Promise((resolve, reject) => {
@@ -41,6 +45,7 @@ class Engine {
           resolve();
         } else if (data.alive) {
           this.asked = null;
+          this.waiting = data.waiting;
           this.watch();
         } else if (data.stopped !== undefined) {
           this.fail(data.stopped);
@@ -57,8 +62,10 @@ class Engine {
   /** Asks the worker for a sign of life, which it cannot give while it decodes. */
   watch() {
     const now = performance.now();
-    const time = this.asked === null ? 0 : now - this.asked;
-    if (time > LONG || this.isSlow) this.slow(time > LONG ? time : 0);
+    if (this.tasks.size === 0) this.waiting = 0;
+    const decoding = this.asked === null ? 0 : now - this.asked;
+    const time = Math.max(decoding, this.waiting);
+    if (time > LONG || this.isSlow) this.slow(time > LONG ? time : 0, decoding <= LONG);
     this.isSlow = time > LONG;
     if (this.began && this.asked === null && this.tasks.size > 0) {
       this.asked = now;

@@ -1,4 +1,5 @@
 // The page: opens files, and shows what the engine reads of them. Text of files is only ever set as text.
+"use strict";
 
 const at = (id) => document.getElementById(id);
 
@@ -39,9 +40,13 @@ const engine = new Engine(
     return new Worker(URL.createObjectURL(new Blob([inside.textContent], { type: "text/javascript" })));
   },
   (now) => { counts = now; tell(); },
-  (time) => {
+  (time, waits) => {
     at("slow").hidden = time === 0;
-    if (time > 0) at("slow-text").textContent = `Still decoding, for ${Math.round(time / 1000)} seconds: the file has very large blocks, or is damaged.`;
+    const seconds = `${Math.round(time / 1000)} seconds`;
+    if (time > 0) {
+      at("slow-text").textContent = waits ? `The server has sent nothing for ${seconds}.`
+        : `Still decoding, for ${seconds}: the file has very large blocks, or is damaged.`;
+    }
   },
 );
 
@@ -147,7 +152,10 @@ function openFolder(name, files) {
   folder = list.length > 1 ? list : null;
   if (folder !== null) {
     at("side").hidden = false;
-    members(list.map(({ key }) => ({ key, why: "" })), (k) => open(list[k].source, list[k].key, {}, true));
+    members(list.map(({ key }) => ({ key, why: "" })), (k) => visit(() => {
+      folder = list;
+      open(list[k].source, list[k].key, {}, true);
+    }));
   }
   open(list[0].source, list[0].key, {}, true);
 }
@@ -173,7 +181,11 @@ async function alive() {
 }
 
 function showStore(file) {
-  members(file.members, (k) => trying(() => openMember(k)));
+  const { source, name } = shown;
+  members(file.members, (k) => visit(() => {
+    if (shown.source === source) trying(() => openMember(k));
+    else open(source, name, { key: file.members[k].key });
+  }));
 }
 
 /** Lists members of a store or files of a folder, which `choose_(k)` opens. */
@@ -262,6 +274,7 @@ async function show({ handle, file }, wanted) {
   at("range").value = shown.range;
   at("log").checked = shown.log;
   select(at("tab-picture"));
+  clear();
   await choose(wanted.slice ?? "", wanted.dims);
 }
 
@@ -369,6 +382,18 @@ function go(dim, k) {
 
 // Pictures
 
+/** Removes what was drawn and said of another selection or file. */
+function clear() {
+  shown.look = null;
+  at("picture").width = 1;
+  at("down").replaceChildren();
+  at("across").replaceChildren();
+  for (const id of ["plot", "legend", "profile-plot", "cross"]) at(id).hidden = true;
+  for (const id of ["caption", "cell"]) at(id).textContent = "";
+  delete at("cell").dataset.position;
+  delete at("cell").dataset.value;
+}
+
 /** Reads and draws what is selected: first from few blocks, then better. */
 async function look() {
   await alive();
@@ -381,10 +406,22 @@ async function look() {
   say("");
   if (shown.drawn.length === 0 && shown.axes.length > 0) return;
   document.body.dataset.state = "looking";
-  if (shown.file.fields.length > 0 ? !shown.file.fields[shown.field]?.drawn : !shown.file.drawn) {
+  at("profile-plot").hidden = true;
+  at("cell").textContent = "";
+  if (shown.file.shape.length > 0 && shown.file.fields.length > 0 ? !shown.file.fields[shown.field]?.drawn : !shown.file.drawn) {
+    clear();
     throw new Problem(`items of ${shown.file.fields.length > 0 ? "this field" : shown.file.dtype} are not drawn`);
   }
-  if (shown.file.shape.length === 0) throw new Problem("a single item is not drawn");
+  if (shown.file.shape.length === 0) {
+    const { answer } = await engine.call("item", { handle: shown.handle });
+    if (own !== looking) return;
+    clear();
+    at("cell").textContent = `[()] = ${answer.value}`;
+    tell("");
+    document.body.dataset.state = "shown";
+    return;
+  }
+  at("plot").hidden = false;
   const wide = Math.min(MOST, Math.max(64, Math.ceil(at("frame").clientWidth * devicePixelRatio)));
   const most = shown.drawn.length === 2 ? [wide, wide] : [1, wide];
   for (const [n, decoded] of BUDGETS.entries()) {
@@ -397,6 +434,7 @@ async function look() {
     if (own !== looking) return;
     shown.look = answer;
     shown.values = null;
+    at("legend").hidden = false;
     await paint(own);
     if (own !== looking) return;
     drawn();
@@ -419,10 +457,11 @@ function drawn() {
   if (pictures === 1) document.body.dataset.first = JSON.stringify(counts);
 }
 
+const scale = () => ({ handle: shown.handle, range: shown.range, map: shown.map, log: shown.log ? 1 : 0 });
+
 async function paint(own = looking) {
-  const { answer, bytes } = await engine.call("paint", {
-    handle: shown.handle, range: shown.range, map: shown.map, log: shown.log ? 1 : 0,
-  });
+  shown.values = null;
+  const { answer, bytes } = await engine.call("paint", scale());
   if (own !== looking) return;
   shown.legend = answer;
   const single_ = shown.drawn.length < 2;
@@ -438,8 +477,10 @@ async function paint(own = looking) {
     at("picture").style.aspectRatio = String(shape);
   }
   drawLegend(at("bar"), at("histogram"), answer);
-  at("low").textContent = String(Number(answer.low.toPrecision(7)));
-  at("high").textContent = String(Number(answer.high.toPrecision(7)));
+  at("low").textContent = answer.first || String(Number(answer.low.toPrecision(7)));
+  at("high").textContent = answer.last || String(Number(answer.high.toPrecision(7)));
+  const most = Math.max(...answer.bars);
+  drawAxis(at("count"), { title: "items", marks: [[0, most.toLocaleString("en")], [1, "0"]] }, true);
   at("missing").textContent = answer.missing > 0 ? `${answer.missing} missing` : "";
   const { steps, every, height, width } = shown.look;
   const told = [`[${sliceText()}]`];
@@ -447,9 +488,12 @@ async function paint(own = looking) {
   if (Math.max(...steps) > 1) told.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
   if (every > 1) told.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
   at("caption").textContent = told.join(" · ");
-  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${told[0]}, ${height} by ${width} pixels, values from ${answer.low} to ${answer.high}`);
-  move(shown.cursor[0], shown.cursor[1], false);
+  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${told[0]}, ${height} by ${width} pixels, values from ${at("low").textContent} to ${at("high").textContent}`);
+  move(shown.cursor[0], shown.cursor[1], !at("cross").hidden);
 }
+
+/** The axis of values of a line. */
+const valueAxis = () => ({ title: shown.file.unit ?? "", marks: shown.legend.marks });
 
 /** Draws items or coordinates along the axes. */
 async function edges(own) {
@@ -458,7 +502,7 @@ async function edges(own) {
   const line_ = shown.drawn.length < 2;
   const { answer } = await engine.call("edges", { handle: shown.handle, most: line_ ? most.slice(1) : most });
   if (own !== looking) return;
-  drawAxis(at("down"), line_ ? null : answer.edges[0], true);
+  drawAxis(at("down"), line_ ? valueAxis() : answer.edges[0], true);
   drawAxis(at("across"), answer.edges.at(-1), false);
 }
 
@@ -494,7 +538,7 @@ async function findPoints(handle) {
 
 async function values(own) {
   if (shown.values === null) {
-    const { bytes } = await engine.call("values", { handle: shown.handle });
+    const { bytes } = await engine.call("values", scale());
     if (own !== looking) return null;
     shown.values = new Float64Array(bytes.buffer, bytes.byteOffset, bytes.length / 8);
   }
@@ -533,14 +577,17 @@ function move(row, column, tell_ = true) {
   const [own, of] = [asked, looking];
   engine.call("cell", { handle: shown.handle, row: y, column: x }).then(async ({ answer }) => {
     if (own !== asked || of !== looking) return;
-    const place = answer.position.map((k, dim) => `${nameOf(dim)} ${k}${answer.points[dim] && ` (${answer.points[dim]})`}`).join(", ");
-    at("cell").textContent = `${place}: ${answer.value}`;
+    const named = answer.position.flatMap((k, dim) => (shown.file.names?.[dim]
+      ? [`${nameOf(dim)} ${k}${answer.points[dim] && ` (${answer.points[dim]})`}`] : []));
+    const place = named.length > 0 ? ` · ${named.join(", ")}` : "";
+    at("cell").textContent = `[${answer.position.join(", ")}] = ${answer.value}${place}`;
     at("cell").dataset.position = answer.position.join(",");
     at("cell").dataset.value = answer.value;
     if (shown.drawn.length < 2) return;
     const all = await values(of);
     if (all === null || own !== asked) return;
-    at("profile").hidden = false;
+    at("profile-plot").hidden = false;
+    drawAxis(at("profile-down"), valueAxis(), true);
     drawLine(at("profile"), all.subarray(y * width, (y + 1) * width), shown.legend.low, shown.legend.high, shown.log, x);
   }, () => {});
 }
@@ -706,7 +753,20 @@ function remember() {
   const link = linked();
   for (const name of ["slice", "dims", "map", "range", "field"]) if (link[name]) query.set(name, String(link[name]));
   if (link.log) query.set("log", "1");
-  history.replaceState(null, "", `?${query}`);
+  history.replaceState(history.state, "", `?${query}`);
+}
+
+/** How to show again what the entries of the browser's history stand for. */
+const visits = [];
+
+/** Shows something else, which the Back button of the browser leaves again. */
+function visit(again) {
+  const n = visits.length === 0 ? 0 : (history.state?.at ?? -1) + 1;
+  visits.length = n;
+  visits.push(again);
+  if (n === 0) history.replaceState({ at: n }, "");
+  else history.pushState({ at: n }, "");
+  again();
 }
 
 function linked() {
@@ -774,11 +834,12 @@ function savePng() {
 function begin() {
   at("address").addEventListener("submit", (event) => {
     event.preventDefault();
-    openAddress(at("url").value.trim(), {});
+    const text = at("url").value.trim();
+    visit(() => openAddress(text, {}));
   });
   at("pick").addEventListener("change", () => {
     const [file] = at("pick").files;
-    if (file) open(file, file.name);
+    if (file) visit(() => open(file, file.name));
   });
   at("pick-folder").addEventListener("change", () => {
     const files = [...at("pick-folder").files];
@@ -786,7 +847,7 @@ function begin() {
     else if (files.length > 0) {
       // Paths begin with the name of the folder.
       const path = (file) => file.webkitRelativePath.slice(file.webkitRelativePath.indexOf("/") + 1);
-      openFolder(files[0].webkitRelativePath.split("/")[0], files.map((file) => [path(file), file]));
+      visit(() => openFolder(files[0].webkitRelativePath.split("/")[0], files.map((file) => [path(file), file])));
     }
   });
   at("stop").addEventListener("click", () => engine.stop());
@@ -797,8 +858,12 @@ function begin() {
     document.body.classList.remove("drop");
     const [file] = event.dataTransfer.files;
     const entry = event.dataTransfer.items?.[0]?.webkitGetAsEntry?.();
-    if (entry?.isDirectory) trying(async () => openFolder(entry.name, await filesIn(entry)));
-    else if (file) open(file, file.name);
+    if (entry?.isDirectory) {
+      trying(async () => {
+        const files = await filesIn(entry);
+        visit(() => openFolder(entry.name, files));
+      });
+    } else if (file) visit(() => open(file, file.name));
   });
   const again = (change) => () => trying(async () => { change(); await look(); });
   at("field").addEventListener("change", again(() => { shown.field = Number(at("field").value); }));
@@ -831,9 +896,17 @@ function begin() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.look !== null) trying(() => paint()); });
   const inside = packed("inside-data");
-  const url = new URLSearchParams(location.search).get("url");
-  if (inside !== null) open(new Blob([inside]), at("inside-data").dataset.name, fromLink(at("inside-data").dataset.link));
-  else if (url !== null) openAddress(url, fromLink());
+  const url = () => new URLSearchParams(location.search).get("url");
+  const ofLink = () => openAddress(url(), fromLink());
+  addEventListener("popstate", () => {
+    const again = visits[history.state?.at];
+    if (again !== undefined) again();
+    else if (url() !== null) ofLink();
+  });
+  if (inside !== null) {
+    const blob = new Blob([inside]);
+    visit(() => open(blob, at("inside-data").dataset.name, fromLink(at("inside-data").dataset.link)));
+  } else if (url() !== null) visit(ofLink);
   else document.body.dataset.state = "empty";
 }
 

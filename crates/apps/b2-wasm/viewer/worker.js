@@ -1,13 +1,16 @@
 // Runs the engine beside the page: reads ranges of files for it, and passes commands and answers.
 "use strict";
 
-/** Requests that take longer than this have failed, in milliseconds. */
+/** A server that sends nothing for longer than this has failed, in milliseconds. */
 const PATIENCE = 60000;
+const LATE = `the server has sent nothing for ${PATIENCE / 1000} seconds`;
 
 const files = new Map();
 const running = new Map();
 let wasm = null;
 /** Requests, their bytes, and rounds: how often a request began while none was on its way. */
+/** When the first of the running requests began, or a server last sent something. */
+let heard = 0;
 const counts = { requests: 0, bytes: 0, rounds: 0 };
 
 onmessage = async ({ data }) => {
@@ -17,7 +20,7 @@ onmessage = async ({ data }) => {
       wasm = (await WebAssembly.instantiate(module, {})).exports;
       postMessage({ ready: true });
     } else if (data.alive) {
-      postMessage({ alive: true });
+      postMessage({ alive: true, waiting: running.size > 0 ? performance.now() - heard : 0 });
     } else if (data.file !== undefined) {
       files.set(data.file, data.source);
     } else if (data.call !== undefined) {
@@ -71,13 +74,16 @@ async function request(ask) {
   }
   const number = ask.read ?? ask.length;
   const abort = new AbortController();
-  if (running.size === 0) counts.rounds += 1;
+  if (running.size === 0) {
+    counts.rounds += 1;
+    heard = performance.now();
+  }
   running.set(number, abort);
   let found;
   try {
     const source = part(files.get(ask.file), ask.chunk);
     if (ask.length !== undefined) {
-      found = await length(source, abort.signal);
+      found = await length(source, abort);
     } else if (source instanceof Blob) {
       found = await slice(source, ask.start, ask.end);
     } else {
@@ -135,11 +141,11 @@ async function send(url, options) {
   try {
     return await fetch(url, { cache: "no-store", credentials: "same-origin", referrerPolicy: "no-referrer", ...options });
   } catch (error) {
-    if (error.name === "AbortError") throw failure("the server takes too long to answer");
+    if (error.name === "AbortError") throw failure(LATE);
     // Without looking at the answer the browser tells whether there is a server.
     let there = false;
     try {
-      await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer" });
+      await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(PATIENCE) });
       there = true;
     } catch { /* There is none. */ }
     throw failure(there
@@ -153,18 +159,31 @@ function version(response) {
   return { etag: told("etag"), modified: told("last-modified") };
 }
 
-async function length(source, signal) {
+/** Aborts a request when nothing has come for long. Each call of the function that this returns begins the time again. */
+function patience(abort) {
+  let timer;
+  const again = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => abort.abort(), PATIENCE);
+  };
+  again();
+  return Object.assign(() => { heard = performance.now(); again(); }, { end: () => clearTimeout(timer) });
+}
+
+async function length(source, abort) {
   if (source instanceof Blob) return { bytes: new Uint8Array(), length: source.size };
-  const response = await send(source, { method: "HEAD", signal });
+  const came = patience(abort);
+  const response = await send(source, { method: "HEAD", signal: abort.signal }).finally(came.end);
   const told = Number(response.headers.get("content-length") ?? NaN);
   const known = response.ok && Number.isSafeInteger(told) && !response.headers.get("content-encoding");
   return { bytes: new Uint8Array(), length: known ? told : -1, ...version(response) };
 }
 
 async function fetched(url, start, end, abort) {
-  const late = setTimeout(() => abort.abort(), PATIENCE);
+  const came = patience(abort);
   try {
     const response = await send(url, { headers: { Range: `bytes=${start}-${end - 1}` }, signal: abort.signal });
+    came();
     const told = response.headers.get("content-range");
     if (response.status === 404 || response.status === 410) throw failure("there is no such file on the server", 2);
     if (response.status === 416) {
@@ -189,16 +208,16 @@ async function fetched(url, start, end, abort) {
       }
       if (parts[3] !== "*") total = Number(parts[3]);
     }
-    const bytes = await body(response, end - start, abort);
+    const bytes = await body(response, end - start, abort, came);
     counts.bytes += bytes.length;
     return { bytes, length: total, ...version(response) };
   } finally {
-    clearTimeout(late);
+    came.end();
   }
 }
 
 /** The bytes of an answer, of which there must not be more than `most`. */
-async function body(response, most, abort) {
+async function body(response, most, abort, came) {
   const parts = [];
   let size = 0;
   const reader = response.body.getReader();
@@ -207,8 +226,9 @@ async function body(response, most, abort) {
     try {
       step = await reader.read();
     } catch {
-      throw failure("the connection to the server broke");
+      throw failure(abort.signal.aborted ? LATE : "the connection to the server broke");
     }
+    came();
     if (step.done) break;
     size += step.value.length;
     if (size > most) {

@@ -123,8 +123,8 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     #[cfg(not(feature = "web"))]
     if args.web || args.html.is_some() {
         debug_assert!(!args.no_open || args.web);
-        let how = "cargo xtask web in a clone, then cargo install --path crates/apps/b2-cli --features web";
-        return Err(Usage(format!("--web and --html are in builds with the feature web: {how}")).into());
+        let how = "rustup target add wasm32-unknown-unknown && cargo install --path crates/apps/b2-cli --features web";
+        return Err(Usage(format!("--web and --html are not in this build. In a clone, run: {how}")).into());
     }
     #[cfg(feature = "web")]
     if args.web || args.html.is_some() {
@@ -220,7 +220,10 @@ impl<'a> Picture<'a> {
     fn new(args: &'a Args, data: &'a Data, parts: &[b2kit::Selection], global: Global) -> Result<Self> {
         let labels = data.labels();
         let dtype = data.dtype_or(args.dtype.as_deref())?;
-        let numbers = sample::numbers(&dtype, args.field.as_deref(), labels.fills.clone())?;
+        let mut numbers = sample::numbers(&dtype, args.field.as_deref(), labels.fills.clone())?;
+        if let Some(Limits::Values(range)) = args.range {
+            numbers = numbers.known(range);
+        }
         let mut axes = resolve(parts, &data.shape())?;
         ensure!(axes.iter().all(|axis| axis.len > 0), "there is nothing to draw: no items are selected");
         let long: Vec<usize> =

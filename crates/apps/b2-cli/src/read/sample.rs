@@ -266,7 +266,7 @@ pub(crate) fn line(
             numbers.take(part, &mut found);
             for (x, k) in found.iter().zip(items.by_ref()) {
                 let column = (u128::from(k - window.start) * u128::from(wide) / u128::from(len)) as usize;
-                columns[column].add(*x);
+                columns[column].add(if numbers.is_missing(*x) { f64::NAN } else { *x });
             }
         }
         Ok(())

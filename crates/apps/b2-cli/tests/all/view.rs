@@ -30,6 +30,21 @@ fn texts(svg: &str) -> Vec<String> {
 const MISSING: [u8; 4] = [222, 222, 222, 255];
 
 #[test]
+fn missing_items_are_not_drawn_in_lines() {
+    let folder = Folder::new();
+    let values = [1.0, 2.0, 1e20, -1e34, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 4.0];
+    folder.pack("f", &npy("<f4", false, "(8,)", &floats(values)), &[]);
+    let line = |more: &[&str]| {
+        let svg = folder.ok_text(&[&["view", "f", "--format", "svg"], more].concat());
+        (svg.matches("<polyline").count(), svg.contains(">missing<"))
+    };
+    // One line before them and one after them, and one where a range has some of them.
+    assert_eq!(line(&[]), (2, true));
+    assert_eq!(line(&["--slice=:2"]), (1, false));
+    assert_eq!(line(&["--range=-1e35:1e35", "--slice=:4"]), (1, false));
+}
+
+#[test]
 fn pixels_are_the_items() {
     let folder = Folder::new();
     let values = [0.0, f32::NAN, 10.0, 5.0, -1e34, 20.0];

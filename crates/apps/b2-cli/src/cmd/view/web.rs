@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use self::files::Files;
 pub(super) use self::html::write;
 use self::http::Server;
-use self::page::page;
+use self::page::PAGE;
 pub(super) use self::shown::Shown;
 use crate::args::Global;
 use crate::files::is_stdin;
@@ -27,13 +27,12 @@ use crate::process::{Usage, say};
 /// # Errors
 /// Fails if there is nothing to show, or no port is free.
 pub(super) fn serve(shown: &Shown<'_>, global: Global) -> Result<()> {
-    let page = page()?;
     if is_stdin(&shown.source.file) || shown.source.offset > 0 {
         return Err(Usage("--web shows a file, a folder or a URL, without --offset".into()).into());
     }
     let files = Files::find(&shown.source.file)?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
-    let server = Server::new(page, files, listener.local_addr()?.port());
+    let server = Server::new(&PAGE, files, listener.local_addr()?.port());
     let address = server.address(&shown.link());
     // The address is all that this command prints, so that others can use it.
     crate::files::print(&format!("{address}\n"))?;

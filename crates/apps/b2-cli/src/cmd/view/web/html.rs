@@ -7,7 +7,7 @@ use data_encoding::BASE64;
 use sha2::{Digest, Sha256};
 
 use super::link::{escaped, name_of};
-use super::page::{Page, page};
+use super::page::{PAGE, Page};
 use super::shown::Shown;
 use crate::files::foreign::open_regular;
 use crate::files::{Output, is_stdin, refuse_same, urls};
@@ -21,7 +21,6 @@ const MOST: u64 = 64 << 20;
 /// # Errors
 /// Fails if the file is too large or cannot be read.
 pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> Result<()> {
-    let page = page()?;
     let source = &shown.source.file;
     refuse_same(output, source)?;
     if is_stdin(source) || shown.source.offset > 0 {
@@ -42,7 +41,7 @@ pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> 
         );
     }
     let data = file.read_at(0..len).with_context(|| source.display().to_string())?;
-    let text = html(page, &name, &data, &shown.link())?;
+    let text = html(&PAGE, &name, &data, &shown.link())?;
     let mut out = Output::create(Some(output), force)?;
     out.send(text.as_bytes())?;
     out.finish()
@@ -51,7 +50,7 @@ pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> 
 /// The page as one file.
 fn html(page: &Page, name: &str, data: &[u8], link: &str) -> Result<String> {
     let hash = |text: &str| format!("'sha256-{}'", BASE64.encode(&Sha256::digest(text)));
-    let script = format!("\n{}", page.script);
+    let script: String = page.scripts.iter().map(|(_, script)| format!("\n{script}")).collect();
     let style = format!("\n{}", page.style);
     for part in [&script, &style, page.worker] {
         let part = part.to_ascii_lowercase();
@@ -78,10 +77,14 @@ fn html(page: &Page, name: &str, data: &[u8], link: &str) -> Result<String> {
     );
     let mut text = page.index.to_owned();
     let policy_now = between(&text, "http-equiv=\"Content-Security-Policy\" content=\"", "\"")?.to_owned();
+    for (name, _) in page.scripts {
+        let from = format!("<script src=\"{name}\" defer></script>\n");
+        ensure!(text.matches(&from).count() == 1, "the page does not load {name}");
+        text = text.replace(&from, "");
+    }
     for (from, to) in [
         (policy_now.as_str(), policy.as_str()),
         ("<link rel=\"stylesheet\" href=\"style.css\">", &format!("<style>{style}</style>")),
-        ("<script src=\"page.js\" defer></script>\n", ""),
         ("</body>", &inside),
     ] {
         ensure!(text.matches(from).count() == 1, "the page is not as it should be: {from}");
@@ -101,20 +104,26 @@ mod tests {
     use super::*;
 
     const INDEX: &str = "<head><meta http-equiv=\"Content-Security-Policy\" content=\"x\">\
-        <link rel=\"stylesheet\" href=\"style.css\"><script src=\"page.js\" defer></script>\n</head><body></body>";
+        <link rel=\"stylesheet\" href=\"style.css\"><script src=\"a.js\" defer></script>\n</head><body></body>";
 
     #[test]
     fn all_is_inside_and_names_are_text() {
-        let page = Page { index: INDEX, style: "p {}", script: "run()", worker: "work()", engine: b"\0asm" };
+        let page = Page {
+            index: INDEX,
+            style: "p {}",
+            scripts: &[("a.js", "run()")],
+            worker: "work()",
+            engine: b"\0asm",
+        };
         let text = html(&page, "\"><script>evil()</script>", b"data", "&slice=<1>").unwrap();
         assert!(text.contains("data-name=\"&quot;&gt;&lt;script&gt;evil()&lt;/script&gt;\""), "{text}");
         assert!(text.contains("data-link=\"&amp;slice=&lt;1&gt;\">ZGF0YQ==</script>"), "{text}");
         assert!(text.contains("id=\"inside-engine\">AGFzbQ==</script>") && text.contains("work()"), "{text}");
         assert!(
-            !text.contains("page.js") && !text.contains("style.css") && !text.contains("evil()</script>"),
+            !text.contains("a.js") && !text.contains("style.css") && !text.contains("evil()</script>"),
             "{text}"
         );
-        let bad = Page { script: "'</SCRIPT>'", ..page };
+        let bad = Page { scripts: &[("a.js", "'</SCRIPT>'")], ..page };
         assert!(html(&bad, "a", b"", "").is_err());
     }
 }

@@ -158,10 +158,13 @@ impl Server {
             "/" => self.listing(),
             "/index.html" => part("text/html; charset=utf-8", page.index.as_bytes()),
             "/style.css" => part("text/css; charset=utf-8", page.style.as_bytes()),
-            "/page.js" => part("text/javascript; charset=utf-8", page.script.as_bytes()),
             "/worker.js" => part("text/javascript; charset=utf-8", page.worker.as_bytes()),
             "/engine.wasm" => part("application/wasm", page.engine),
             _ => {
+                if let Some((_, script)) = page.scripts.iter().find(|(name, _)| path.get(1..) == Some(*name))
+                {
+                    return part("text/javascript; charset=utf-8", script.as_bytes());
+                }
                 let mut parts = path.strip_prefix("/files/").unwrap_or_default().split('/');
                 let Some(number) = parts.next().and_then(|number| number.parse().ok()) else {
                     return plain("404 Not Found");
@@ -291,8 +294,13 @@ mod tests {
 
     use super::*;
 
-    static PAGE: Page =
-        Page { index: "index", style: "style", script: "script", worker: "worker", engine: b"engine" };
+    static PAGE: Page = Page {
+        index: "index",
+        style: "style",
+        scripts: &[("a.js", "script")],
+        worker: "worker",
+        engine: b"engine",
+    };
 
     fn server(path: &Path) -> Server {
         Server::new(&PAGE, Files::find(path).unwrap(), 1234)
@@ -337,6 +345,7 @@ mod tests {
             assert_eq!(of(&format!("range: {wrong}\r\n")).0, "416", "{wrong}");
         }
         assert_eq!(ask(&server, "/index.html?url=x", "").1, b"index");
+        assert_eq!(ask(&server, "/a.js", "").1, b"script");
         for path in [
             "/files/1/secret",
             "/files/../secret",
