@@ -29,6 +29,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ("arrays", "", ""),
     ("callbacks", "", ""),
     ("edges", "", ""),
+    ("drop_in", "", ""),
     ("threads", "", ""),
     ("hostile", "3000", "60"),
 ];

@@ -100,7 +100,7 @@ pub(super) fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> 
 }
 
 /// Frames of C programs: nothing beyond what C-Blosc2 writes, and no waiting for the disk.
-pub(super) fn to_write() -> WriteOptions {
+pub(crate) fn to_write() -> WriteOptions {
     let sums = crate::core::environment::is_set("B2KIT_CHECKSUMS");
     let sync = crate::core::environment::is_set("B2KIT_SYNC");
     WriteOptions::default().checksums(sums).block_starts(false).many_vlmetalayers(true).durability(if sync {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use b2_chunk::{Chunk, ChunkHeader, Compression, Plugins, SpecialKind};
-use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, Outdated, outdate_indexes};
+use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, Outdated, WriteOptions, outdate_indexes};
 use bytes::Bytes;
 
 use crate::abi::code;
@@ -375,14 +375,14 @@ impl Store {
         Ok(self.write(to_write().memory(params)?)?.into_bytes())
     }
 
-    /// Writes everything into a new file, which may `replace` another one. Returns its length.
-    pub(crate) fn save(&mut self, path: &Path, params: FrameParams, replace: bool) -> Result<u64> {
+    /// Writes everything into a new file or directory, which `options` may allow to replace another one. Returns its length.
+    pub(crate) fn save(&mut self, path: &Path, params: FrameParams, options: WriteOptions) -> Result<u64> {
         let params = match self {
             Self::Frame(frame) => FrameParams::like(frame.reader()?.header()),
             Self::Memory(_) => params,
         };
         let params = self.frame_params(params)?;
-        Ok(self.write(to_write().overwrite(replace).create(path, params)?)?.frame_len)
+        Ok(self.write(options.create(path, params)?)?.frame_len)
     }
 
     /// Appends everything as a frame to a file. Returns its offset.

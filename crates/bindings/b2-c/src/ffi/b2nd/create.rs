@@ -1,8 +1,9 @@
 //! Making, opening, saving, copying and freeing arrays.
 
-use b2_frame::INDEXES;
+use b2_frame::{INDEXES, Storage};
 
 use super::*;
+use crate::core::frame::to_write;
 
 /// What a new array is filled with.
 pub(super) enum Fill<'a> {
@@ -436,7 +437,8 @@ pub unsafe extern "C" fn b2nd_open_offset(
     })
 }
 
-/// Writes an array as a contiguous frame into a new file.
+/// Writes an array into a new file or, if it is not contiguous, into a new directory. Nothing is replaced: what is at the path
+/// already makes it fail.
 ///
 /// # Safety
 /// `array` is null or an array, `urlpath` null or a C string.
@@ -445,11 +447,15 @@ pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_c
     guard(|| {
         // SAFETY: the caller promises so.
         let (mut array, path) = unsafe { (array_at(array)?, text(urlpath)?) };
-        let path = paths::trimmed(paths::without_scheme(path));
+        let path = paths::without_scheme(path);
+        let (path, storage) = match array.full.is_contiguous()? {
+            true => (paths::of_file(path, code::FAILURE)?, Storage::Contiguous),
+            false => (paths::trimmed(path), Storage::Sparse),
+        };
         let mut save = |full: &Full| {
             let params = full.frame_params()?;
-            full.store().save(path, params, true)?;
-            Ok(0)
+            let saved = full.store().save(path, params, to_write().storage(storage));
+            saved.map(|_| 0).map_err(|_| Error(code::FAILURE))
         };
         if array.full.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.full) }
     })

@@ -11,7 +11,6 @@ pub(super) mod open;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -26,7 +25,7 @@ use crate::abi::{
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta};
+use crate::core::frame::{Frame, Meta, to_write};
 use crate::core::params;
 use crate::core::store::{Memory, Store, Stored};
 use crate::ffi::callbacks::Call;
@@ -209,6 +208,12 @@ impl Full {
         let path = unsafe { copy_at(self.c.storage.get())? }.urlpath;
         // SAFETY: as above.
         if path.is_null() { Ok(None) } else { unsafe { text(path) }.map(Some) }
+    }
+
+    /// Whether the super-chunk is to be one frame, not a list of chunks or a directory.
+    pub(crate) fn is_contiguous(&self) -> Result<bool> {
+        // SAFETY: as above.
+        Ok(unsafe { copy_at(self.c.storage.get()) }?.contiguous)
     }
 
     /// Returns the context for compressing, which knows the shape of a block.

@@ -372,7 +372,9 @@ pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
     full.store().as_frame(params)
 }
 
-/// Writes the super-chunk as a contiguous frame into a new file. Answers its length.
+/// Writes the super-chunk as a contiguous frame into a file. Answers its length.
+///
+/// As in C, only a contiguous super-chunk in memory replaces a file that is there, and nothing replaces a directory.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `urlpath` null or a C string.
@@ -383,8 +385,14 @@ pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpa
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
         full.refresh()?;
         let params = full.frame_params()?;
-        let len = full.store().save(paths::trimmed(paths::without_scheme(path)), params, true)?;
-        Ok(len as i64)
+        if full.is_contiguous()? && full.path()?.is_none() {
+            let path = paths::of_file(path, code::FILE_OPEN)?;
+            ensure(!path.is_dir(), code::FILE_OPEN)?;
+            return Ok(full.store().save(path, params, to_write().overwrite(true))? as i64);
+        }
+        let path = paths::of_file(paths::without_scheme(path), code::SCHUNK_COPY)?;
+        let saved = full.store().save(path, params, to_write());
+        Ok(saved.map_err(|_| Error(code::SCHUNK_COPY))? as i64)
     })
 }
 
@@ -402,9 +410,10 @@ pub unsafe extern "C" fn blosc2_schunk_append_file(
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
         full.refresh()?;
         let params = full.frame_params()?;
-        let path: &Path = paths::trimmed(paths::without_scheme(path));
+        let path = paths::of_file(path, code::FILE_OPEN)?;
+        ensure(!path.is_dir(), code::FILE_OPEN)?;
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            full.store().save(path, params, false)?;
+            full.store().save(path, params, to_write())?;
             return Ok(0);
         }
         let offset = full.store().append_to_file(path, params, &plugins())?;

@@ -1,0 +1,132 @@
+/* What a program that was written for C-Blosc2 relies on. Where nothing else is said, C-Blosc2 passes, too. */
+#include "b2nd.h"
+
+#include "check.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int64_t shape[2] = {6, 8};
+static int32_t chunkshape[2] = {4, 4}, blockshape[2] = {2, 2};
+
+/* Makes an array of 48 numbers. */
+static b2nd_array_t *numbers(bool contiguous, const char *path) {
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = contiguous, .cparams = &cparams, .urlpath = (char *)path};
+  b2nd_context_t *ctx = b2nd_create_ctx(&storage, 2, shape, chunkshape, blockshape, "<i4", 0, NULL, 0);
+  int32_t items[48];
+  for (int n = 0; n < 48; n++) {
+    items[n] = n;
+  }
+  b2nd_array_t *array = NULL;
+  CHECK(b2nd_from_cbuffer(ctx, &array, items, sizeof(items)) == 0);
+  b2nd_free_ctx(ctx);
+  return array;
+}
+
+static bool has_numbers(const char *path) {
+  b2nd_array_t *array;
+  int32_t items[48];
+  if (b2nd_open(path, &array) != 0) {
+    return false;
+  }
+  bool same = b2nd_to_cbuffer(array, items, sizeof(items)) == 0;
+  for (int n = 0; n < 48; n++) {
+    same = same && items[n] == n;
+  }
+  b2nd_free(array);
+  return same;
+}
+
+static void put_text(const char *path) {
+  FILE *file = fopen(path, "w");
+  fputs("text", file);
+  fclose(file);
+}
+
+static bool has_text(const char *path) {
+  char text[8] = "";
+  FILE *file = fopen(path, "r");
+  bool same = file != NULL && fread(text, 1, 8, file) == 4 && strcmp(text, "text") == 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  return same;
+}
+
+static bool is_dir(const char *path) {
+  struct stat found;
+  return lstat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+/* Puts there what must stay. */
+static void occupy(void) {
+  b2nd_free(numbers(true, "array"));
+  b2nd_free(numbers(false, "sparse"));
+  put_text("plain");
+  put_text("target");
+  CHECK(symlink("target", "link") == 0 && mkdir("empty", 0777) == 0 && mkdir("full", 0777) == 0);
+  put_text("full/plain");
+}
+
+static const char *OCCUPIED[] = {"array", "sparse", "plain", "link", "empty", "full"};
+
+static bool all_stayed(void) {
+  return has_numbers("array") && has_numbers("sparse") && is_dir("sparse") && has_text("plain") && has_text("target") &&
+         has_text("link") && is_dir("empty") && rmdir("empty") == 0 && mkdir("empty", 0777) == 0 && has_text("full/plain");
+}
+
+static void leave(void) {
+  for (size_t n = 0; n < 5; n++) {
+    blosc2_remove_urlpath(OCCUPIED[n]);
+  }
+  unlink("full/plain");
+  rmdir("full");
+  unlink("target");
+}
+
+/* Saving replaces nothing, and keeps the kind of storage. Only a contiguous super-chunk in memory replaces a file, not a directory. */
+static void saving(void) {
+  for (int kind = 0; kind < 4; kind++) {
+    bool contiguous = kind < 2, stored = kind % 2 == 1;
+    occupy();
+    b2nd_array_t *array = numbers(contiguous, stored ? "source" : NULL);
+    for (size_t n = 0; n < 6; n++) {
+      CHECK(b2nd_save(array, (char *)OCCUPIED[n]) == BLOSC2_ERROR_FAILURE);
+      if (!contiguous || stored) {
+        CHECK(blosc2_schunk_to_file(array->sc, OCCUPIED[n]) == BLOSC2_ERROR_SCHUNK_COPY);
+      }
+    }
+    CHECK(b2nd_save(array, "no/new") == BLOSC2_ERROR_FAILURE && b2nd_save(array, "") == BLOSC2_ERROR_FAILURE);
+    CHECK(b2nd_save_append(array, "sparse") == BLOSC2_ERROR_FILE_OPEN);
+    CHECK(b2nd_save_append(array, "empty") == BLOSC2_ERROR_FILE_OPEN);
+    CHECK(b2nd_save_append(array, "file:///array") == BLOSC2_ERROR_FILE_OPEN);
+    CHECK(all_stayed());
+    CHECK(b2nd_save(array, "file:///new") == 0);
+    CHECK(has_numbers("new") && is_dir("new") == !contiguous);
+    blosc2_remove_urlpath("new");
+    CHECK(blosc2_schunk_to_file(array->sc, "new") > 0 && has_numbers("new") && !is_dir("new"));
+    blosc2_remove_urlpath("new");
+    if (contiguous) {
+      CHECK(b2nd_save(array, "new/") == BLOSC2_ERROR_FAILURE && access("new", F_OK) != 0);
+    }
+    if (contiguous && !stored) {
+      CHECK(blosc2_schunk_to_file(array->sc, "sparse") == BLOSC2_ERROR_FILE_OPEN);
+      CHECK(blosc2_schunk_to_file(array->sc, "empty") == BLOSC2_ERROR_FILE_OPEN);
+      CHECK(blosc2_schunk_to_file(array->sc, "file:///plain") == BLOSC2_ERROR_FILE_OPEN);
+      CHECK(all_stayed());
+      CHECK(blosc2_schunk_to_file(array->sc, "link") > 0 && has_numbers("target"));
+    }
+    b2nd_free(array);
+    blosc2_remove_urlpath("source");
+    leave();
+  }
+}
+
+int main(void) {
+  blosc2_init();
+  saving();
+  blosc2_destroy();
+  return finish("drop_in");
+}
