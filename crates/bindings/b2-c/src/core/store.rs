@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta, VlMeta, like, set_chunksize, to_read, to_write};
+use crate::core::frame::{Frame, Meta, Shared, VlMeta, like, set_chunksize, to_read, to_write};
 use crate::ffi::memory::Malloced;
 
 /// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
@@ -60,6 +60,13 @@ impl Store {
                 Some(editor) => Ok(editor.nchunks()),
                 None => Ok(frame.reader()?.nchunks()),
             },
+        }
+    }
+
+    fn unchanged(&mut self) -> Result<Option<Shared>> {
+        match self {
+            Self::Memory(_) => Ok(None),
+            Self::Frame(frame) => frame.unchanged(),
         }
     }
 
@@ -357,7 +364,7 @@ impl Store {
     /// Returns everything as a contiguous frame. `params` are those of a list in memory.
     pub(crate) fn as_frame(&mut self, params: FrameParams) -> Result<Bytes> {
         match self {
-            Self::Frame(frame) => Ok(frame.reader()?.to_frame()?),
+            Self::Frame(frame) => frame.reading(|reader| Ok(reader.to_frame()?)),
             Self::Memory(_) => {
                 let params = self.frame_params(params)?;
                 Ok(self.write(to_write().memory(params)?)?.into_bytes())
@@ -377,6 +384,7 @@ impl Store {
 
     /// Writes everything into a new file or directory, which `options` may allow to replace another one. Returns its length.
     pub(crate) fn save(&mut self, path: &Path, params: FrameParams, options: WriteOptions) -> Result<u64> {
+        let _unchanged = self.unchanged()?;
         let params = match self {
             Self::Frame(frame) => FrameParams::like(frame.reader()?.header()),
             Self::Memory(_) => params,
@@ -392,6 +400,7 @@ impl Store {
         params: FrameParams,
         plugins: &Plugins,
     ) -> Result<u64> {
+        let _unchanged = self.unchanged()?;
         match self {
             Self::Frame(frame) => Ok(frame.reader()?.append_to_file(path, &to_write())?),
             Self::Memory(_) => {

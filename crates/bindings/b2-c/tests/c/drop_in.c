@@ -3,7 +3,9 @@
 
 #include "check.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int64_t shape[2] = {6, 8};
@@ -124,9 +126,68 @@ static void saving(void) {
   }
 }
 
+/* Readers of a frame with locking are right beside a writer of another process, which replaces chunks. */
+static void reading_beside_a_writer(bool contiguous) {
+  blosc2_stdio_params params = {.locking = true};
+  blosc2_io io = {.id = BLOSC2_IO_FILESYSTEM, .name = "filesystem", .params = &params};
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.contiguous = contiguous, .cparams = &cparams, .urlpath = "shared", .io = &io};
+  static int32_t items[1000];
+  blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+  for (int n = 0; n < 10; n++) {
+    CHECK(blosc2_schunk_append_buffer(schunk, items, sizeof(items)) == n + 1);
+  }
+  blosc2_schunk_free(schunk);
+  int stop[2];
+  CHECK(pipe(stop) == 0);
+  pid_t writer = fork();
+  if (writer == 0) {
+    close(stop[1]);
+    fcntl(stop[0], F_SETFL, O_NONBLOCK);
+    char end;
+    uint8_t chunk[sizeof(items) + BLOSC2_MAX_OVERHEAD];
+    blosc2_schunk *own = blosc2_schunk_open_udio("shared", &io);
+    blosc2_context *context = blosc2_create_cctx(cparams);
+    bool good = own != NULL;
+    for (int n = 0; read(stop[0], &end, 1) < 0; n++) {
+      for (int item = 0; item < 1000; item++) {
+        items[item] = item * (n % 7);
+      }
+      good = good && blosc2_compress_ctx(context, items, sizeof(items), chunk, sizeof(chunk)) > 0;
+      good = good && blosc2_schunk_update_chunk(own, n % 10, chunk, true) == 10;
+    }
+    _exit(good ? 0 : 1);
+  }
+  close(stop[0]);
+  schunk = blosc2_schunk_open_udio("shared", &io);
+  int lazy = 0, whole = 0, items_right = 0;
+  for (int n = 0; n < 2000; n++) {
+    uint8_t *chunk;
+    bool needs_free = false;
+    lazy += blosc2_schunk_get_lazychunk(schunk, n % 10, &chunk, &needs_free) > 0;
+    if (needs_free) {
+      free(chunk);
+    }
+    static int32_t out[1000];
+    whole += blosc2_schunk_decompress_chunk(schunk, n % 10, out, sizeof(out)) == sizeof(out);
+    items_right += out[999] == 999 * out[1] && out[500] == 500 * out[1];
+  }
+  CHECK(lazy == 2000);
+  CHECK(whole == 2000);
+  CHECK(items_right == 2000);
+  blosc2_schunk_free(schunk);
+  close(stop[1]);
+  int status;
+  CHECK(waitpid(writer, &status, 0) == writer && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  blosc2_remove_urlpath("shared");
+}
+
 int main(void) {
   blosc2_init();
   saving();
+  reading_beside_a_writer(true);
+  reading_beside_a_writer(false);
   blosc2_destroy();
   return finish("drop_in");
 }

@@ -153,14 +153,17 @@ pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
+        let unchanged = full.unchanged()?;
         let nchunk = full.nchunk(nchunk)?;
         // As in C-Blosc2, whose frames have checks of their own.
         let small = if full.is_frame() { code::WRITE_BUFFER } else { code::INVALID_PARAM };
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(nbytes, small)?) }?;
         ensure(full.chunk_nbytes(nchunk)? <= dest.len(), small)?;
-        Ok(full.decompress(nchunk, dest)? as c_int)
+        let chunk = full.chunk(nchunk)?;
+        // Functions of the program may change the frame.
+        drop(unchanged);
+        Ok(full.decompress_chunk(nchunk, &chunk, dest)? as c_int)
     })
 }
 
@@ -178,7 +181,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
+        let _unchanged = full.unchanged()?;
         let nchunk = full.nchunk(nchunk)?;
         full.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
@@ -200,7 +203,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
+        let _unchanged = full.unchanged()?;
         let nchunk = full.nchunk(nchunk)?;
         full.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.

@@ -25,7 +25,7 @@ use crate::abi::{
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta, to_write};
+use crate::core::frame::{Frame, Meta, Shared, to_write};
 use crate::core::params;
 use crate::core::store::{Memory, Store, Stored};
 use crate::ffi::callbacks::Call;
@@ -264,14 +264,19 @@ impl Full {
 
     /// Reads again what another handle may have changed.
     pub(crate) fn refresh(&self) -> Result<bool> {
-        let newer = match &mut *self.store() {
+        self.unchanged().map(|(newer, _)| newer)
+    }
+
+    /// As [`refresh`](Self::refresh). With locking on, nobody changes the frame as long as the result lives, also not this handle.
+    fn unchanged(&self) -> Result<(bool, Option<Shared>)> {
+        let (newer, shared) = match &mut *self.store() {
             Store::Frame(frame) => frame.refresh()?,
-            Store::Memory(_) => false,
+            Store::Memory(_) => (false, None),
         };
         if newer {
             self.look_anew()?;
         }
-        Ok(newer)
+        Ok((newer, shared))
     }
 
     /// Shows C what is in the frame now.
@@ -500,9 +505,13 @@ impl Full {
 
     /// Decompresses a chunk into the start of `dst`. Returns its size.
     pub(crate) fn decompress(&self, nchunk: usize, dst: &mut [u8]) -> Result<usize> {
-        self.c.current_nchunk.set(nchunk as i64);
         let chunk = self.chunk(nchunk)?;
-        self.dctx()?.decompress(&chunk, dst)
+        self.decompress_chunk(nchunk, &chunk, dst)
+    }
+
+    fn decompress_chunk(&self, nchunk: usize, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
+        self.c.current_nchunk.set(nchunk as i64);
+        self.dctx()?.decompress(chunk, dst)
     }
 
     /// Returns the bytes of a chunk without holding the store: callbacks may use the super-chunk while the chunk is decompressed.
