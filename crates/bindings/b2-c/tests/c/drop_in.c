@@ -183,8 +183,39 @@ static void reading_beside_a_writer(bool contiguous) {
   blosc2_remove_urlpath("shared");
 }
 
+/* The shape that a context was made with does not matter where another one takes its place, so its chunks may be empty. */
+static void empty_chunks(void) {
+  b2nd_array_t *array = numbers(true, NULL);
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  blosc2_storage storage = {.cparams = &cparams};
+  int32_t chunk[2] = {1, 0}, block[2] = {1, 0};
+  b2nd_context_t *ctx = b2nd_create_ctx(&storage, 2, shape, chunk, block, NULL, 0, NULL, 0);
+  CHECK(ctx != NULL);
+  if (ctx != NULL) {
+    int64_t start[2] = {5, 0}, stop[2] = {6, 0};
+    b2nd_array_t *empty = NULL, *view = NULL;
+    CHECK(b2nd_get_slice(ctx, &empty, array, start, stop) == 0);
+    CHECK(empty->shape[0] == 1 && empty->shape[1] == 0 && empty->nitems == 0 && empty->sc->nchunks == 0);
+    CHECK(b2nd_squeeze(empty, &view) == 0 && view->ndim == 1 && view->shape[0] == 0);
+    b2nd_free(view);
+    b2nd_free(empty);
+    b2nd_free_ctx(ctx);
+  }
+  /* No items at all need no chunks. */
+  int64_t none[2] = {5, 0};
+  int32_t zero[2] = {0, 3};
+  ctx = b2nd_create_ctx(&storage, 2, none, zero, zero, NULL, 0, NULL, 0);
+  b2nd_array_t *made = NULL;
+  CHECK(ctx != NULL && b2nd_zeros(ctx, &made) == 0);
+  b2nd_free(made);
+  b2nd_free_ctx(ctx);
+  b2nd_free(array);
+}
+
 int main(void) {
   blosc2_init();
+  empty_chunks();
   saving();
   reading_beside_a_writer(true);
   reading_beside_a_writer(false);

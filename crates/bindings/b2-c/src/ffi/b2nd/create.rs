@@ -18,6 +18,7 @@ pub(super) enum Fill<'a> {
 
 /// Makes an array.
 pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Result<*mut b2nd_array_t> {
+    shapes.check()?;
     ensure(params.dtype.1 >= 0, code::FAILURE)?;
     let itemsize = params.cparams.typesize;
     let block = shapes.block_nitems().saturating_mul(i64::from(itemsize));
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
                 if storage.urlpath.is_null() { None } else { Some(text(storage.urlpath)?.to_owned()) },
             )
         };
-        let shapes = Shapes::new(shape, chunk, block, i64::from(cparams.typesize))?;
+        let shapes = Shapes::wanted(shape, chunk, block, i64::from(cparams.typesize))?;
         let dtype = match dtype.is_null() {
             true => (format!("|S{}", cparams.typesize).into_bytes(), dtype_format),
             // SAFETY: as above.
