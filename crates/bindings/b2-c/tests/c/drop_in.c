@@ -1,5 +1,7 @@
 /* What a program that was written for C-Blosc2 relies on. Where nothing else is said, C-Blosc2 passes, too. */
 #include "b2nd.h"
+#include "blosc2/codecs-registry.h"
+#include "blosc2/filters-registry.h"
 
 #include "check.h"
 
@@ -213,8 +215,72 @@ static void empty_chunks(void) {
   b2nd_free(array);
 }
 
+/* Contexts give codecs and filters the shape of a block of the super-chunk that their parameters name. */
+static void shapes_for_contexts(void) {
+  const int32_t chunk[2] = {32, 32}, block[2] = {16, 16};
+  const int64_t lens[2] = {32, 32};
+  static float items[1024], out[1024];
+  static uint8_t bytes[sizeof(items) + BLOSC2_MAX_OVERHEAD];
+  for (int n = 0; n < 1024; n++) {
+    items[n] = (float)(n % 32) + (float)(n / 32);
+  }
+  const struct {
+    uint8_t codec, codec_meta, filter, filter_meta;
+    bool exact;
+  } pipelines[] = {{BLOSC_LZ4, 0, BLOSC_FILTER_NDCELL, 4, true},
+                   {BLOSC_LZ4, 0, BLOSC_FILTER_NDMEAN, 4, false},
+                   {BLOSC_CODEC_ZFP_FIXED_ACCURACY, (uint8_t)-3, BLOSC_NOFILTER, 0, false},
+                   {BLOSC_CODEC_ZFP_FIXED_RATE, 50, BLOSC_NOFILTER, 0, false}};
+  for (size_t n = 0; n < 4; n++) {
+    blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+    cparams.typesize = 4;
+    cparams.blocksize = 16 * 16 * 4;
+    blosc2_storage storage = {.contiguous = true, .cparams = &cparams};
+    b2nd_context_t *ctx = b2nd_create_ctx(&storage, 2, lens, chunk, block, "<f4", 0, NULL, 0);
+    b2nd_array_t *array;
+    CHECK(b2nd_zeros(ctx, &array) == 0);
+    b2nd_free_ctx(ctx);
+    cparams.compcode = pipelines[n].codec;
+    cparams.compcode_meta = pipelines[n].codec_meta;
+    cparams.filters[BLOSC2_MAX_FILTERS - 1] = pipelines[n].filter;
+    cparams.filters_meta[BLOSC2_MAX_FILTERS - 1] = pipelines[n].filter_meta;
+    cparams.schunk = array->sc;
+    blosc2_dparams dparams = BLOSC2_DPARAMS_DEFAULTS;
+    dparams.schunk = array->sc;
+    blosc2_context *compress = blosc2_create_cctx(cparams), *decompress = blosc2_create_dctx(dparams);
+    int size = blosc2_compress_ctx(compress, items, sizeof(items), bytes, sizeof(bytes));
+    CHECK(size > 0 && size < (int)sizeof(items));
+    memset(out, 0, sizeof(out));
+    CHECK(blosc2_decompress_ctx(decompress, bytes, size, out, sizeof(out)) == sizeof(out));
+    CHECK(pipelines[n].exact ? memcmp(items, out, sizeof(items)) == 0 : out[1023] > 45 && out[1023] < 65);
+    blosc2_free_ctx(compress);
+    blosc2_free_ctx(decompress);
+    b2nd_free(array);
+  }
+}
+
+/* Byte delta of large items comes back. The form of it that was given up is only read (C-Blosc2 still writes it). */
+static void byte_delta(void) {
+  static uint8_t items[30600], out[30600], bytes[30600 + BLOSC2_MAX_OVERHEAD];
+  for (size_t n = 0; n < sizeof(items); n++) {
+    items[n] = (uint8_t)(n / 700);
+  }
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 300;
+  cparams.filters[BLOSC2_MAX_FILTERS - 1] = BLOSC_FILTER_BYTEDELTA;
+  cparams.filters_meta[BLOSC2_MAX_FILTERS - 1] = 100;
+  blosc2_context *compress = blosc2_create_cctx(cparams), *decompress = blosc2_create_dctx(BLOSC2_DPARAMS_DEFAULTS);
+  int size = blosc2_compress_ctx(compress, items, sizeof(items), bytes, sizeof(bytes));
+  CHECK(size > 0 && blosc2_decompress_ctx(decompress, bytes, size, out, sizeof(out)) == sizeof(out));
+  CHECK(memcmp(items, out, sizeof(items)) == 0);
+  blosc2_free_ctx(compress);
+  blosc2_free_ctx(decompress);
+}
+
 int main(void) {
   blosc2_init();
+  shapes_for_contexts();
+  byte_delta();
   empty_chunks();
   saving();
   reading_beside_a_writer(true);
