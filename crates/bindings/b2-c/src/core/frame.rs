@@ -105,7 +105,7 @@ pub(super) fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> 
 pub(crate) fn to_write() -> WriteOptions {
     let sums = crate::core::environment::is_set("B2KIT_CHECKSUMS");
     let sync = crate::core::environment::is_set("B2KIT_SYNC");
-    WriteOptions::default().checksums(sums).block_starts(false).many_vlmetalayers(true).durability(if sync {
+    WriteOptions::default().checksums(sums).block_starts(false).durability(if sync {
         Durability::Sync
     } else {
         Durability::None
@@ -350,6 +350,7 @@ impl Frame {
             if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
         // Tables are made and changed through this library by python-blosc2, which maintains them.
         let options = EditOptions::from(to_read(files, &self.plugins, 0)).ignore_tables();
+        // Those that are there stay.
         options.durability(durability).many_vlmetalayers(true)
     }
 

@@ -13,6 +13,9 @@ use crate::core::error::{Error, Result, ensure};
 use crate::core::frame::{Frame, Meta, Shared, VlMeta, like, set_chunksize, to_read, to_write};
 use crate::ffi::memory::Malloced;
 
+/// How many metalayers of any length are written into a frame: C-Blosc2 opens one with more, but destroys it with its next change.
+pub(crate) const MAX_STORED_VLMETALAYERS: usize = 16;
+
 /// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
 pub(crate) enum Stored {
     /// From the list.
@@ -291,6 +294,9 @@ impl Store {
                 Ok(())
             }
             Self::Frame(frame) => {
+                let layers = frame.vlmetas()?;
+                let is_new = layers.iter().all(|layer| layer.0 != name);
+                ensure(!is_new || layers.len() < MAX_STORED_VLMETALAYERS, code::FAILURE)?;
                 frame.change(&mut |editor| {
                     set_chunksize(editor, chunksize)?;
                     editor.vlmeta().set(name, value)

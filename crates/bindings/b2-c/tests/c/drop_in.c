@@ -277,8 +277,46 @@ static void byte_delta(void) {
   blosc2_free_ctx(decompress);
 }
 
+/* Nobody writes a seventeenth metalayer of any length: C-Blosc2 destroys a file that has one when it changes it. */
+static void seventeenth_metalayer(void) {
+  int32_t items[100] = {0};
+  for (int kind = 0; kind < 4; kind++) {
+    bool contiguous = kind % 2 == 1, stored = kind > 1;
+    blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+    cparams.typesize = 4;
+    blosc2_storage storage = {.contiguous = contiguous, .urlpath = stored ? "layers" : NULL, .cparams = &cparams};
+    blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+    CHECK(blosc2_schunk_append_buffer(schunk, items, sizeof(items)) == 1);
+    for (int n = 0; n < 17; n++) {
+      char name[8];
+      snprintf(name, sizeof(name), "n%d", n);
+      int added = blosc2_vlmeta_add(schunk, name, (uint8_t *)name, 2, NULL);
+      CHECK(added == (n < 16 || kind == 0 ? n : BLOSC2_ERROR_FAILURE));
+    }
+    CHECK(blosc2_vlmeta_update(schunk, "n3", (uint8_t *)"new", 3, NULL) == 3);
+    uint8_t *cframe;
+    bool needs_free;
+    int64_t size = blosc2_schunk_to_buffer(schunk, &cframe, &needs_free);
+    CHECK((size > 0) == (kind != 0));
+    if (size > 0 && needs_free) {
+      free(cframe);
+    }
+    blosc2_schunk_free(schunk);
+    if (stored) {
+      schunk = blosc2_schunk_open("layers");
+      CHECK(blosc2_schunk_append_buffer(schunk, items, sizeof(items)) == 2);
+      blosc2_schunk_free(schunk);
+      schunk = blosc2_schunk_open("layers");
+      CHECK(schunk != NULL && schunk->nvlmetalayers == 16 && schunk->nchunks == 2);
+      blosc2_schunk_free(schunk);
+      blosc2_remove_urlpath("layers");
+    }
+  }
+}
+
 int main(void) {
   blosc2_init();
+  seventeenth_metalayer();
   shapes_for_contexts();
   byte_delta();
   empty_chunks();
