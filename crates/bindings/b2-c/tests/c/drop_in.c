@@ -13,10 +13,13 @@
 static int64_t shape[2] = {6, 8};
 static int32_t chunkshape[2] = {4, 4}, blockshape[2] = {2, 2};
 
+static uint8_t codec = BLOSC_BLOSCLZ;
+
 /* Makes an array of 48 numbers. */
 static b2nd_array_t *numbers(bool contiguous, const char *path) {
   blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
   cparams.typesize = 4;
+  cparams.compcode = codec;
   blosc2_storage storage = {.contiguous = contiguous, .cparams = &cparams, .urlpath = (char *)path};
   b2nd_context_t *ctx = b2nd_create_ctx(&storage, 2, shape, chunkshape, blockshape, "<i4", 0, NULL, 0);
   int32_t items[48];
@@ -314,8 +317,48 @@ static void seventeenth_metalayer(void) {
   }
 }
 
+/* Arrays that meet at the edge of a chunk are joined without compressing anything again. */
+static void joining(void) {
+  for (int kind = 0; kind < 4; kind++) {
+    bool contiguous = kind % 2 == 1, stored = kind > 1;
+    blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+    cparams.typesize = 4;
+    blosc2_storage storage = {.contiguous = contiguous, .cparams = &cparams, .urlpath = stored ? "joined" : NULL};
+    b2nd_context_t *ctx = b2nd_create_ctx(&storage, 2, shape, chunkshape, blockshape, "<i4", 0, NULL, 0);
+    b2nd_array_t *one = numbers(contiguous, NULL), *two, *both;
+    codec = BLOSC_ZSTD;
+    two = numbers(true, NULL);
+    codec = BLOSC_BLOSCLZ;
+    uint8_t *chunk, *moved;
+    bool frees, frees_moved;
+    int size = blosc2_schunk_get_chunk(two->sc, 3, &chunk, &frees);
+    /* Compressed again, it would have the codec of the new array. */
+    CHECK(size > 0 && b2nd_concatenate(ctx, one, two, 1, true, &both) == 0 && both->shape[1] == 16);
+    CHECK(blosc2_schunk_get_chunk(both->sc, 7, &moved, &frees_moved) == size && memcmp(chunk, moved, size) == 0);
+    if (frees) {
+      free(chunk);
+    }
+    if (frees_moved) {
+      free(moved);
+    }
+    int32_t items[96];
+    CHECK(b2nd_to_cbuffer(both, items, sizeof(items)) == 0);
+    bool right = true;
+    for (int n = 0; n < 96; n++) {
+      right = right && items[n] == n / 16 * 8 + n % 8;
+    }
+    CHECK(right);
+    b2nd_free(both);
+    b2nd_free(one);
+    b2nd_free(two);
+    b2nd_free_ctx(ctx);
+    blosc2_remove_urlpath("joined");
+  }
+}
+
 int main(void) {
   blosc2_init();
+  joining();
   seventeenth_metalayer();
   shapes_for_contexts();
   byte_delta();

@@ -602,11 +602,13 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
         let fill = || {
             // SAFETY: it was just made.
             let full = unsafe { full(shared(new)?.sc.get()) }?;
-            for n in 0..length(source.full.c.nchunks.get())? {
-                let chunk = Malloced::copy(&source.full.chunk(n)?)?;
-                full.insert(n, chunk, code::CHUNK_APPEND)?;
-            }
-            Ok(())
+            full.together(|full| {
+                for n in 0..length(source.full.c.nchunks.get())? {
+                    let chunk = Malloced::copy(&source.full.chunk(n)?)?;
+                    full.insert(n, chunk, code::CHUNK_APPEND)?;
+                }
+                Ok(())
+            })
         };
         if let Err(error) = fill() {
             // SAFETY: nobody else knows it.

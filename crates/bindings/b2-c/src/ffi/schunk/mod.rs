@@ -216,6 +216,11 @@ impl Full {
         Ok(unsafe { copy_at(self.c.storage.get()) }?.contiguous)
     }
 
+    /// Whether this is another handle on the same chunks, as a view is.
+    pub(crate) fn has_chunks_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
     /// Returns the context for compressing, which knows the shape of a block.
     pub(crate) fn cctx(&self) -> Result<&Context> {
         // SAFETY: it is from this library, also where the program has replaced it, and is freed with the super-chunk.
