@@ -67,6 +67,10 @@ static void all(bool contiguous, char *urlpath) {
   }
   b2nd_free(other);
   CHECK(b2nd_save(array, "saved.b2nd") == 0);
+  CHECK(b2nd_open("saved.b2nd", &other) == 0 && has(other, data));
+  b2nd_free(other);
+  blosc2_remove_urlpath("saved.b2nd");
+  CHECK(b2nd_save_append(array, "saved.b2nd") == 0);
   int64_t offset = b2nd_save_append(array, "saved.b2nd");
   CHECK(offset > 0);
   CHECK(b2nd_open("saved.b2nd", &other) == 0 && has(other, data));
