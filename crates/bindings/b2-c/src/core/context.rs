@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use b2_chunk::{CParams, Chunk, ChunkRef, CodecId, Compressor, DParams, Decompressor, SpecialKind};
+use b2_chunk::{
+    CParams, Chunk, ChunkHeader, ChunkRef, CodecId, Compressor, DParams, Decompressor, SpecialKind,
+};
 
 use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
@@ -315,6 +317,20 @@ impl Context {
         head.check_len(chunk)?;
         ensure(dst.len() >= head.nbytes as usize, code::WRITE_BUFFER)?;
         Err(error.into())
+    }
+
+    /// As [`decompress`](Self::decompress), into memory of the program, which a chunk of items that do not matter leaves as it is.
+    pub(crate) fn decompress_for_program(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
+        let plain = self.kind == Kind::Decompress && !self.hooks.has_postfilter();
+        if plain
+            && let Ok(header) = ChunkHeader::parse(chunk)
+            && header.special() == Some(SpecialKind::Uninit)
+            && header.nbytes() <= dst.len()
+            && !self.masked.load(Ordering::Relaxed)
+        {
+            return Ok(header.nbytes());
+        }
+        self.decompress(chunk, dst)
     }
 
     fn decompress_masked(&self, chunk: &[u8], mask: &[bool], dst: &mut [u8]) -> Result<usize> {

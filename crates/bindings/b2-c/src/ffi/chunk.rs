@@ -71,7 +71,7 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
             let whole = unsafe { schunk::behind(context, chunk) }?;
             return Ok(context.decompress(&whole, dest)? as c_int);
         }
-        Ok(context.decompress(chunk, dest)? as c_int)
+        Ok(context.decompress_for_program(chunk, dest)? as c_int)
     })
 }
 

@@ -154,7 +154,9 @@ static void filled(void) {
   b2nd_free(array);
   b2nd_free_ctx(ctx);
   const int32_t none[2] = {0, 5};
-  CHECK(context(false, NULL, SHAPE, none) == NULL);
+  ctx = context(false, NULL, SHAPE, none);
+  CHECK(ctx != NULL && b2nd_zeros(ctx, &array) < 0);
+  b2nd_free_ctx(ctx);
 }
 
 static void views(void) {

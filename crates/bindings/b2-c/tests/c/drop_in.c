@@ -356,8 +356,29 @@ static void joining(void) {
   }
 }
 
+/* Chunks of items that do not matter leave the memory of the program as it is. */
+static void items_that_do_not_matter(void) {
+  uint8_t chunk[BLOSC_EXTENDED_HEADER_LENGTH], bytes[4000];
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  CHECK(blosc2_chunk_uninit(cparams, sizeof(bytes), chunk, sizeof(chunk)) == BLOSC_EXTENDED_HEADER_LENGTH);
+  blosc2_schunk *schunk = blosc2_schunk_new(&(blosc2_storage){.cparams = &cparams});
+  CHECK(blosc2_schunk_append_chunk(schunk, chunk, true) == 1);
+  blosc2_context *decompress = blosc2_create_dctx(BLOSC2_DPARAMS_DEFAULTS);
+  for (int n = 0; n < 2; n++) {
+    memset(bytes, 0x55, sizeof(bytes));
+    int size = n == 0 ? blosc2_decompress_ctx(decompress, chunk, sizeof(chunk), bytes, sizeof(bytes))
+                      : blosc2_schunk_decompress_chunk(schunk, 0, bytes, sizeof(bytes));
+    CHECK(size == sizeof(bytes) && bytes[0] == 0x55 && bytes[3999] == 0x55);
+  }
+  CHECK(blosc2_decompress_ctx(decompress, chunk, sizeof(chunk), bytes, 3999) < 0);
+  blosc2_free_ctx(decompress);
+  blosc2_schunk_free(schunk);
+}
+
 int main(void) {
   blosc2_init();
+  items_that_do_not_matter();
   joining();
   seventeenth_metalayer();
   shapes_for_contexts();

@@ -163,7 +163,8 @@ pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
         let chunk = full.chunk(nchunk)?;
         // Functions of the program may change the frame.
         drop(unchanged);
-        Ok(full.decompress_chunk(nchunk, &chunk, dest)? as c_int)
+        full.c.current_nchunk.set(nchunk as i64);
+        Ok(full.dctx()?.decompress_for_program(&chunk, dest)? as c_int)
     })
 }
 

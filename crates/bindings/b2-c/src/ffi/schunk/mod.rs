@@ -520,13 +520,9 @@ impl Full {
 
     /// Decompresses a chunk into the start of `dst`. Returns its size.
     pub(crate) fn decompress(&self, nchunk: usize, dst: &mut [u8]) -> Result<usize> {
-        let chunk = self.chunk(nchunk)?;
-        self.decompress_chunk(nchunk, &chunk, dst)
-    }
-
-    fn decompress_chunk(&self, nchunk: usize, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
         self.c.current_nchunk.set(nchunk as i64);
-        self.dctx()?.decompress(chunk, dst)
+        let chunk = self.chunk(nchunk)?;
+        self.dctx()?.decompress(&chunk, dst)
     }
 
     /// Returns the bytes of a chunk without holding the store: callbacks may use the super-chunk while the chunk is decompressed.
