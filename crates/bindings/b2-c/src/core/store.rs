@@ -452,6 +452,11 @@ impl Memory {
         Ok(())
     }
 
+    /// Returns the bytes of all chunks.
+    pub(crate) fn cbytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.len()).sum()
+    }
+
     pub(crate) fn push(&mut self, chunk: Malloced) {
         self.pointers.0.push(chunk.as_ptr());
         self.chunks.push(Arc::new(chunk));

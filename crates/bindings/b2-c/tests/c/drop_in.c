@@ -376,8 +376,75 @@ static void items_that_do_not_matter(void) {
   blosc2_schunk_free(schunk);
 }
 
+/* What filling with a repeated value answers, and that nothing is stored for it. */
+static void repeated_values(void) {
+  for (int kind = 0; kind < 3; kind++) {
+    blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+    cparams.typesize = 4;
+    char *path = kind == 2 ? "repeated" : NULL;
+    blosc2_storage storage = {.contiguous = kind > 0, .cparams = &cparams, .urlpath = path};
+    blosc2_schunk *schunk = blosc2_schunk_new(&storage);
+    int failed = kind == 0 ? BLOSC2_ERROR_SCHUNK_SPECIAL : BLOSC2_ERROR_FRAME_SPECIAL;
+    CHECK(blosc2_schunk_fill_special(schunk, 1000, BLOSC2_SPECIAL_VALUE, 400) == failed);
+    CHECK(blosc2_schunk_fill_special(schunk, 1000, 9, 400) == failed);
+    CHECK(blosc2_schunk_fill_special(schunk, 1000, BLOSC2_SPECIAL_ZERO, 401) == failed);
+    CHECK(blosc2_schunk_fill_special(schunk, 1000, BLOSC2_SPECIAL_ZERO, INT32_MAX - 3) == failed);
+    CHECK(blosc2_schunk_fill_special(schunk, -1, BLOSC2_SPECIAL_ZERO, 400) == BLOSC2_ERROR_INVALID_PARAM);
+    CHECK(blosc2_schunk_fill_special(schunk, 1000, BLOSC2_SPECIAL_ZERO, 400) == 10);
+    CHECK(schunk->cbytes == (kind == 0 ? 320 : 0));
+    if (kind == 1) {
+      uint8_t *cframe;
+      bool needs_free;
+      int64_t size = blosc2_schunk_to_buffer(schunk, &cframe, &needs_free);
+      blosc2_schunk *copy = blosc2_schunk_from_buffer(cframe, size, true);
+      CHECK(copy->cbytes == 320);
+      blosc2_schunk_free(copy);
+      if (needs_free) {
+        free(cframe);
+      }
+    }
+    blosc2_schunk_free(schunk);
+    if (path != NULL) {
+      schunk = blosc2_schunk_open(path);
+      CHECK(schunk->nchunks == 10 && schunk->cbytes == 0);
+      blosc2_schunk_free(schunk);
+      blosc2_remove_urlpath(path);
+    }
+  }
+}
+
+static void *no_file(const char *path, const char *mode, void *params) {
+  return (void)path, (void)mode, params;
+}
+static int no_close(void *stream) {
+  return stream != NULL;
+}
+static int64_t no_size(void *stream) {
+  return stream != NULL;
+}
+static int64_t no_write(const void *from, int64_t size, int64_t nitems, int64_t at, void *stream) {
+  return from != NULL && size > nitems && at > 0 && stream != NULL;
+}
+static int64_t no_read(void **to, int64_t size, int64_t nitems, int64_t at, void *stream) {
+  return to != NULL && size > nitems && at > 0 && stream != NULL;
+}
+static int no_truncate(void *stream, int64_t size) {
+  return stream != NULL && size > 0;
+}
+
+/* Functions for files may be registered again under their name. */
+static void functions_again(void) {
+  blosc2_io_cb functions = {.id = 231, .name = "again", .open = no_file, .close = no_close, .size = no_size, .write = no_write,
+                            .read = no_read, .truncate = no_truncate, .destroy = no_close, .is_allocation_necessary = true};
+  CHECK(blosc2_register_io_cb(&functions) == 0 && blosc2_register_io_cb(&functions) == 0);
+  functions.name = "another";
+  CHECK(blosc2_register_io_cb(&functions) == BLOSC2_ERROR_PLUGIN_IO && strcmp(blosc2_get_io_cb(231)->name, "again") == 0);
+}
+
 int main(void) {
   blosc2_init();
+  repeated_values();
+  functions_again();
   items_that_do_not_matter();
   joining();
   seventeenth_metalayer();

@@ -487,16 +487,18 @@ pub(crate) fn fill_special(full: &Full, nitems: i64, value: c_int, chunksize: i3
     let size = full.c.typesize.get();
     ensure(nitems > 0 && size > 0 && chunksize >= size, code::INVALID_PARAM)?;
     ensure(full.c.nbytes.get() == 0 && full.c.nchunks.get() == 0, code::FRAME_SPECIAL)?;
+    let failed = if full.is_frame() { code::FRAME_SPECIAL } else { code::SCHUNK_SPECIAL };
     let kind = match value {
         1 => SpecialKind::Zeros,
         2 => SpecialKind::NaN,
         4 => SpecialKind::Uninit,
-        _ => return Err(Error(code::SCHUNK_SPECIAL)),
+        _ => return Err(Error(failed)),
     };
-    let chunksize = chunksize / size * size;
-    let nbytes = nitems.checked_mul(i64::from(size)).ok_or(Error(code::SCHUNK_SPECIAL))?;
+    ensure(kind != SpecialKind::NaN || matches!(size, 4 | 8), failed)?;
+    ensure(chunksize % size == 0 && chunksize <= MAX_BUFFERSIZE, failed)?;
+    let nbytes = nitems.checked_mul(i64::from(size)).ok_or(Error(failed))?;
     let nchunks = (nbytes - 1) / i64::from(chunksize) + 1;
-    ensure(nchunks <= i64::from(i32::MAX), code::SCHUNK_SPECIAL)?;
+    ensure(nchunks <= i64::from(i32::MAX), failed)?;
     let cparams = full.cctx()?.cparams();
     // Before the lock is taken: functions of the program may run. Frames only need to know the kind.
     let listed = matches!(&*full.store(), Store::Memory(_));
@@ -506,7 +508,7 @@ pub(crate) fn fill_special(full: &Full, nitems: i64, value: c_int, chunksize: i3
     let chunks = (make(chunksize).transpose()?, make(rest).transpose()?);
     full.store()
         .fill_special(kind, nbytes as u64, chunksize as usize, chunks)
-        .map_err(|error| if error.0 == code::MEMORY_ALLOC { error } else { Error(code::SCHUNK_SPECIAL) })?;
+        .map_err(|error| if error.0 == code::MEMORY_ALLOC { error } else { Error(failed) })?;
     full.c.chunksize.set(chunksize);
     full.c.nbytes.set(nbytes);
     full.c.nchunks.set(nchunks);

@@ -1,7 +1,6 @@
 //! Chunks of frames without their blocks.
 
 use b2_chunk::LazyChunk;
-use b2_frame::Entry;
 
 use super::*;
 

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
-use b2_frame::FrameParams;
+use b2_frame::{Entry, FrameParams};
 use bytes::Bytes;
 
 use crate::abi::{
-    EXTENDED_HEADER, Field, MAX_FILTERS, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS,
+    EXTENDED_HEADER, Field, MAX_BUFFERSIZE, MAX_FILTERS, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS,
     METALAYER_NAME_MAXLEN, blosc2_cparams, blosc2_dparams, blosc2_io, blosc2_metalayer, blosc2_schunk,
     blosc2_storage, code, values_of,
 };
@@ -308,7 +308,11 @@ impl Full {
             Store::Frame(frame) => {
                 frame.forget_count();
                 let reader = frame.reader()?;
-                (reader.nchunks(), reader.nbytes(), reader.cbytes(), reader.header().stored_chunksize())
+                // The number in the header counts what an old index has left, also if nothing else is stored.
+                let mut entries = (0..reader.nchunks()).map(|nchunk| reader.chunk(nchunk).entry());
+                let nothing = entries.all(|entry| matches!(entry, Ok(Entry::Special(_))));
+                let cbytes = if nothing { 0 } else { reader.cbytes() };
+                (reader.nchunks(), reader.nbytes(), cbytes, reader.header().stored_chunksize())
             }
             Store::Memory(_) => return Ok(()),
         };

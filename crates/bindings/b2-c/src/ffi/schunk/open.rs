@@ -110,6 +110,7 @@ impl Full {
             },
             Store::Memory(_) => return Ok(()),
         };
+        self.c.cbytes.set(listed.cbytes() as i64);
         *self.store() = Store::Memory(listed);
         self.c.frame.set(std::ptr::null_mut());
         // SAFETY: the storage was made by `copy_storage`, and nobody else knows it yet.
