@@ -44,6 +44,9 @@ fn files(package: &Path, libraries: &Path, prefix: &Path) -> Result<Files> {
     let template = fs::read_to_string(package.join("blosc2.pc.in"))?;
     let described = template.replace("@PREFIX@", &prefix.display().to_string());
     files.insert("lib/pkgconfig/blosc2.pc".into(), Content::Text(described));
+    for name in ["Blosc2Config.cmake", "Blosc2ConfigVersion.cmake"] {
+        files.insert(format!("lib/cmake/blosc2/{name}"), Content::CopyOf(package.join("cmake").join(name)));
+    }
     for part in ["include", "include/blosc2"] {
         for entry in fs::read_dir(package.join(part))? {
             let path = entry?.path();

@@ -441,8 +441,25 @@ static void functions_again(void) {
   CHECK(blosc2_register_io_cb(&functions) == BLOSC2_ERROR_PLUGIN_IO && strcmp(blosc2_get_io_cb(231)->name, "again") == 0);
 }
 
+/* Names that headers of C-Blosc2 have. */
+static void names(void) {
+  CHECK(BLOSC_CODEC_HTJ2K == 40);
+  uint8_t *meta;
+  int size = b2nd_serialize_meta(2, shape, chunkshape, blockshape, "<i4", 0, &meta);
+  int64_t lens[B2ND_MAX_DIM];
+  int32_t chunk[B2ND_MAX_DIM], block[B2ND_MAX_DIM];
+  int8_t ndim, format;
+  char *dtype;
+  CHECK(b2nd_deserialize_meta_inline(meta, size, &ndim, lens, chunk, block, &dtype, &format) == size);
+  CHECK(ndim == 2 && lens[1] == 8 && chunk[0] == 4 && block[1] == 2 && strcmp(dtype, "<i4") == 0);
+  CHECK(b2nd_deserialize_meta_inline(meta, 3, &ndim, lens, chunk, block, NULL, NULL) < 0);
+  free(dtype);
+  free(meta);
+}
+
 int main(void) {
   blosc2_init();
+  names();
   repeated_values();
   functions_again();
   items_that_do_not_matter();
