@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use b2_chunk::{
     CParams, Chunk, ChunkHeader, ChunkRef, CodecId, Compressor, DParams, Decompressor, SpecialKind,
 };
+use b2_core::Pool;
 
 use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
@@ -63,6 +64,8 @@ struct State {
     /// How often the settings were changed, and codecs and filters registered, when this was made.
     version: (u64, u64),
     call: Arc<Call>,
+    /// The threads that help, as long as this lives.
+    _pool: Option<Arc<Pool>>,
     /// Whether a dictionary is wanted of a codec that has none.
     no_dict: bool,
     compressor: Option<Compressor>,
@@ -176,7 +179,9 @@ impl Context {
         let codec = CodecId(settings.cparams.compcode);
         let no_dict =
             settings.cparams.use_dict != 0 && !callbacks::plugins(&call).codec_properties(codec).dictionaries;
-        State { version, call, no_dict, compressor: None, decompressor: None, spare: Vec::new() }
+        let nthreads = settings.cparams.nthreads.max(settings.dparams.nthreads);
+        let pool = crate::ffi::threads::pool(nthreads);
+        State { version, call, _pool: pool, no_dict, compressor: None, decompressor: None, spare: Vec::new() }
     }
 
     /// Returns the parameters.

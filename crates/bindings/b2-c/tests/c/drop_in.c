@@ -5,6 +5,7 @@
 
 #include "check.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -457,8 +458,52 @@ static void names(void) {
   free(meta);
 }
 
+static int threads_now(void) {
+  DIR *tasks = opendir("/proc/self/task");
+  int n = 0;
+  while (tasks != NULL && readdir(tasks) != NULL) {
+    n++;
+  }
+  if (tasks != NULL) {
+    closedir(tasks);
+  }
+  return n;
+}
+
+/* Whether there are soon as many threads as before: they end by themselves. */
+static bool threads_end(int before) {
+  for (int n = 0; n < 3000 && threads_now() != before; n++) {
+    usleep(10000);
+  }
+  return threads_now() == before;
+}
+
+/* Threads end with the last context that uses some, and with blosc2_destroy. */
+static void threads_that_end(void) {
+  static int32_t items[1 << 20], chunk[(1 << 20) + 1000];
+  int before = threads_now();
+  blosc2_cparams cparams = BLOSC2_CPARAMS_DEFAULTS;
+  cparams.typesize = 4;
+  cparams.nthreads = 4;
+  for (int n = 0; n < 1 << 20; n++) {
+    items[n] = n;
+  }
+  blosc2_context *context = blosc2_create_cctx(cparams);
+  CHECK(blosc2_compress_ctx(context, items, sizeof(items), chunk, sizeof(chunk)) > 0);
+  CHECK(threads_now() > before);
+  blosc2_free_ctx(context);
+  CHECK(threads_end(before));
+  blosc2_set_nthreads(4);
+  CHECK(blosc2_compress(5, 1, 4, items, sizeof(items), chunk, sizeof(chunk)) > 0);
+  CHECK(threads_now() > before);
+  blosc2_destroy();
+  CHECK(threads_end(before));
+  blosc2_init();
+}
+
 int main(void) {
   blosc2_init();
+  threads_that_end();
   names();
   repeated_values();
   functions_again();
