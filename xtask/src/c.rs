@@ -29,7 +29,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ("arrays", "", ""),
     ("callbacks", "", ""),
     ("edges", "", ""),
-    ("drop_in", "", ""),
+    ("drop_in", "2000 limited", "20"),
     ("threads", "", ""),
     ("hostile", "3000", "60"),
 ];

@@ -186,7 +186,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
         let nchunk = full.nchunk(nchunk)?;
         full.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
-        unsafe { answer(full, nchunk, chunk, needs_free, |store, nchunk| Ok(store.chunk(nchunk)?.to_vec())) }
+        unsafe { answer(full, nchunk, chunk, needs_free, Store::chunk) }
     })
 }
 
@@ -219,7 +219,7 @@ unsafe fn answer(
     nchunk: usize,
     chunk: *mut *mut u8,
     needs_free: *mut bool,
-    read: impl FnOnce(&mut Store, usize) -> Result<Vec<u8>>,
+    read: impl FnOnce(&mut Store, usize) -> Result<Stored>,
 ) -> Result<c_int> {
     ensure(!chunk.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
     let mut store = full.store();

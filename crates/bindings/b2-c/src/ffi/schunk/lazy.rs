@@ -37,8 +37,8 @@ fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
 }
 
 /// Returns a chunk of a frame without its blocks.
-pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Vec<u8>> {
-    let Store::Frame(frame) = store else { return Ok(store.chunk(nchunk)?.to_vec()) };
+pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Stored> {
+    let Store::Frame(frame) = store else { return store.chunk(nchunk) };
     frame.reading(|reader| {
         ensure(nchunk < reader.nchunks(), code::INVALID_PARAM)?;
         let chunk = reader.chunk(nchunk);
@@ -46,10 +46,10 @@ pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Vec<u8>> {
             let head = chunk.head()?;
             let header = head.header();
             if header.special().is_none() && !header.is_vl() && header.nbytes() > 0 {
-                return Ok(without_blocks(&head, nchunk, offset));
+                return Ok(Stored::Read(without_blocks(&head, nchunk, offset).into()));
             }
         }
-        Ok(chunk.read()?.into_bytes().to_vec())
+        Ok(Stored::Read(chunk.read()?.into_bytes()))
     })
 }
 
