@@ -33,6 +33,8 @@ def content(libraries, prefix):
         "lib/pkgconfig/blosc2.pc": described.encode(),
         f"{DOC}/THIRD-PARTY.txt": notices("b2-c").encode(),
     }
+    for name in ["Blosc2Config.cmake", "Blosc2ConfigVersion.cmake"]:
+        files[f"lib/cmake/blosc2/{name}"] = (PACKAGE / "cmake" / name).read_bytes()
     for header in (PACKAGE / "include").rglob("*.h"):
         files[header.relative_to(PACKAGE).as_posix()] = header.read_bytes()
     for name in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"]:

@@ -50,31 +50,6 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
 }
 
-/// The result of a check that needs what not every machine has.
-pub(crate) enum Outcome<T = Counts> {
-    Ran(T),
-    /// Why it did not run.
-    NotRun(String),
-}
-
-impl Outcome {
-    /// Prints the final line of a check, or what is not noticed without it.
-    pub(crate) fn print(&self, what: &str, unnoticed: &str) {
-        match self {
-            Self::Ran(counts) => counts.print(what),
-            Self::NotRun(why) => println!("{what}: NOT RUN ({why}): {unnoticed}"),
-        }
-    }
-
-    /// Returns an error if anything failed, or nothing ran.
-    pub(crate) fn verdict(&self) -> Result<()> {
-        match self {
-            Self::Ran(counts) => counts.verdict(),
-            Self::NotRun(why) => bail!("not run: {why}"),
-        }
-    }
-}
-
 /// Runs `cargo test` and counts the tests. A command that fails without a failed test, for example because it does not
 /// compile, is an error.
 pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {

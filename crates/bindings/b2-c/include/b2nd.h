@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Arrays of N dimensions: `b2nd.h` of libblosc2, as b2kit has it.
  *
@@ -143,6 +144,13 @@ BLOSC_EXPORT int b2nd_serialize_meta(int8_t ndim, const int64_t *shape, const in
                                      uint8_t **smeta);
 BLOSC_EXPORT int b2nd_deserialize_meta(const uint8_t *smeta, int32_t smeta_len, int8_t *ndim, int64_t *shape,
                                        int32_t *chunkshape, int32_t *blockshape, char **dtype, int8_t *dtype_format);
+
+/* The same, for programs that use the name under which C-Blosc2 has it in its header. Here it needs the library, too. */
+static inline int b2nd_deserialize_meta_inline(const uint8_t *smeta, int32_t smeta_len, int8_t *ndim, int64_t *shape,
+                                               int32_t *chunkshape, int32_t *blockshape, char **dtype,
+                                               int8_t *dtype_format) {
+  return b2nd_deserialize_meta(smeta, smeta_len, ndim, shape, chunkshape, blockshape, dtype, dtype_format);
+}
 
 /* Copy a box from one buffer to another; their shapes are ..._pad_shape. The first one takes items of up to 255 bytes. */
 B2ND_DEPRECATED("Use b2nd_copy_buffer2 instead.")

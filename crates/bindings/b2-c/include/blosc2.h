@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The interface of libblosc2, as b2kit has it. Programs that were written for C-Blosc2 3.3 compile with this header.
  *

@@ -41,6 +41,7 @@ pub(crate) mod code {
     pub(crate) const CHUNK_INSERT: i32 = -19;
     pub(crate) const CHUNK_APPEND: i32 = -20;
     pub(crate) const CHUNK_UPDATE: i32 = -21;
+    pub(crate) const SCHUNK_COPY: i32 = -23;
     pub(crate) const FILE_TRUNCATE: i32 = -25;
     pub(crate) const POSTFILTER: i32 = -27;
     pub(crate) const FRAME_SPECIAL: i32 = -28;

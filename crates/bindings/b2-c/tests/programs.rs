@@ -38,6 +38,7 @@ programs! {
     edges "" ""
     threads "" ""
     hostile "3000" "60"
+    drop_in "2000 limited" "20"
 }
 
 fn package(path: &str) -> PathBuf {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the other headers need. */
 #ifndef BLOSC_BLOSC2_BLOSC2_COMMON_H
 #define BLOSC_BLOSC2_BLOSC2_COMMON_H

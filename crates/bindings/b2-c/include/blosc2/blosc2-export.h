@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which functions a program may call: all that are declared with BLOSC_EXPORT. */
 #ifndef BLOSC_BLOSC2_BLOSC2_EXPORT_H
 #define BLOSC_BLOSC2_BLOSC2_EXPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Files through FILE *, and files mapped into memory: the functions behind BLOSC2_IO_FILESYSTEM and
  * BLOSC2_IO_FILESYSTEM_MMAP, for programs that build their own on them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Ids of codecs beyond those of blosc2.h. This library has the first four; the others need a codec that the program
  * registers. */
 #ifndef BLOSC_BLOSC2_CODECS_REGISTRY_H
@@ -12,6 +13,7 @@ enum {
   BLOSC_CODEC_GROK = 37,
   BLOSC_CODEC_OPENZL = 38,
   BLOSC_CODEC_J2K = 39,
+  BLOSC_CODEC_HTJ2K = 40,
 };
 
 #endif

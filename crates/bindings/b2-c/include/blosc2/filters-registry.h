@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Ids of filters beyond those of blosc2.h, all of which this library has. */
 #ifndef BLOSC_BLOSC2_FILTERS_REGISTRY_H
 #define BLOSC_BLOSC2_FILTERS_REGISTRY_H

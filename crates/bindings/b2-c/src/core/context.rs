@@ -5,7 +5,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use b2_chunk::{CParams, Chunk, ChunkRef, CodecId, Compressor, DParams, Decompressor, SpecialKind};
+use b2_chunk::{
+    CParams, Chunk, ChunkHeader, ChunkRef, CodecId, Compressor, DParams, Decompressor, SpecialKind,
+};
+use b2_core::Pool;
 
 use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
@@ -61,6 +64,8 @@ struct State {
     /// How often the settings were changed, and codecs and filters registered, when this was made.
     version: (u64, u64),
     call: Arc<Call>,
+    /// The threads that help, as long as this lives.
+    _pool: Option<Arc<Pool>>,
     /// Whether a dictionary is wanted of a codec that has none.
     no_dict: bool,
     compressor: Option<Compressor>,
@@ -174,7 +179,9 @@ impl Context {
         let codec = CodecId(settings.cparams.compcode);
         let no_dict =
             settings.cparams.use_dict != 0 && !callbacks::plugins(&call).codec_properties(codec).dictionaries;
-        State { version, call, no_dict, compressor: None, decompressor: None, spare: Vec::new() }
+        let nthreads = settings.cparams.nthreads.max(settings.dparams.nthreads);
+        let pool = crate::ffi::threads::pool(nthreads);
+        State { version, call, _pool: pool, no_dict, compressor: None, decompressor: None, spare: Vec::new() }
     }
 
     /// Returns the parameters.
@@ -315,6 +322,20 @@ impl Context {
         head.check_len(chunk)?;
         ensure(dst.len() >= head.nbytes as usize, code::WRITE_BUFFER)?;
         Err(error.into())
+    }
+
+    /// As [`decompress`](Self::decompress), into memory of the program, which a chunk of items that do not matter leaves as it is.
+    pub(crate) fn decompress_for_program(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
+        let plain = self.kind == Kind::Decompress && !self.hooks.has_postfilter();
+        if plain
+            && let Ok(header) = ChunkHeader::parse(chunk)
+            && header.special() == Some(SpecialKind::Uninit)
+            && header.nbytes() <= dst.len()
+            && !self.masked.load(Ordering::Relaxed)
+        {
+            return Ok(header.nbytes());
+        }
+        self.decompress(chunk, dst)
     }
 
     fn decompress_masked(&self, chunk: &[u8], mask: &[bool], dst: &mut [u8]) -> Result<usize> {

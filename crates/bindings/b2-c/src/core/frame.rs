@@ -1,8 +1,9 @@
 //! A frame of a C program: a file, a directory, or bytes in memory, with its editor, lock and dead bytes.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use b2_chunk::Plugins;
 use b2_frame::{
@@ -41,6 +42,7 @@ pub(crate) struct Frame {
     /// The description of the indexes of python-blosc2, as it was before this handle changed items. The commit marks them as
     /// outdated in the file, while the program that changes the items itself may still bring them up to date from it.
     indexes: Option<Bytes>,
+    reading: Reading,
 }
 
 /// What is known of the bytes of a contiguous frame that belong to nothing any more.
@@ -100,23 +102,89 @@ pub(super) fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> 
 }
 
 /// Frames of C programs: nothing beyond what C-Blosc2 writes, and no waiting for the disk.
-pub(super) fn to_write() -> WriteOptions {
+pub(crate) fn to_write() -> WriteOptions {
     let sums = crate::core::environment::is_set("B2KIT_CHECKSUMS");
     let sync = crate::core::environment::is_set("B2KIT_SYNC");
-    WriteOptions::default().checksums(sums).block_starts(false).many_vlmetalayers(true).durability(if sync {
+    WriteOptions::default().checksums(sums).block_starts(false).durability(if sync {
         Durability::Sync
     } else {
         Durability::None
     })
 }
 
-/// Waits until no other handle or program holds the lock of a frame. Whoever then reads it sees a state that is committed in any
-/// case; the wait is for programs that rely on the order.
-fn wait_for_lock(path: &Path) {
-    let mut pause = std::time::Duration::from_micros(100);
-    while b2_frame::is_locked(path).unwrap_or(false) {
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(std::time::Duration::from_millis(5));
+/// What a handle with locking keeps for its reads.
+#[derive(Default)]
+struct Reading {
+    lock: Option<Arc<LockFile>>,
+    /// How many changes the lock file counted when this handle looked last.
+    counter: Option<u64>,
+}
+
+/// An open lock file, and how many reads of this handle use its lock.
+struct LockFile(File, Mutex<u32>);
+
+impl Reading {
+    /// Waits for a shared lock of the frame at `path`. Returns `None` if there is no lock file, or none can be locked.
+    fn shared(&mut self, path: &Path) -> Option<Shared> {
+        loop {
+            let lock = match self.lock.take() {
+                Some(lock) => lock,
+                None => Arc::new(LockFile(open_lock(path)?, Mutex::new(0))),
+            };
+            let mut users = lock.users();
+            let first = *users == 0;
+            if first {
+                lock.0.lock_shared().ok()?;
+            }
+            *users += 1;
+            drop(users);
+            let shared = Shared { lock: lock.clone(), first };
+            // Somebody may have removed it, and others lock a new one.
+            if !first || lock.0.metadata().ok()?.nlink() > 0 {
+                self.lock = Some(lock);
+                return Some(shared);
+            }
+        }
+    }
+}
+
+fn open_lock(path: &Path) -> Option<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(if path.is_dir() { "/.b2lock" } else { ".b2lock" });
+    let options = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(options).open(name).ok()?;
+    file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
+}
+
+impl LockFile {
+    fn users(&self) -> MutexGuard<'_, u32> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A shared lock of a frame, which all reads of a handle at a time have together.
+pub(crate) struct Shared {
+    lock: Arc<LockFile>,
+    first: bool,
+}
+
+impl Shared {
+    /// Returns how many changes the lock file counts.
+    fn counter(&self) -> u64 {
+        let mut bytes = [0; 8];
+        // A new lock file is empty.
+        let _ = self.lock.0.read_exact_at(&mut bytes, 8);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut users = self.lock.users();
+        *users -= 1;
+        if *users == 0 {
+            let _ = self.lock.0.unlock();
+        }
     }
 }
 
@@ -129,10 +197,10 @@ impl Frame {
         locking: bool,
         plugins: Plugins,
     ) -> Result<Self> {
-        if locking {
-            wait_for_lock(path);
-        }
+        let mut reading = Reading::default();
+        let shared = if locking { reading.shared(path) } else { None };
         let reader = to_read(Some(&files), &plugins, offset).open(path)?;
+        drop(shared);
         let place = Place::Path { path: path.to_owned(), files, offset };
         Ok(Self {
             place,
@@ -145,6 +213,7 @@ impl Frame {
             room: Room::default(),
             plugins,
             indexes: None,
+            reading,
         })
     }
 
@@ -162,6 +231,7 @@ impl Frame {
             room: Room::default(),
             plugins,
             indexes: None,
+            reading: Reading::default(),
         })
     }
 
@@ -201,24 +271,39 @@ impl Frame {
         }
     }
 
-    /// Looks whether another handle or program has changed the frame. Returns whether it has.
-    pub(crate) fn refresh(&mut self) -> Result<bool> {
+    /// Looks whether another handle or program has changed the frame. Returns whether it has and, with locking on, what keeps it
+    /// from changing further.
+    pub(crate) fn refresh(&mut self) -> Result<(bool, Option<Shared>)> {
         let here = !matches!(&self.place, Place::Path { files: Files::Disk, .. });
         if here || self.held > 0 || self.together > 0 {
-            return Ok(false);
+            return Ok((false, None));
         }
-        if self.locking
-            && let Place::Path { path, .. } = &self.place
-        {
-            wait_for_lock(path);
-        }
+        let shared = self.shared();
+        self.look()?;
+        self.reading.counter = shared.as_ref().map(Shared::counter);
+        Ok((self.seen(), shared))
+    }
+
+    /// Reads the newest state, if it is another one. Returns whether it is.
+    fn look(&mut self) -> Result<bool> {
         self.reader()?;
-        let Some(reader) = &mut self.reader else { return Ok(false) };
-        if reader.refresh()? {
+        let newer = self.reader.as_mut().map_or(Ok(false), SuperChunk::refresh)?;
+        if newer {
             self.editor = None;
             self.unseen = true;
         }
-        Ok(self.seen())
+        Ok(newer)
+    }
+
+    /// With locking on, waits until nobody changes the frame, and lets nobody do so until the result is dropped. Does nothing
+    /// while this handle has the lock itself, or where there is no lock file.
+    fn shared(&mut self) -> Option<Shared> {
+        match &self.place {
+            Place::Path { path, .. } if self.locking && self.held == 0 && self.together == 0 => {
+                self.reading.shared(path)
+            }
+            _ => None,
+        }
     }
 
     /// Returns whether another handle's change has been read that nobody was told of yet.
@@ -235,20 +320,27 @@ impl Frame {
         self.locking
     }
 
-    /// Reads, where locking is on once more if another handle has changed the frame meanwhile: what it has replaced in a sparse
-    /// frame is not there any more.
-    pub(super) fn reading<T>(&mut self, mut read: impl FnMut(&SuperChunk) -> Result<T>) -> Result<T> {
+    /// With locking on, lets nobody change the frame until the result is dropped, and sees what others have changed before.
+    pub(super) fn unchanged(&mut self) -> Result<Option<Shared>> {
+        let shared = self.shared();
+        if let Some(counter) = shared.as_ref().filter(|shared| shared.first).map(Shared::counter)
+            && self.reading.counter.replace(counter) != Some(counter)
+        {
+            self.look()?;
+        }
+        Ok(shared)
+    }
+
+    /// Reads. With locking on, nobody changes the frame meanwhile, and what another handle has changed since this one looked is
+    /// seen. Writers that do not lock may remove what is read: then it reads again what they have written.
+    pub(crate) fn reading<T>(&mut self, mut read: impl FnMut(&SuperChunk) -> Result<T>) -> Result<T> {
         const TRIES: u32 = 100;
         for _ in 1..TRIES {
+            let _unchanged = self.unchanged()?;
             let result = read(self.reader()?);
-            if result.is_ok() || !self.locking || self.held > 0 || self.together > 0 {
+            if result.is_ok() || !self.locking || self.held > 0 || self.together > 0 || !self.look()? {
                 return result;
             }
-            if let Place::Path { path, .. } = &self.place {
-                wait_for_lock(path);
-            }
-            (self.editor, self.reader) = (None, Some(self.reopened()?));
-            self.unseen = true;
         }
         read(self.reader()?)
     }
@@ -258,6 +350,7 @@ impl Frame {
             if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
         // Tables are made and changed through this library by python-blosc2, which maintains them.
         let options = EditOptions::from(to_read(files, &self.plugins, 0)).ignore_tables();
+        // Those that are there stay.
         options.durability(durability).many_vlmetalayers(true)
     }
 
@@ -390,7 +483,7 @@ impl Frame {
                 self.editor = Some(self.take_lock()?);
                 self.reader = None;
             } else {
-                self.unseen = self.refresh()?;
+                self.unseen = self.refresh()?.0;
             }
         }
         self.together += 1;

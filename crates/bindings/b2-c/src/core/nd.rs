@@ -54,17 +54,34 @@ pub(crate) fn index_of(shape: &[i64], i: i64) -> Vec<i64> {
 }
 
 impl Shapes {
-    /// Checks shapes.
+    /// Checks the shapes of an array.
     ///
     /// # Errors
     /// `INVALID_PARAM` for lengths that do not fit each other, or are too large for chunks.
     pub(crate) fn new(shape: &[i64], chunk: &[i32], block: &[i32], itemsize: i64) -> Result<Self> {
+        let this = Self::wanted(shape, chunk, block, itemsize)?;
+        this.check()?;
+        Ok(this)
+    }
+
+    /// Fails if there are items, but no chunks for them.
+    pub(crate) fn check(&self) -> Result<()> {
+        let has_items = self.shape.iter().all(|len| *len > 0);
+        let has_chunks = self.chunk.iter().chain(&self.block).all(|len| *len > 0);
+        ensure(has_chunks || !has_items, code::INVALID_PARAM)
+    }
+
+    /// Checks shapes of which the first one may still be replaced by another one.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub(crate) fn wanted(shape: &[i64], chunk: &[i32], block: &[i32], itemsize: i64) -> Result<Self> {
         let (n, invalid) = (shape.len(), code::INVALID_PARAM);
         ensure(n <= MAX_DIM && chunk.len() == n && block.len() == n, invalid)?;
         for axis in 0..n {
             let (len, chunk, block) = (shape[axis], chunk[axis], block[axis]);
             ensure(len >= 0 && chunk >= 0 && block >= 0, invalid)?;
-            ensure(len == 0 || chunk > 0 && block > 0, invalid)?;
+            ensure(len == 0 || chunk == 0 || block > 0, invalid)?;
         }
         let this = Self { shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec() };
         product(&this.ext())?.checked_mul(itemsize).ok_or(Error(invalid))?;

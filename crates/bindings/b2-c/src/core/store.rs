@@ -5,13 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use b2_chunk::{Chunk, ChunkHeader, Compression, Plugins, SpecialKind};
-use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, Outdated, outdate_indexes};
+use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, Outdated, WriteOptions, outdate_indexes};
 use bytes::Bytes;
 
 use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta, VlMeta, like, set_chunksize, to_read, to_write};
+use crate::core::frame::{Frame, Meta, Shared, VlMeta, like, set_chunksize, to_read, to_write};
 use crate::ffi::memory::Malloced;
+
+/// How many metalayers of any length are written into a frame: C-Blosc2 opens one with more, but destroys it with its next change.
+pub(crate) const MAX_STORED_VLMETALAYERS: usize = 16;
 
 /// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
 pub(crate) enum Stored {
@@ -60,6 +63,13 @@ impl Store {
                 Some(editor) => Ok(editor.nchunks()),
                 None => Ok(frame.reader()?.nchunks()),
             },
+        }
+    }
+
+    fn unchanged(&mut self) -> Result<Option<Shared>> {
+        match self {
+            Self::Memory(_) => Ok(None),
+            Self::Frame(frame) => frame.unchanged(),
         }
     }
 
@@ -284,6 +294,9 @@ impl Store {
                 Ok(())
             }
             Self::Frame(frame) => {
+                let layers = frame.vlmetas()?;
+                let is_new = layers.iter().all(|layer| layer.0 != name);
+                ensure(!is_new || layers.len() < MAX_STORED_VLMETALAYERS, code::FAILURE)?;
                 frame.change(&mut |editor| {
                     set_chunksize(editor, chunksize)?;
                     editor.vlmeta().set(name, value)
@@ -357,7 +370,7 @@ impl Store {
     /// Returns everything as a contiguous frame. `params` are those of a list in memory.
     pub(crate) fn as_frame(&mut self, params: FrameParams) -> Result<Bytes> {
         match self {
-            Self::Frame(frame) => Ok(frame.reader()?.to_frame()?),
+            Self::Frame(frame) => frame.reading(|reader| Ok(reader.to_frame()?)),
             Self::Memory(_) => {
                 let params = self.frame_params(params)?;
                 Ok(self.write(to_write().memory(params)?)?.into_bytes())
@@ -375,14 +388,15 @@ impl Store {
         Ok(self.write(to_write().memory(params)?)?.into_bytes())
     }
 
-    /// Writes everything into a new file, which may `replace` another one. Returns its length.
-    pub(crate) fn save(&mut self, path: &Path, params: FrameParams, replace: bool) -> Result<u64> {
+    /// Writes everything into a new file or directory, which `options` may allow to replace another one. Returns its length.
+    pub(crate) fn save(&mut self, path: &Path, params: FrameParams, options: WriteOptions) -> Result<u64> {
+        let _unchanged = self.unchanged()?;
         let params = match self {
             Self::Frame(frame) => FrameParams::like(frame.reader()?.header()),
             Self::Memory(_) => params,
         };
         let params = self.frame_params(params)?;
-        Ok(self.write(to_write().overwrite(replace).create(path, params)?)?.frame_len)
+        Ok(self.write(options.create(path, params)?)?.frame_len)
     }
 
     /// Appends everything as a frame to a file. Returns its offset.
@@ -392,6 +406,7 @@ impl Store {
         params: FrameParams,
         plugins: &Plugins,
     ) -> Result<u64> {
+        let _unchanged = self.unchanged()?;
         match self {
             Self::Frame(frame) => Ok(frame.reader()?.append_to_file(path, &to_write())?),
             Self::Memory(_) => {
@@ -435,6 +450,11 @@ impl Memory {
             Outdated::Unreadable => drop(self.vlmetas.remove(n)),
         }
         Ok(())
+    }
+
+    /// Returns the bytes of all chunks.
+    pub(crate) fn cbytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.len()).sum()
     }
 
     pub(crate) fn push(&mut self, chunk: Malloced) {

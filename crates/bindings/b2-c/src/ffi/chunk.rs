@@ -9,7 +9,7 @@ use crate::core::context::{empty_special, special};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::{self, Head};
 use crate::core::names;
-use crate::ffi::contexts::{chunk_at, chunk_in, context};
+use crate::ffi::contexts::{self, chunk_at, chunk_in, context};
 use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, schunk, size, values};
 
 /// Compresses a buffer.
@@ -27,6 +27,8 @@ pub unsafe extern "C" fn blosc2_compress_ctx(
     guard(|| {
         // SAFETY: the caller promises so.
         let context = unsafe { self::context(context) }?;
+        // SAFETY: as above.
+        unsafe { contexts::shape_to_compress(context) }?;
         let srclen = length(srcsize)?;
         // A prefilter needs no source.
         let blank;
@@ -61,13 +63,15 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
         // SAFETY: as above.
         let chunk = unsafe { chunk_in(src, srcsize) }?;
         // SAFETY: as above.
+        unsafe { contexts::shape_to_decompress(context, chunk) }?;
+        // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
             let whole = unsafe { schunk::behind(context, chunk) }?;
             return Ok(context.decompress(&whole, dest)? as c_int);
         }
-        Ok(context.decompress(chunk, dest)? as c_int)
+        Ok(context.decompress_for_program(chunk, dest)? as c_int)
     })
 }
 
@@ -87,6 +91,8 @@ pub unsafe extern "C" fn blosc2_vlcompress_ctx(
     guard(|| {
         // SAFETY: the caller promises so.
         let context = unsafe { self::context(context) }?;
+        // SAFETY: as above.
+        unsafe { contexts::shape_to_compress(context) }?;
         let n = length(nblocks)?;
         ensure(n > 0, code::INVALID_PARAM)?;
         // SAFETY: as above.
@@ -122,6 +128,8 @@ pub unsafe extern "C" fn blosc2_vldecompress_ctx(
     guard(|| {
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
+        // SAFETY: as above.
+        unsafe { contexts::shape_to_decompress(context, chunk) }?;
         let blocks = context.blocks(chunk)?;
         ensure(!dests.is_null() && !destsizes.is_null(), code::NULL_POINTER)?;
         ensure(blocks.len() <= length(maxblocks)?, code::INVALID_PARAM)?;
@@ -175,6 +183,8 @@ pub unsafe extern "C" fn blosc2_vldecompress_block_ctx(
     guard(|| {
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
+        // SAFETY: as above.
+        unsafe { contexts::shape_to_decompress(context, chunk) }?;
         ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
         let whole;
         let chunk = if header::is_lazy(chunk) {
@@ -212,6 +222,8 @@ pub unsafe extern "C" fn blosc2_getitem_ctx(
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
+        unsafe { contexts::shape_to_decompress(context, chunk) }?;
+        // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
@@ -239,6 +251,8 @@ pub unsafe extern "C" fn blosc2_getitem_bytes_ctx(
     guard(|| {
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
+        // SAFETY: as above.
+        unsafe { contexts::shape_to_decompress(context, chunk) }?;
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {

@@ -17,7 +17,7 @@ use b2_frame::{Disk, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 use crate::abi::{blosc2_io, blosc2_io_cb, blosc2_stdio_params, code};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::frame::Files;
-use crate::ffi::{copy_at, guard, locked, stdio};
+use crate::ffi::{copy_at, guard, locked, stdio, text};
 
 /// `BLOSC2_IO_DEFAULTS`: files of the system.
 pub(crate) const DEFAULT: blosc2_io =
@@ -57,8 +57,15 @@ pub unsafe extern "C" fn blosc2_register_io_cb(io: *const blosc2_io_cb) -> c_int
             [io.open.is_some(), io.close.is_some(), io.size.is_some(), io.write.is_some(), io.read.is_some()];
         ensure(all == [true; 5] && io.truncate.is_some() && io.destroy.is_some(), code::PLUGIN_IO)?;
         let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
-        ensure(registered.iter().all(|other| other.0.id != io.id), code::PLUGIN_IO)?;
-        registered.push(Registered(Box::new(io)));
+        let Some(known) = registered.iter().find(|other| other.0.id == io.id) else {
+            registered.push(Registered(Box::new(io)));
+            return Ok(0);
+        };
+        // As in C, the same again is no error, and the name says what is the same.
+        let names = (known.0.name, io.name);
+        // SAFETY: the caller promises so, and promised so before.
+        let same = names.0 == names.1 || unsafe { text(names.0)? == text(names.1)? };
+        ensure(same, code::PLUGIN_IO)?;
         Ok(0)
     })
 }

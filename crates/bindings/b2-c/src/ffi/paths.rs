@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::abi::code;
-use crate::core::error::{Error, ensure};
+use crate::core::error::{Error, Result, ensure};
 use crate::ffi::{guard, text};
 
 /// Leaves out `file:///`, which C-Blosc2 allows before paths, also relative ones.
@@ -19,6 +19,13 @@ pub(crate) fn trimmed(path: &CStr) -> &Path {
     let bytes = path.to_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(bytes.len(), |last| last + 1);
     Path::new(OsStr::from_bytes(&bytes[..end]))
+}
+
+/// Returns the path of a file, which has no separator at its end. Else the call fails with `code`.
+pub(crate) fn of_file(path: &CStr, code: i32) -> Result<&Path> {
+    let bytes = path.to_bytes();
+    ensure(!bytes.is_empty() && !bytes.ends_with(b"/"), code)?;
+    Ok(Path::new(OsStr::from_bytes(bytes)))
 }
 
 /// Removes a directory and the files in it.

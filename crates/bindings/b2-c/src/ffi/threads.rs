@@ -2,11 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI16, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use b2_core::{Control, Executor};
+use b2_core::{Control, Executor, Pool};
 
-use crate::ffi::{callbacks, guard};
+use crate::ffi::{callbacks, guard, locked};
 
 /// `blosc_threads_callback`: calls a function for each of so many jobs, which are so many bytes apart.
 pub type Callback =
@@ -31,9 +31,30 @@ pub(crate) fn nthreads() -> i16 {
     NTHREADS.load(Ordering::Relaxed)
 }
 
-/// Sets it.
+/// Sets it. With more than one, the pool stays until there is one again, as after `blosc2_destroy`.
 pub(crate) fn set_nthreads(nthreads: i16) {
     NTHREADS.store(nthreads, Ordering::Relaxed);
+    let pool = pool(nthreads);
+    let before = std::mem::replace(&mut *locked(&KEPT), pool);
+    drop(before);
+}
+
+/// The threads that help all contexts: they end with the last one that has the pool.
+static POOL: Mutex<Weak<Pool>> = Mutex::new(Weak::new());
+static KEPT: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
+
+/// Returns the pool for work by more than one thread. Whoever has it keeps its threads.
+pub(crate) fn pool(nthreads: i16) -> Option<Arc<Pool>> {
+    if nthreads <= 1 {
+        return None;
+    }
+    let mut shared = locked(&POOL);
+    Some(shared.upgrade().unwrap_or_else(|| {
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        let pool = Arc::new(Pool::new(all));
+        *shared = Arc::downgrade(&pool);
+        pool
+    }))
 }
 
 static THREADS: RwLock<Option<Threads>> = RwLock::new(None);
@@ -45,11 +66,14 @@ pub(crate) fn set(callback: Option<Callback>, data: *mut c_void) {
     callbacks::changed();
 }
 
-/// Lets the program's threads work for calls with this control.
+/// Lets the program's threads work for calls with this control, or else those of the pool, which the caller has.
 pub(crate) fn with(control: Control) -> Control {
     match *THREADS.read().unwrap_or_else(PoisonError::into_inner) {
         Some(threads) => control.executor(Arc::new(threads)),
-        None => control,
+        None => match locked(&POOL).upgrade() {
+            Some(pool) => control.pool(Pool::clone(&pool)),
+            None => control,
+        },
     }
 }
 

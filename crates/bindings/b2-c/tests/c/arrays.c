@@ -67,6 +67,10 @@ static void all(bool contiguous, char *urlpath) {
   }
   b2nd_free(other);
   CHECK(b2nd_save(array, "saved.b2nd") == 0);
+  CHECK(b2nd_open("saved.b2nd", &other) == 0 && has(other, data));
+  b2nd_free(other);
+  blosc2_remove_urlpath("saved.b2nd");
+  CHECK(b2nd_save_append(array, "saved.b2nd") == 0);
   int64_t offset = b2nd_save_append(array, "saved.b2nd");
   CHECK(offset > 0);
   CHECK(b2nd_open("saved.b2nd", &other) == 0 && has(other, data));
@@ -150,7 +154,9 @@ static void filled(void) {
   b2nd_free(array);
   b2nd_free_ctx(ctx);
   const int32_t none[2] = {0, 5};
-  CHECK(context(false, NULL, SHAPE, none) == NULL);
+  ctx = context(false, NULL, SHAPE, none);
+  CHECK(ctx != NULL && b2nd_zeros(ctx, &array) < 0);
+  b2nd_free_ctx(ctx);
 }
 
 static void views(void) {

@@ -1,8 +1,9 @@
 //! Making, opening, saving, copying and freeing arrays.
 
-use b2_frame::INDEXES;
+use b2_frame::{INDEXES, Storage};
 
 use super::*;
+use crate::core::frame::to_write;
 
 /// What a new array is filled with.
 pub(super) enum Fill<'a> {
@@ -17,6 +18,7 @@ pub(super) enum Fill<'a> {
 
 /// Makes an array.
 pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Result<*mut b2nd_array_t> {
+    shapes.check()?;
     ensure(params.dtype.1 >= 0, code::FAILURE)?;
     let itemsize = params.cparams.typesize;
     let block = shapes.block_nitems().saturating_mul(i64::from(itemsize));
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
                 if storage.urlpath.is_null() { None } else { Some(text(storage.urlpath)?.to_owned()) },
             )
         };
-        let shapes = Shapes::new(shape, chunk, block, i64::from(cparams.typesize))?;
+        let shapes = Shapes::wanted(shape, chunk, block, i64::from(cparams.typesize))?;
         let dtype = match dtype.is_null() {
             true => (format!("|S{}", cparams.typesize).into_bytes(), dtype_format),
             // SAFETY: as above.
@@ -436,7 +438,8 @@ pub unsafe extern "C" fn b2nd_open_offset(
     })
 }
 
-/// Writes an array as a contiguous frame into a new file.
+/// Writes an array into a new file or, if it is not contiguous, into a new directory. Nothing is replaced: what is at the path
+/// already makes it fail.
 ///
 /// # Safety
 /// `array` is null or an array, `urlpath` null or a C string.
@@ -445,11 +448,15 @@ pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_c
     guard(|| {
         // SAFETY: the caller promises so.
         let (mut array, path) = unsafe { (array_at(array)?, text(urlpath)?) };
-        let path = paths::trimmed(paths::without_scheme(path));
+        let path = paths::without_scheme(path);
+        let (path, storage) = match array.full.is_contiguous()? {
+            true => (paths::of_file(path, code::FAILURE)?, Storage::Contiguous),
+            false => (paths::trimmed(path), Storage::Sparse),
+        };
         let mut save = |full: &Full| {
             let params = full.frame_params()?;
-            full.store().save(path, params, true)?;
-            Ok(0)
+            let saved = full.store().save(path, params, to_write().storage(storage));
+            saved.map(|_| 0).map_err(|_| Error(code::FAILURE))
         };
         if array.full.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.full) }
     })
@@ -595,11 +602,13 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
         let fill = || {
             // SAFETY: it was just made.
             let full = unsafe { full(shared(new)?.sc.get()) }?;
-            for n in 0..length(source.full.c.nchunks.get())? {
-                let chunk = Malloced::copy(&source.full.chunk(n)?)?;
-                full.insert(n, chunk, code::CHUNK_APPEND)?;
-            }
-            Ok(())
+            full.together(|full| {
+                for n in 0..length(source.full.c.nchunks.get())? {
+                    let chunk = Malloced::copy(&source.full.chunk(n)?)?;
+                    full.insert(n, chunk, code::CHUNK_APPEND)?;
+                }
+                Ok(())
+            })
         };
         if let Err(error) = fill() {
             // SAFETY: nobody else knows it.

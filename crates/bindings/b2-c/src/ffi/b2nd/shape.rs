@@ -140,6 +140,18 @@ pub unsafe extern "C" fn b2nd_concatenate(
             let mut to = unsafe { array_at(result) }?;
             let mut shape = to.shapes.shape.clone();
             shape[axis] += second_shapes.shape[axis];
+            // SAFETY: as above.
+            let from = unsafe { array_at(src2) }?;
+            if can_move_chunks(&to, &from, axis, offset)? {
+                // SAFETY: as above.
+                return unsafe {
+                    together(result, |to| {
+                        to.resize(&shape, None)?;
+                        move_chunks(to, &from, axis, offset)
+                    })
+                };
+            }
+            drop(from);
             to.resize(&shape, None)?;
             let zeros = vec![0; n];
             // By chunks of the second array, so that no more is in memory.
@@ -169,6 +181,26 @@ pub unsafe extern "C" fn b2nd_concatenate(
         unsafe { put(array, result) };
         Ok(0)
     })
+}
+
+/// Whether the chunks of an array can become chunks of another one, from `offset` on along an axis.
+fn can_move_chunks(to: &Array<'_>, from: &Array<'_>, axis: usize, offset: i64) -> Result<bool> {
+    let alike = to.shapes.chunk == from.shapes.chunk && to.shapes.block == from.shapes.block;
+    let aligned = offset.checked_rem(i64::from(to.shapes.chunk[axis])) == Some(0);
+    let hooked = to.full.cctx()?.cparams().prefilter.is_some() || from.full.dctx()?.hooks.has_postfilter();
+    Ok(alike && aligned && !hooked && !to.full.has_chunks_of(from.full))
+}
+
+fn move_chunks(to: &Array<'_>, from: &Array<'_>, axis: usize, offset: i64) -> Result<()> {
+    let strides = nd::strides(&to.shapes.grid());
+    for nchunk in 0..from.shapes.nchunks() {
+        let mut index = nd::index_of(&from.shapes.grid(), nchunk);
+        index[axis] += offset / i64::from(to.shapes.chunk[axis]);
+        let place: i64 = index.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+        let chunk = Malloced::copy(&from.full.chunk(length(nchunk)?)?)?;
+        to.full.update(length(place)?, chunk)?;
+    }
+    Ok(())
 }
 
 /// Changes the shape of an array, at the end of each axis or at `start`. New items are zeros.

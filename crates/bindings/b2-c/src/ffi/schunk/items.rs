@@ -153,14 +153,18 @@ pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
+        let unchanged = full.unchanged()?;
         let nchunk = full.nchunk(nchunk)?;
         // As in C-Blosc2, whose frames have checks of their own.
         let small = if full.is_frame() { code::WRITE_BUFFER } else { code::INVALID_PARAM };
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(nbytes, small)?) }?;
         ensure(full.chunk_nbytes(nchunk)? <= dest.len(), small)?;
-        Ok(full.decompress(nchunk, dest)? as c_int)
+        let chunk = full.chunk(nchunk)?;
+        // Functions of the program may change the frame.
+        drop(unchanged);
+        full.c.current_nchunk.set(nchunk as i64);
+        Ok(full.dctx()?.decompress_for_program(&chunk, dest)? as c_int)
     })
 }
 
@@ -178,11 +182,11 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
+        let _unchanged = full.unchanged()?;
         let nchunk = full.nchunk(nchunk)?;
         full.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
-        unsafe { answer(full, nchunk, chunk, needs_free, |store, nchunk| Ok(store.chunk(nchunk)?.to_vec())) }
+        unsafe { answer(full, nchunk, chunk, needs_free, Store::chunk) }
     })
 }
 
@@ -200,7 +204,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
     guard(|| {
         // SAFETY: the caller promises so.
         let full = unsafe { full(schunk) }?;
-        full.refresh()?;
+        let _unchanged = full.unchanged()?;
         let nchunk = full.nchunk(nchunk)?;
         full.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
@@ -215,7 +219,7 @@ unsafe fn answer(
     nchunk: usize,
     chunk: *mut *mut u8,
     needs_free: *mut bool,
-    read: impl FnOnce(&mut Store, usize) -> Result<Vec<u8>>,
+    read: impl FnOnce(&mut Store, usize) -> Result<Stored>,
 ) -> Result<c_int> {
     ensure(!chunk.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
     let mut store = full.store();
@@ -483,16 +487,18 @@ pub(crate) fn fill_special(full: &Full, nitems: i64, value: c_int, chunksize: i3
     let size = full.c.typesize.get();
     ensure(nitems > 0 && size > 0 && chunksize >= size, code::INVALID_PARAM)?;
     ensure(full.c.nbytes.get() == 0 && full.c.nchunks.get() == 0, code::FRAME_SPECIAL)?;
+    let failed = if full.is_frame() { code::FRAME_SPECIAL } else { code::SCHUNK_SPECIAL };
     let kind = match value {
         1 => SpecialKind::Zeros,
         2 => SpecialKind::NaN,
         4 => SpecialKind::Uninit,
-        _ => return Err(Error(code::SCHUNK_SPECIAL)),
+        _ => return Err(Error(failed)),
     };
-    let chunksize = chunksize / size * size;
-    let nbytes = nitems.checked_mul(i64::from(size)).ok_or(Error(code::SCHUNK_SPECIAL))?;
+    ensure(kind != SpecialKind::NaN || matches!(size, 4 | 8), failed)?;
+    ensure(chunksize % size == 0 && chunksize <= MAX_BUFFERSIZE, failed)?;
+    let nbytes = nitems.checked_mul(i64::from(size)).ok_or(Error(failed))?;
     let nchunks = (nbytes - 1) / i64::from(chunksize) + 1;
-    ensure(nchunks <= i64::from(i32::MAX), code::SCHUNK_SPECIAL)?;
+    ensure(nchunks <= i64::from(i32::MAX), failed)?;
     let cparams = full.cctx()?.cparams();
     // Before the lock is taken: functions of the program may run. Frames only need to know the kind.
     let listed = matches!(&*full.store(), Store::Memory(_));
@@ -502,7 +508,7 @@ pub(crate) fn fill_special(full: &Full, nitems: i64, value: c_int, chunksize: i3
     let chunks = (make(chunksize).transpose()?, make(rest).transpose()?);
     full.store()
         .fill_special(kind, nbytes as u64, chunksize as usize, chunks)
-        .map_err(|error| if error.0 == code::MEMORY_ALLOC { error } else { Error(code::SCHUNK_SPECIAL) })?;
+        .map_err(|error| if error.0 == code::MEMORY_ALLOC { error } else { Error(failed) })?;
     full.c.chunksize.set(chunksize);
     full.c.nbytes.set(nbytes);
     full.c.nchunks.set(nchunks);

@@ -1,5 +1,7 @@
 //! Chunks of frames without their blocks.
 
+use b2_chunk::LazyChunk;
+
 use super::*;
 
 /// Returns the whole chunk behind one without its blocks, which the context's super-chunk has.
@@ -35,18 +37,24 @@ fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
 }
 
 /// Returns a chunk of a frame without its blocks.
-pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Vec<u8>> {
-    let (header, _) = store.header(nchunk)?;
-    if header.special().is_some() || header.is_vl() || header.nbytes() == 0 {
-        return Ok(store.chunk(nchunk)?.to_vec());
-    }
-    let Store::Frame(frame) = store else { return Ok(store.chunk(nchunk)?.to_vec()) };
-    let chunk = frame.reader()?.chunk(nchunk);
-    let head = chunk.head()?;
-    let offset = match chunk.entry()? {
-        b2_frame::Entry::Stored(offset) => offset as i64,
-        b2_frame::Entry::Special(_) => 0,
-    };
+pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Stored> {
+    let Store::Frame(frame) = store else { return store.chunk(nchunk) };
+    frame.reading(|reader| {
+        ensure(nchunk < reader.nchunks(), code::INVALID_PARAM)?;
+        let chunk = reader.chunk(nchunk);
+        if let Entry::Stored(offset) = chunk.entry()? {
+            let head = chunk.head()?;
+            let header = head.header();
+            if header.special().is_none() && !header.is_vl() && header.nbytes() > 0 {
+                return Ok(Stored::Read(without_blocks(&head, nchunk, offset).into()));
+            }
+        }
+        Ok(Stored::Read(chunk.read()?.into_bytes()))
+    })
+}
+
+fn without_blocks(head: &LazyChunk, nchunk: usize, offset: u64) -> Vec<u8> {
+    let header = head.header();
     let mut lazy = header.to_bytes().to_vec();
     lazy[31] |= 8;
     let extents = || (0..head.nblocks()).map(|nblock| head.block_extent(nblock));
@@ -54,7 +62,7 @@ pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Vec<u8>> {
         extents().for_each(|extent| lazy.extend_from_slice(&(extent.start as i32).to_le_bytes()));
     }
     lazy.extend_from_slice(&(nchunk as i32).to_le_bytes());
-    lazy.extend_from_slice(&offset.to_le_bytes());
+    lazy.extend_from_slice(&(offset as i64).to_le_bytes());
     extents().for_each(|extent| lazy.extend_from_slice(&(extent.len() as i32).to_le_bytes()));
-    Ok(lazy)
+    lazy
 }

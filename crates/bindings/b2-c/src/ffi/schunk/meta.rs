@@ -1,6 +1,7 @@
 //! Metalayers of super-chunks.
 
 use super::*;
+use crate::core::store::MAX_STORED_VLMETALAYERS;
 
 /// Answers a name from C, of at most 31 bytes.
 ///
@@ -138,6 +139,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_add(
         full.change(|full| {
             let n = full.store().vlmetas()?.len();
             ensure(vlmeta_at(full, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
+            ensure(n < MAX_STORED_VLMETALAYERS || !full.is_contiguous()?, code::FAILURE)?;
             // SAFETY: as above.
             unsafe { set_vlmeta(full, name, content, cparams) }?;
             Ok(n as c_int)

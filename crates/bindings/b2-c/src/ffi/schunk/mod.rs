@@ -11,22 +11,21 @@ pub(super) mod open;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
-use b2_frame::FrameParams;
+use b2_frame::{Entry, FrameParams};
 use bytes::Bytes;
 
 use crate::abi::{
-    EXTENDED_HEADER, Field, MAX_FILTERS, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS,
+    EXTENDED_HEADER, Field, MAX_BUFFERSIZE, MAX_FILTERS, MAX_METALAYERS, MAX_OVERHEAD, MAX_VLMETALAYERS,
     METALAYER_NAME_MAXLEN, blosc2_cparams, blosc2_dparams, blosc2_io, blosc2_metalayer, blosc2_schunk,
     blosc2_storage, code, values_of,
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta};
+use crate::core::frame::{Frame, Meta, Shared, to_write};
 use crate::core::params;
 use crate::core::store::{Memory, Store, Stored};
 use crate::ffi::callbacks::Call;
@@ -211,6 +210,17 @@ impl Full {
         if path.is_null() { Ok(None) } else { unsafe { text(path) }.map(Some) }
     }
 
+    /// Whether the super-chunk is to be one frame, not a list of chunks or a directory.
+    pub(crate) fn is_contiguous(&self) -> Result<bool> {
+        // SAFETY: as above.
+        Ok(unsafe { copy_at(self.c.storage.get()) }?.contiguous)
+    }
+
+    /// Whether this is another handle on the same chunks, as a view is.
+    pub(crate) fn has_chunks_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
     /// Returns the context for compressing, which knows the shape of a block.
     pub(crate) fn cctx(&self) -> Result<&Context> {
         // SAFETY: it is from this library, also where the program has replaced it, and is freed with the super-chunk.
@@ -244,6 +254,16 @@ impl Full {
         Ok(())
     }
 
+    /// Returns the shape of a block, also if only the metalayer of the array says it. Empty if this is no array.
+    pub(crate) fn block_in_meta(&self) -> Result<Arc<[u32]>> {
+        let known = locked(&self.blockshape).clone();
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        let shapes = crate::ffi::b2nd::shapes_of(self)?;
+        Ok(shapes.iter().flat_map(|shapes| &shapes.block).map(|len| len.unsigned_abs()).collect())
+    }
+
     /// Returns the parameters for the header of a frame.
     pub(crate) fn frame_params(&self) -> Result<FrameParams> {
         Ok(params::frame(&self.cctx()?.compression()?, self.c.chunksize.get()))
@@ -259,14 +279,19 @@ impl Full {
 
     /// Reads again what another handle may have changed.
     pub(crate) fn refresh(&self) -> Result<bool> {
-        let newer = match &mut *self.store() {
+        self.unchanged().map(|(newer, _)| newer)
+    }
+
+    /// As [`refresh`](Self::refresh). With locking on, nobody changes the frame as long as the result lives, also not this handle.
+    fn unchanged(&self) -> Result<(bool, Option<Shared>)> {
+        let (newer, shared) = match &mut *self.store() {
             Store::Frame(frame) => frame.refresh()?,
-            Store::Memory(_) => false,
+            Store::Memory(_) => (false, None),
         };
         if newer {
             self.look_anew()?;
         }
-        Ok(newer)
+        Ok((newer, shared))
     }
 
     /// Shows C what is in the frame now.
@@ -283,7 +308,11 @@ impl Full {
             Store::Frame(frame) => {
                 frame.forget_count();
                 let reader = frame.reader()?;
-                (reader.nchunks(), reader.nbytes(), reader.cbytes(), reader.header().stored_chunksize())
+                // The number in the header counts what an old index has left, also if nothing else is stored.
+                let mut entries = (0..reader.nchunks()).map(|nchunk| reader.chunk(nchunk).entry());
+                let nothing = entries.all(|entry| matches!(entry, Ok(Entry::Special(_))));
+                let cbytes = if nothing { 0 } else { reader.cbytes() };
+                (reader.nchunks(), reader.nbytes(), cbytes, reader.header().stored_chunksize())
             }
             Store::Memory(_) => return Ok(()),
         };

@@ -110,6 +110,7 @@ impl Full {
             },
             Store::Memory(_) => return Ok(()),
         };
+        self.c.cbytes.set(listed.cbytes() as i64);
         *self.store() = Store::Memory(listed);
         self.c.frame.set(std::ptr::null_mut());
         // SAFETY: the storage was made by `copy_storage`, and nobody else knows it yet.
@@ -372,7 +373,9 @@ pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
     full.store().as_frame(params)
 }
 
-/// Writes the super-chunk as a contiguous frame into a new file. Answers its length.
+/// Writes the super-chunk as a contiguous frame into a file. Answers its length.
+///
+/// As in C, only a contiguous super-chunk in memory replaces a file that is there, and nothing replaces a directory.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `urlpath` null or a C string.
@@ -383,8 +386,14 @@ pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpa
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
         full.refresh()?;
         let params = full.frame_params()?;
-        let len = full.store().save(paths::trimmed(paths::without_scheme(path)), params, true)?;
-        Ok(len as i64)
+        if full.is_contiguous()? && full.path()?.is_none() {
+            let path = paths::of_file(path, code::FILE_OPEN)?;
+            ensure(!path.is_dir(), code::FILE_OPEN)?;
+            return Ok(full.store().save(path, params, to_write().overwrite(true))? as i64);
+        }
+        let path = paths::of_file(paths::without_scheme(path), code::SCHUNK_COPY)?;
+        let saved = full.store().save(path, params, to_write());
+        Ok(saved.map_err(|_| Error(code::SCHUNK_COPY))? as i64)
     })
 }
 
@@ -402,9 +411,10 @@ pub unsafe extern "C" fn blosc2_schunk_append_file(
         let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
         full.refresh()?;
         let params = full.frame_params()?;
-        let path: &Path = paths::trimmed(paths::without_scheme(path));
+        let path = paths::of_file(path, code::FILE_OPEN)?;
+        ensure(!path.is_dir(), code::FILE_OPEN)?;
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            full.store().save(path, params, false)?;
+            full.store().save(path, params, to_write())?;
             return Ok(0);
         }
         let offset = full.store().append_to_file(path, params, &plugins())?;
