@@ -9,8 +9,8 @@ use crate::core::context::{empty_special, special};
 use crate::core::error::{Error, Result, ensure};
 use crate::core::header::{self, Head};
 use crate::core::names;
-use crate::ffi::contexts::{self, chunk_at, chunk_in, context};
-use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, schunk, size, values};
+use crate::ffi::contexts::{chunk_at, chunk_in, context};
+use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, schunk, shapes, size, values};
 
 /// Compresses a buffer.
 ///
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn blosc2_compress_ctx(
         // SAFETY: the caller promises so.
         let context = unsafe { self::context(context) }?;
         // SAFETY: as above.
-        unsafe { contexts::shape_to_compress(context) }?;
+        unsafe { shapes::shape_to_compress(context) }?;
         let srclen = length(srcsize)?;
         // A prefilter needs no source.
         let blank;
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
         // SAFETY: as above.
         let chunk = unsafe { chunk_in(src, srcsize) }?;
         // SAFETY: as above.
-        unsafe { contexts::shape_to_decompress(context, chunk) }?;
+        unsafe { shapes::shape_to_decompress(context, chunk) }?;
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn blosc2_vlcompress_ctx(
         // SAFETY: the caller promises so.
         let context = unsafe { self::context(context) }?;
         // SAFETY: as above.
-        unsafe { contexts::shape_to_compress(context) }?;
+        unsafe { shapes::shape_to_compress(context) }?;
         let n = length(nblocks)?;
         ensure(n > 0, code::INVALID_PARAM)?;
         // SAFETY: as above.
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn blosc2_vldecompress_ctx(
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
-        unsafe { contexts::shape_to_decompress(context, chunk) }?;
+        unsafe { shapes::shape_to_decompress(context, chunk) }?;
         let blocks = context.blocks(chunk)?;
         ensure(!dests.is_null() && !destsizes.is_null(), code::NULL_POINTER)?;
         ensure(blocks.len() <= length(maxblocks)?, code::INVALID_PARAM)?;
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn blosc2_vldecompress_block_ctx(
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
-        unsafe { contexts::shape_to_decompress(context, chunk) }?;
+        unsafe { shapes::shape_to_decompress(context, chunk) }?;
         ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
         let whole;
         let chunk = if header::is_lazy(chunk) {
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn blosc2_getitem_ctx(
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
-        unsafe { contexts::shape_to_decompress(context, chunk) }?;
+        unsafe { shapes::shape_to_decompress(context, chunk) }?;
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn blosc2_getitem_bytes_ctx(
         // SAFETY: the caller promises so.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
-        unsafe { contexts::shape_to_decompress(context, chunk) }?;
+        unsafe { shapes::shape_to_decompress(context, chunk) }?;
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {

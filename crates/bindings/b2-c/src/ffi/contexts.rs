@@ -194,39 +194,3 @@ pub(crate) fn schunk_of(context: &Context) -> *mut blosc2_schunk {
         Kind::Decompress => context.dparams().schunk.cast(),
     }
 }
-
-/// Whether a codec or one of the filters works with the shape of a block: NDLZ, zfp, NDCELL, NDMEAN.
-fn needs_shape(codec: u8, filters: &[u8]) -> bool {
-    (32..=35).contains(&codec) || filters.iter().any(|filter| (32..=33).contains(filter))
-}
-
-/// Gives a context for compressing the shape of a block of the super-chunk that its parameters name, if it needs it.
-///
-/// # Safety
-/// The super-chunk of the context is null or valid.
-pub(crate) unsafe fn shape_to_compress(context: &Context) -> Result<()> {
-    let cparams = context.cparams();
-    // SAFETY: the caller promises so.
-    unsafe { shape_from(context, needs_shape(cparams.compcode, &cparams.filters)) }
-}
-
-/// As [`shape_to_compress`], for decompressing a chunk.
-///
-/// # Safety
-/// As there.
-pub(crate) unsafe fn shape_to_decompress(context: &Context, chunk: &[u8]) -> Result<()> {
-    let needs = chunk.get(16..32).is_some_and(|rest| needs_shape(rest[6], &rest[..6]));
-    // SAFETY: the caller promises so.
-    unsafe { shape_from(context, needs) }
-}
-
-/// # Safety
-/// As [`shape_to_compress`].
-unsafe fn shape_from(context: &Context, needed: bool) -> Result<()> {
-    let schunk = schunk_of(context);
-    if needed && !schunk.is_null() {
-        // SAFETY: the caller promises so.
-        context.set_blockshape(&unsafe { crate::ffi::schunk::full(schunk) }?.block_in_meta()?);
-    }
-    Ok(())
-}

@@ -20,6 +20,7 @@ pub(crate) mod io;
 pub(crate) mod memory;
 mod paths;
 mod schunk;
+mod shapes;
 #[cfg(test)]
 mod small;
 mod stdio;

@@ -254,14 +254,9 @@ impl Full {
         Ok(())
     }
 
-    /// Returns the shape of a block, also if only the metalayer of the array says it. Empty if this is no array.
-    pub(crate) fn block_in_meta(&self) -> Result<Arc<[u32]>> {
-        let known = locked(&self.blockshape).clone();
-        if !known.is_empty() {
-            return Ok(known);
-        }
-        let shapes = crate::ffi::b2nd::shapes_of(self)?;
-        Ok(shapes.iter().flat_map(|shapes| &shapes.block).map(|len| len.unsigned_abs()).collect())
+    /// The shape of a block, as far as it was asked for; empty otherwise.
+    pub(crate) fn known_blockshape(&self) -> Arc<[u32]> {
+        locked(&self.blockshape).clone()
     }
 
     /// Returns the parameters for the header of a frame.
