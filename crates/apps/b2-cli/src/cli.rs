@@ -131,7 +131,7 @@ fn color() -> ColorChoice {
     if console::is_dumb() && !forced { ColorChoice::Never } else { ColorChoice::Auto }
 }
 
-/// What other programs call these commands, where the parser would suggest a name that only looks similar.
+/// Names that other programs use for these commands. For them, the parser would suggest a name that only looks similar.
 const OTHER_NAMES: [(&str, &str); 12] = [
     ("stat", "info"),
     ("tree", "info --tree"),
@@ -147,8 +147,7 @@ const OTHER_NAMES: [(&str, &str); 12] = [
     ("plot", "view"),
 ];
 
-/// Says what a number must be where the parser only says what it tripped over, and the name of a command that other programs
-/// call otherwise.
+/// Adds to an error of the parser what number it expects, or which command has the name that was given in other programs.
 fn plain(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
         && let Some((_, ours)) = OTHER_NAMES.iter().find(|(name, _)| name == given)

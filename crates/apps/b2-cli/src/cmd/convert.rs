@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     convert(args, input, path, output, global)
 }
 
-/// The error for an input that is neither HDF5 nor NetCDF, which says what to do with Blosc2.
+/// Returns the error for an input that is neither HDF5 nor NetCDF. For Blosc2 it names the commands to use.
 fn of_other_input(input: &Path, output: &Path, error: anyhow::Error) -> anyhow::Error {
     let file = members::file(input);
     let is_frame = fs::File::open(&file).and_then(|file| {

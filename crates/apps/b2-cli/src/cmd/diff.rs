@@ -135,7 +135,7 @@ fn keys(path: &Path, global: Global) -> Result<Option<Vec<String>>> {
     if let Ok(Some(store)) = Store::open(path, 0, global) {
         return Ok(Some(store.keys().map(str::to_owned).collect()));
     }
-    // Opening anything else as a file says what it is.
+    // For anything else, the error of opening it as a file names its format.
     let Some(what) = foreign::hdf5(path) else { return Ok(None) };
     Hdf5::open_or(path, global, anyhow!(what))?.keys("/").map(Some)
 }

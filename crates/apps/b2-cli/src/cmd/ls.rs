@@ -39,7 +39,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What is listed of a member.
+/// The properties of a member that are listed.
 struct Listed {
     key: String,
     kind: &'static str,

@@ -10,7 +10,7 @@ use super::{members, stdio, urls};
 /// New files get at most the rights that `group` and `others` have on the inputs, until this is dropped. A file that
 /// replaces another one keeps the mode of that.
 ///
-/// The umask of the process does this, so that a private file is private from its first byte on.
+/// Sets the umask of the process, so that a private file is never readable by others, not even while it is written.
 #[must_use]
 pub(crate) struct ModeOf {
     #[cfg(unix)]
