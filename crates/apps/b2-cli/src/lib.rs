@@ -8,10 +8,14 @@ mod cli;
 mod cmd;
 mod files;
 mod npy;
+#[cfg(feature = "hdf5")]
+mod npz;
 mod print;
 mod process;
 mod read;
 mod write;
+#[cfg(feature = "hdf5")]
+mod zarr;
 
 pub use files::urls::Stores;
 

@@ -4,6 +4,8 @@ mod args;
 mod back;
 mod glob;
 mod job;
+mod nodes;
+mod others;
 mod part;
 
 use std::fs;
@@ -12,14 +14,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
 use b2_store::{Layout, StoreWriter};
 use b2kit::frame::{Durability, MAGIC};
 use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 
 pub(crate) use self::args::Args;
-use self::glob::{Glob, group, is_glob};
 use self::job::{Job, compare};
+use self::nodes::{Content, Item, Node, Opened};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{
@@ -28,7 +29,6 @@ use crate::files::{
 };
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, several, signals};
-use crate::read::hdf5::{as_json, described, listed, only};
 use crate::read::{Hdf5, Input, Store, slice};
 use crate::write::tell;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || input.display().to_string();
     let _mode = ModeOf::inputs([&**input]);
     stdio::refuse_stdin(input, "cannot be converted: name the file").with_context(named)?;
-    if let Some(output) = output.filter(|output| back::is_hdf5(output)) {
+    if let Some((output, target)) = output.and_then(|output| Some((output, back::Target::of(output)?))) {
         if path.is_some() {
             let why = "a data set in a new HDF5 file is named as in x.h5::/group/name, a member of a store as in s.b2d::/a";
             return Err(Usage(why.into()).into());
@@ -60,17 +60,28 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         claim(&members::file(output), args.force, &[input])?;
         refuse_to_drop_data_sets(output, global)?;
         let job = Job { args, encoding: Encoding::default(), input, global };
-        return job.back(output).with_context(named);
+        return job.back(output, target).with_context(named);
     }
-    let path = path.as_deref().unwrap_or("/");
-    let Some(output) = output else {
-        let file = Hdf5::of(input, global).with_context(named)?;
-        return list(file.file(), path, args).with_context(named);
+    let (input, path) = match (members::split(input), path) {
+        (Some((file, name)), None) => (file, name),
+        (_, path) => (input.clone(), path.unwrap_or_else(|| "/".into())),
     };
-    convert(args, input, path, output, global)
+    let Some(output) = output else {
+        let text =
+            Opened::open(&input, global).and_then(|file| file.list(&path, args.json)).with_context(named)?;
+        let mut output = Output::stdout();
+        output.send(printable_lines(&text, args.json).as_bytes())?;
+        return output.finish();
+    };
+    convert(args, &input, &path, output, global)
 }
 
-/// Returns the error for an input that is neither HDF5 nor NetCDF. For Blosc2 it names the commands to use.
+/// The lines of `--list`: those of JSON have characters that a terminal would act on.
+fn printable_lines(text: &str, is_json: bool) -> String {
+    if is_json { printable_json(text) } else { text.to_owned() }
+}
+
+/// Returns the error for an input that has none of the formats. For Blosc2 it names the commands to use.
 fn of_other_input(input: &Path, output: &Path, error: anyhow::Error) -> anyhow::Error {
     let file = members::file(input);
     let is_frame = fs::File::open(&file).and_then(|file| {
@@ -80,8 +91,8 @@ fn of_other_input(input: &Path, output: &Path, error: anyhow::Error) -> anyhow::
     });
     if file.is_dir() || is_frame.unwrap_or(false) {
         return anyhow!(
-            "a Blosc2 file becomes HDF5 if the new file is called .h5 or .nc, and {} is not; b2kit copy writes another \
-             Blosc2 file, b2kit unpack an .npy file",
+            "a Blosc2 file becomes HDF5, Zarr or .npz if the new file is called .h5, .nc, .zarr or .npz, and {} is not; \
+             b2kit copy writes another Blosc2 file, b2kit unpack an .npy file",
             output.display()
         );
     }
@@ -92,18 +103,20 @@ fn of_other_input(input: &Path, output: &Path, error: anyhow::Error) -> anyhow::
 fn convert(args: &Args, input: &Path, path: &str, output: &Path, global: Global) -> Result<()> {
     let named = || input.display().to_string();
     let encoding = args.encoding()?;
-    let file =
-        Hdf5::of(input, global).map_err(|error| of_other_input(input, output, error)).with_context(named)?;
-    let file = file.file();
+    let opened = Opened::open(input, global);
+    let file = opened.map_err(|error| of_other_input(input, output, error)).with_context(named)?;
     check_folder(output)?;
     refuse_other_format(output)?;
     claim(output, args.force, &[input])?;
     let job = Job { args, encoding, input, global };
     match layout(output) {
-        Some(layout) => job.store(file, path, output, layout).with_context(named),
-        None => job.one(file, path, output).with_context(named),
+        Some(layout) => job.store(&file, path, output, layout).with_context(named),
+        None => job.one(&file, path, output).with_context(named),
     }
 }
+
+/// Why a file in a folder is no input.
+const OTHER: &str = "neither HDF5, NetCDF, Zarr nor .npz";
 
 /// Converts each file, with `-r` also those in folders, into a store in the folder `dir`.
 fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
@@ -112,10 +125,11 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     }
     let look = |path: &Path| {
         Ok(match path.is_dir() {
-            true if foreign::directory(path).is_some() => Take::No("neither HDF5 nor NetCDF"),
+            true if foreign::is_zarr(path) => Take::Yes,
+            true if foreign::directory(path).is_some() => Take::No(OTHER),
             true => Take::Inside,
-            false if foreign::hdf5(path).is_some() => Take::Yes,
-            false => Take::No("neither HDF5 nor NetCDF"),
+            false if foreign::hdf5(path).is_some() || foreign::is_npz(path) => Take::Yes,
+            false => Take::No(OTHER),
         })
     };
     let found = match args.recursive {
@@ -152,38 +166,22 @@ fn layout(output: &Path) -> Option<Layout> {
     }
 }
 
-/// Prints what is in a file.
-fn list(file: &File, path: &str, args: &Args) -> Result<()> {
-    let entries = file.tree_below(path)?;
-    let mut output = Output::stdout();
-    let text = match args.json {
-        true => entries.iter().map(|entry| printable_json(&format!("{}\n", as_json(entry)))).collect(),
-        false => listed(&entries, 0),
-    };
-    output.send(text.as_bytes())?;
-    output.finish()
-}
-
 impl Job<'_> {
-    /// Converts one data set: that of the path, or the only one of the file.
-    fn one(&self, file: &File, path: &str, output: &Path) -> Result<()> {
+    /// Converts one array: that of the path, or the only one of the file.
+    fn one(&self, file: &Opened, path: &str, output: &Path) -> Result<()> {
         let start = Instant::now();
-        let data = match file.data_set(path) {
-            Err(Hdf5Error::Group { .. }) => only(file.tree_below(path)?, path)?,
-            Err(Hdf5Error::NoSuchPath { .. }) if is_glob(path) => {
-                only(matching(file, path, file.tree_below(group(path))?)?, path)?
-            }
-            data => data?,
+        let Node { path, content: Content::Array(item) } = file.one(path)? else {
+            bail!("there is no {} in {path}", file.noun());
         };
-        self.note_attrs(data.path(), data.attrs_left_out());
+        self.note_attrs(&path, item.attrs_left_out());
         write_through(output, Format::Cframe, self.args.force, |to| {
-            self.write(&data, to, true)?;
+            self.write(&path, &item, to, true)?;
             tell(self.global, self.input, (to, output), start, false)
         })
     }
 
     /// Converts a group into a store.
-    fn store(&self, file: &File, path: &str, output: &Path, layout: Layout) -> Result<()> {
+    fn store(&self, file: &Opened, path: &str, output: &Path, layout: Layout) -> Result<()> {
         ensure!(
             self.args.slice.is_none(),
             "--slice is for one data set: give its path, and a name without .b2d, .b2z or .b2e"
@@ -193,62 +191,50 @@ impl Job<'_> {
             "--chunks and --blocks are for one data set: give its path, and a name without .b2d, .b2z or .b2e"
         );
         let start = Instant::now();
-        let entries = match file.tree_below(path) {
-            Err(Hdf5Error::NoSuchPath { .. }) if is_glob(path) => {
-                matching(file, path, file.tree_below(group(path))?)?
-            }
-            entries => entries?,
-        };
-        self.check_all(&entries)?;
-        let root = entries.first().map_or("/", |entry| &*entry.path).trim_end_matches('/').to_owned();
+        let nodes = file.nodes(path)?;
+        self.check_all(&nodes)?;
+        let root = nodes.first().map_or("/", |node| &*node.path).trim_end_matches('/').to_owned();
         let key = |path: &str| path.strip_prefix(&root).unwrap_or(path).trim_start_matches('/').to_owned();
         let replaced = members_of(output, self.global);
-        let keys: Vec<String> = entries
-            .iter()
-            .filter(|entry| matches!(&entry.content, Content::DataSet(data) if !data.is_dimension_only()))
-            .map(|entry| match key(&entry.path) {
-                key if key.is_empty() => last_part(&entry.path).to_owned(),
-                key => key,
-            })
-            .collect();
+        let key_of = |path: &str| match key(path) {
+            key if key.is_empty() => last_part(path).to_owned(),
+            key => key,
+        };
+        let arrays = nodes.iter().filter(|node| matches!(node.content, Content::Array(_)));
+        let keys: Vec<String> = arrays.map(|node| key_of(&node.path)).collect();
         let lost: Vec<&String> = replaced.iter().filter(|key| !keys.contains(*key)).collect();
         refuse_to_lose(output, &lost)?;
         signals::begin();
         let mut writer = StoreWriter::create(output, layout, self.args.force)?;
         let folder = folder_beside(output)?;
         let (mut arrays, mut nbytes) = (0_u64, 0_u64);
-        for entry in &entries {
-            match &entry.content {
-                Content::Group => {
-                    let attrs = file.group_attrs(&entry.path)?;
-                    self.note_attrs(&entry.path, &attrs.left_out);
-                    let mut values = attrs.values;
-                    values.extend(order(&entries, &entry.path));
+        let orders: Vec<_> = nodes.iter().map(|node| order(&nodes, node)).collect();
+        // Each array is closed when it has been converted.
+        for (Node { path, content }, order) in nodes.into_iter().zip(orders) {
+            match content {
+                Content::Group { attrs: mut values, left_out } => {
+                    self.note_attrs(&path, &left_out);
+                    values.extend(order);
                     for (name, value) in b2_hdf5::attribute_layers(&values) {
-                        writer.set_attribute(&key(&entry.path), name, &value)?;
+                        writer.set_attribute(&key(&path), name, &value)?;
                     }
                 }
-                Content::DataSet(data) if data.is_dimension_only() => {
-                    self.global.tell(|| format!("{}: a dimension without items", entry.path));
-                }
-                Content::DataSet(data) => {
+                Content::Dimension => self.global.tell(|| format!("{path}: a dimension without items")),
+                Content::Array(item) => {
                     let to = folder.path().join("array.b2nd");
-                    self.note_attrs(&entry.path, data.attrs_left_out());
-                    let written = self.write(data, &to, false)?;
-                    let name = key(&entry.path);
-                    let name = if name.is_empty() { last_part(&entry.path) } else { &name };
-                    writer.put(name, &SuperChunk::open(&to)?).with_context(|| entry.path.clone())?;
+                    self.note_attrs(&path, item.attrs_left_out());
+                    let written = self.write(&path, &item, &to, false)?;
+                    writer.put(&key_of(&path), &SuperChunk::open(&to)?).with_context(|| path.clone())?;
                     fs::remove_file(&to)?;
                     arrays += 1;
                     nbytes = nbytes.saturating_add(written);
                 }
-                Content::Link(to) => self.note(&format!("{}: {to}: left out", entry.path)),
-                Content::Type => self.note(&format!("{}: a named type: left out", entry.path)),
+                Content::LeftOut(what) => self.note(&format!("{path}: {what}: left out")),
                 // Those were refused, or named above.
-                _ => {}
+                Content::Failed(_) => {}
             }
         }
-        ensure!(arrays > 0, "there is no data set in {path}");
+        ensure!(arrays > 0, "there is no {} in {path}", file.noun());
         signals::check()?;
         writer.finish()?;
         signals::done();
@@ -266,11 +252,13 @@ impl Job<'_> {
     }
 
     /// Refuses a file with something that cannot be converted, or names it.
-    fn check_all(&self, entries: &[Entry]) -> Result<()> {
-        let failed: Vec<String> = entries
+    fn check_all(&self, nodes: &[Node]) -> Result<()> {
+        let failed: Vec<String> = nodes
             .iter()
-            .filter(|entry| matches!(entry.content, Content::Failed(_)))
-            .map(|entry| format!("{}: {}", entry.path, described(entry)))
+            .filter_map(|node| match &node.content {
+                Content::Failed(why) => Some(format!("{}: {why}", node.path)),
+                _ => None,
+            })
             .collect();
         if failed.is_empty() {
             return Ok(());
@@ -286,23 +274,28 @@ impl Job<'_> {
         bail!("{}{more}; --skip-unsupported converts the rest", failed[0]);
     }
 
-    /// Writes a data set into a new file. Returns the bytes of the items.
-    fn write(&self, data: &DataSet, to: &Path, is_last: bool) -> Result<u64> {
+    /// Writes an array into a new file. Returns the bytes of the items.
+    fn write(&self, path: &str, item: &Item, to: &Path, is_last: bool) -> Result<u64> {
         signals::begin();
-        let named = || data.path().to_owned();
+        let named = || path.to_owned();
         let slice = self.args.slice.as_deref().map(slice::parse).transpose()?;
-        let part = Part::of(data, slice.as_deref(), self.args.mask_and_scale).with_context(named)?;
+        let part = Part::of(item, slice.as_deref(), self.args.mask_and_scale).with_context(named)?;
+        let data = match item {
+            Item::Hdf5(data) if part.is_none() => Some(data),
+            _ => None,
+        };
         let encoding = &self.encoding;
-        let mut builder = match &part {
-            Some(part) => part.builder().with_context(named)?,
-            None => data.builder()?,
+        let mut builder = match (&part, data) {
+            (Some(part), _) => part.builder().with_context(named)?,
+            (None, Some(data)) => data.builder()?,
+            (None, None) => bail!("{path}: not an array"),
         };
         let (shape, dtype) = match &part {
             Some(part) => (part.shape(), part.dtype()),
-            None => (data.shape().to_vec(), data.dtype()?),
+            None => (item.shape().to_vec(), item.dtype()?),
         };
         let is_recut = encoding.chunks.is_some() || encoding.blocks.is_some();
-        let moves = part.is_none() && !is_recut && !encoding.recompresses() && data.moves();
+        let moves = !is_recut && !encoding.recompresses() && data.is_some_and(|data| data.moves());
         if let Some(chunks) = encoding.chunkshape(&shape)? {
             // The blocks of chunks that could be moved do not fit others.
             let anew = ArrayBuilder::of_dtype(shape.clone(), dtype.clone()).chunks(chunks.clone());
@@ -320,20 +313,21 @@ impl Job<'_> {
         };
         let options = self.global.writing().overwrite(self.args.force).durability(durability);
         let nbytes = shape.iter().fold(dtype.itemsize() as u64, |n, &length| n.saturating_mul(length));
-        let builder = builder.write_options(options).control(self.control(data.path(), nbytes));
+        let builder = builder.write_options(options).control(self.control(path, nbytes));
         let check = |array: NdArray| -> Result<()> {
             if !self.args.verify {
                 return Ok(());
             }
             compare(&array, |start, shape, dst| match &part {
                 Some(part) => part.read_box(start, shape, dst),
-                None => Ok(data.read_box(start, shape, dst)?),
+                None => item.read_box(start, shape, dst),
             })
         };
-        match &part {
-            Some(part) => builder.write_checked(to, part, check),
-            None if moves => builder.write_checked(to, data.source(), check),
-            None => builder.write_checked(to, data.decoded(), check),
+        match (&part, data) {
+            (Some(part), _) => builder.write_checked(to, part, check),
+            (None, Some(data)) if moves => builder.write_checked(to, data.source(), check),
+            (None, Some(data)) => builder.write_checked(to, data.decoded(), check),
+            (None, None) => bail!("{path}: not an array"),
         }
         .with_context(named)?;
         Ok(nbytes)
@@ -377,11 +371,12 @@ fn refuse_to_lose(output: &Path, lost: &[&String]) -> Result<()> {
 }
 
 /// The names of the arrays of a group in their order, for xarray, if they are not in alphabetical order.
-fn order(entries: &[Entry], group: &str) -> Option<(String, b2kit::nd::Value)> {
-    let start = format!("{}/", group.trim_end_matches('/'));
-    let names = entries.iter().filter_map(|entry| {
-        let name = entry.path.strip_prefix(&start).filter(|name| !name.contains('/'))?;
-        matches!(&entry.content, Content::DataSet(data) if !data.is_dimension_only()).then_some(name)
+fn order(nodes: &[Node], group: &Node) -> Option<(String, b2kit::nd::Value)> {
+    let Content::Group { .. } = group.content else { return None };
+    let start = format!("{}/", group.path.trim_end_matches('/'));
+    let names = nodes.iter().filter_map(|node| {
+        let name = node.path.strip_prefix(&start).filter(|name| !name.contains('/'))?;
+        matches!(&node.content, Content::Array(_)).then_some(name)
     });
     let names: Vec<&str> = names.collect();
     let value = b2kit::nd::Value::Array(names.iter().map(|&name| name.into()).collect());
@@ -397,28 +392,4 @@ fn folder_beside(output: &Path) -> Result<tempfile::TempDir> {
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let made = tempfile::Builder::new().prefix(".b2kit-").suffix(".tmp").tempdir_in(parent);
     made.with_context(|| output.display().to_string())
-}
-
-/// The data sets whose paths fit a pattern, and the groups that they are in.
-fn matching(file: &File, pattern: &str, entries: Vec<Entry>) -> Result<Vec<Entry>> {
-    let glob = Glob::new(pattern);
-    let is_wanted = |entry: &Entry| {
-        glob.fits(&entry.path) && matches!(entry.content, Content::DataSet(_) | Content::Failed(_))
-    };
-    let found: Vec<String> =
-        entries.iter().filter(|entry| is_wanted(entry)).map(|e| e.path.clone()).collect();
-    if found.is_empty() {
-        let format = if file.is_netcdf3() { "variable" } else { "data set" };
-        bail!("{pattern}: no {format} fits (--list shows what there is)");
-    }
-    let holds = |group: &str| {
-        let start = format!("{}/", group.trim_end_matches('/'));
-        found.iter().any(|path| path.starts_with(&start))
-    };
-    let mut kept = entries;
-    kept.retain(|entry| match entry.content {
-        Content::Group => holds(&entry.path),
-        _ => is_wanted(entry),
-    });
-    Ok(kept)
 }

@@ -34,6 +34,13 @@ const CONVERT: &str = if cfg!(feature = "hdf5") {
 } else {
     "b2kit convert makes arrays of it, in a build with the feature hdf5"
 };
+const FOLDER: &str = if cfg!(feature = "hdf5") {
+    "b2kit convert makes arrays of the folder that it is in"
+} else {
+    "b2kit convert makes arrays of the folder that it is in, in a build with the feature hdf5"
+};
+const NPZ: &str = "an .npz file, a zip archive of .npy files";
+const ZARR: &str = "a Zarr array";
 const UNPACKED: &str = "unpack it first";
 const OURS: &str = "b2kit copy writes it anew";
 
@@ -138,10 +145,7 @@ pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
         return Some(Foreign { what: "a tar archive", hint: UNPACKED });
     }
     if is_zarr_metadata(head) {
-        return Some(Foreign {
-            what: "the metadata of a Zarr array, which b2kit does not read",
-            hint: EXPORT,
-        });
+        return Some(Foreign { what: "the metadata of a Zarr array", hint: FOLDER });
     }
     if let (Some(b"RIFF"), Some(kind)) = (head.get(..4), head.get(8..12)) {
         match kind {
@@ -211,11 +215,10 @@ fn archive(head: &[u8]) -> Foreign {
     let name = head.get(26..28).and_then(|len| Some(usize::from(u16::from_le_bytes(len.try_into().ok()?))));
     let name = name.and_then(|len| head.get(30..30 + len)).unwrap_or_default();
     if name.ends_with(b".npy") {
-        let hint = "unzip it and pack the .npy files in it";
-        return Foreign { what: "an .npz file, a zip archive of .npy files", hint };
+        return Foreign { what: NPZ, hint: CONVERT };
     }
     if [&b".zarray"[..], b".zgroup", b".zattrs", b"zarr.json"].iter().any(|end| name.ends_with(end)) {
-        return Foreign { what: "a Zarr array in a zip archive, which b2kit does not read", hint: EXPORT };
+        return Foreign { what: "a Zarr array in a zip archive", hint: UNPACKED };
     }
     if [&b".b2nd"[..], b".b2f", b".b2b", b".b2e"].iter().any(|end| name.ends_with(end)) {
         return Foreign {
@@ -233,6 +236,11 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
 
 /// What an HDF5 or NetCDF file is; `None` if it is something else, or cannot be read.
 pub(crate) fn hdf5(path: &Path) -> Option<&'static str> {
+    found(path).filter(|found| found.hint == CONVERT && found.what != NPZ).map(|found| found.what)
+}
+
+/// What a file is; `None` if it may be anything, or cannot be read.
+fn found(path: &Path) -> Option<Foreign> {
     let is_file = match urls::is_url(path) {
         true => matches!(urls::kind(path), Ok(FileKind::File)),
         false => !is_stdin(path) && path.is_file(),
@@ -243,8 +251,7 @@ pub(crate) fn hdf5(path: &Path) -> Option<&'static str> {
     let file = open_regular(path).ok()?;
     let len = file.len().ok()?;
     let head = file.read_at(0..LOOK.min(len)).ok()?;
-    let found = recognise_file(Path::new(""), &head, len, |buf, at| file.read_exact_at(at, buf)).ok()?;
-    found.filter(|found| found.hint == CONVERT).map(|found| found.what)
+    recognise_file(Path::new(""), &head, len, |buf, at| file.read_exact_at(at, buf)).ok()?
 }
 
 /// Whether the file has the extension of a table, and its content is text.
@@ -260,13 +267,23 @@ fn is_table(path: &Path, head: &[u8]) -> bool {
     named && text && clean && !head.is_empty()
 }
 
+/// Whether a directory is an array or a group of Zarr.
+pub(crate) fn is_zarr(path: &Path) -> bool {
+    [".zarray", "zarr.json", ".zgroup", ".zmetadata"].iter().any(|name| path.join(name).exists())
+}
+
+/// Whether a file is an `.npz` file; not if it cannot be read.
+#[cfg(feature = "hdf5")]
+pub(crate) fn is_npz(path: &Path) -> bool {
+    found(path).is_some_and(|found| found.what == NPZ)
+}
+
 /// Recognises a directory that is not a sparse frame.
 pub(crate) fn directory(path: &Path) -> Option<Foreign> {
-    let has = |name: &str| path.join(name).exists();
-    if has(".zarray") || has("zarr.json") || has(".zgroup") || has(".zmetadata") {
-        return Some(Foreign { what: "a Zarr array, which b2kit does not read", hint: EXPORT });
+    if is_zarr(path) {
+        return Some(Foreign { what: ZARR, hint: CONVERT });
     }
-    if has(b2kit::frame::INDEX_NAME) {
+    if path.join(b2kit::frame::INDEX_NAME).exists() {
         return Some(Foreign { what: "a Blosc2 file (a sparse frame)", hint: OURS });
     }
     None
@@ -307,10 +324,7 @@ mod tests {
         assert_eq!(what("x", &zip[..20]), Some("a zip archive"));
         assert_eq!(what("x", b""), None);
         assert_eq!(what("x", b"BZh31AY&SY"), Some("a bzip2 file"));
-        assert_eq!(
-            what("x", b"{\n  \"zarr_format\": 2"),
-            Some("the metadata of a Zarr array, which b2kit does not read")
-        );
+        assert_eq!(what("x", b"{\n  \"zarr_format\": 2"), Some("the metadata of a Zarr array"));
         for (at, magic, name) in [(344, &b"n+1\0"[..], "a NIfTI file"), (128, b"DICM", "a DICOM file")] {
             let head = [&vec![b'a'; at][..], magic].concat();
             assert_eq!(what("x", &head), Some(name));

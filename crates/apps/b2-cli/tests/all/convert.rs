@@ -254,7 +254,7 @@ fn what_hdf5_has_not_is_refused_before_anything_is_written() {
         (2, &["array.b2nd", "x.h5", "--clevel", "5"], "--codec gzip"),
         (2, &["array.b2nd", "x.h5", "--slice", "5"], "only for reading"),
         (2, &["array.b2nd", "/a", "x.h5"], "x.h5::"),
-        (2, &["small.h5", "/group/ramp", "x.b2nd", "--codec", "gzip"], "only for a new HDF5 file"),
+        (2, &["small.h5", "/group/ramp", "x.b2nd", "--codec", "gzip"], "only for a new HDF5"),
         (1, &["no.b2nd", "x.h5"], "No such file"),
     ] {
         let told = folder.fails(code, &[&["convert"], args].concat());

@@ -76,9 +76,9 @@ fn folders_are_told() {
         fs::create_dir(folder.path(name)).unwrap();
         folder.write(&format!("{name}/{file}"), b"{}");
         let told = folder.fails(2, &["pack", name, "out"]);
-        assert!(told.contains("a Zarr array, which b2kit does not read"), "{told}");
+        assert!(told.contains("a Zarr array; b2kit convert makes arrays of it"), "{told}");
         let told = folder.fails(1, &["info", name]);
-        assert!(told.contains("a Zarr array, which b2kit does not read"), "{told}");
+        assert!(told.contains("a Zarr array; b2kit convert makes arrays of it"), "{told}");
     }
     folder.pack("dir", &counting(30), &["--format", "sframe"]);
     assert!(folder.fails(2, &["pack", "dir", "out"]).contains("Blosc2"));

@@ -17,6 +17,8 @@ mod common;
 mod completion;
 #[cfg(feature = "hdf5")]
 mod convert;
+#[cfg(feature = "hdf5")]
+mod convert_zarr;
 mod copy;
 mod diff;
 mod each;

@@ -22,13 +22,26 @@ Examples:
   b2kit convert -r measured -d stores            with the folders in it
   b2kit convert y.b2nd x.h5                      the way back; also a store
   b2kit convert y.b2nd x.h5::/group/name --codec gzip
+  b2kit convert in.zarr out.b2d                  Zarr; also at a URL
+  b2kit convert out.b2d out.zarr                 and back
+  b2kit convert x.npz out.b2d                    NumPy's archives
+  b2kit convert x.npz::name out.b2nd             one array of them
+  b2kit convert out.b2d x.npz --codec gzip       and back
 
-HDF5 and NetCDF (3 and 4) are read; HDF5 is written if OUT ends in .h5, .hdf5,
-.he5, .hdf, .nc or .nc4. An array has the chunks of the data set, its
-attributes, and the names of its dimensions; xarray opens the store with
-engine=\"b2kit\". Chunks that are Blosc2 already (filter 32026) are moved without
-recompression, unless an option for chunks or compression is given. Others
-become zstd, level 5, shuffle.";
+HDF5 and NetCDF (3 and 4), Zarr (2 and 3) and .npz files are read. HDF5 is
+written if OUT ends in .h5, .hdf5, .he5, .hdf, .nc or .nc4, Zarr 3 if it ends in
+.zarr, and .npz. An array has the chunks of the data set, its attributes, and
+the names of its dimensions; xarray opens the store with engine=\"b2kit\". Chunks
+that are Blosc2 already (filter 32026 of HDF5) are moved without recompression,
+unless an option for chunks or compression is given. Others become zstd, level
+5, shuffle.
+
+Zarr is read with the codecs bytes, transpose, sharding_indexed, blosc, zstd,
+gzip and crc32c, and those of numcodecs: blosc, zstd, zlib, gzip, lz4, shuffle,
+delta, fixedscaleoffset, astype, quantize, bitround. Chunks that are missing have
+the fill value. A group at a URL needs consolidated metadata. What xarray wrote
+as Zarr 2 keeps its fill value as the attribute _FillValue. Zarr is written with
+the codec blosc (zstd, level 5, shuffle), which zarr-python always has.";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -37,14 +50,14 @@ become zstd, level 5, shuffle.";
                       b2kit convert --list IN [PATH]"
 )]
 pub(crate) struct Args {
-    /// The HDF5 or NetCDF file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e); or an array or store, and
-    /// the new HDF5 file (.h5, .nc)
+    /// The HDF5, NetCDF, Zarr or .npz file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e); or an array
+    /// or store, and the new file (.h5, .nc, .zarr, .npz)
     #[arg(value_names = ["IN", "PATH", "OUT"], num_args = 1.., required = true)]
     pub(super) paths: Vec<PathBuf>,
     /// Convert each IN into a store (.b2d) in this folder
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with_all = ["list", "slice"])]
     pub(super) directory: Option<PathBuf>,
-    /// Take the HDF5 and NetCDF files in folders, and in their folders
+    /// Take the HDF5, NetCDF, Zarr and .npz files in folders, and in their folders
     ///
     /// New stores go into the same folders below DIR. Links are not followed.
     #[arg(short, long, requires = "directory")]
@@ -79,9 +92,9 @@ pub(crate) struct Args {
     /// Block shape, in items (one data set)
     #[arg(long, value_name = "A,B,...", help_heading = "Layout")]
     pub(super) blocks: Option<Dims>,
-    /// Codec: blosclz, lz4, lz4hc, zlib or zstd; of a new HDF5 file gzip or blosc2
+    /// Codec: blosclz, lz4, lz4hc, zlib or zstd; of a new HDF5 file gzip or blosc2; of .npz gzip
     ///
-    /// With blosc2 the chunks of the array are stored as they are, which needs the filter 32026 in other programs. It is the
+    /// In Zarr these are the codecs of blosc, and gzip is another one. In HDF5, with blosc2 the chunks of the array are stored as they are, which needs the filter 32026 in other programs. It is the
     /// default for .h5 and the like; for .nc and .nc4 it is gzip, which every reader has.
     #[arg(long, value_name = "NAME", value_parser = compression, help_heading = "Compression")]
     pub(super) codec: Option<Compression>,
@@ -115,7 +128,7 @@ impl Args {
         let codec = match self.codec {
             None => None,
             Some(Compression::Gzip) => {
-                return Err(Usage("--codec gzip: only for a new HDF5 file".into()).into());
+                return Err(Usage("--codec gzip: only for a new HDF5, Zarr or .npz file".into()).into());
             }
             Some(Compression::Blosc2) => {
                 return Err(Usage("--codec blosc2: only for a new HDF5 file".into()).into());

@@ -25,51 +25,84 @@ fn is_netcdf(file: &Path) -> bool {
     matches!(ending.as_deref(), Some("nc" | "nc4"))
 }
 
-/// Whether this is the name of an HDF5 file, perhaps with that of a data set in it.
-pub(super) fn is_hdf5(output: &Path) -> bool {
-    let file = members::file(output);
-    let ending = file.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-    matches!(ending.as_deref(), Some("h5" | "hdf5" | "he5" | "hdf" | "nc" | "nc4"))
+/// What arrays and stores become.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Target {
+    Hdf5,
+    Zarr,
+    Npz,
+}
+
+impl Target {
+    /// What the name of the output asks for, perhaps with that of an array in it; `None` if it is a Blosc2 file.
+    pub(super) fn of(output: &Path) -> Option<Self> {
+        let file = members::file(output);
+        let ending = file.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+        match ending.as_deref()? {
+            "h5" | "hdf5" | "he5" | "hdf" | "nc" | "nc4" => Some(Self::Hdf5),
+            "zarr" => Some(Self::Zarr),
+            "npz" => Some(Self::Npz),
+            _ => None,
+        }
+    }
 }
 
 /// Levels of gzip: h5py's default.
 const LEVEL: u8 = 4;
 
 /// Where the arrays of the input come from.
-enum From {
+pub(super) enum From {
     Array(Box<NdArray>),
     Store(Box<Store>),
 }
 
 impl Job<'_> {
-    /// Converts an array or a store to an HDF5 file.
-    pub(super) fn back(&self, output: &Path) -> Result<()> {
-        let stored = self.stored(is_netcdf(&members::file(output)))?;
-        let (file, name) = match members::split(output) {
-            Some((file, name)) => (file, Some(name)),
-            None => (output.to_owned(), None),
-        };
+    /// Converts an array or a store to a file of another format.
+    pub(super) fn back(&self, output: &Path, target: Target) -> Result<()> {
+        match target {
+            Target::Hdf5 => self.to_hdf5(output),
+            Target::Zarr => self.to_zarr(output),
+            Target::Npz => self.to_npz(output),
+        }
+    }
+
+    /// Opens the array or the store.
+    pub(super) fn from(&self) -> Result<(Source, From)> {
         let source = Source { file: self.input.to_owned(), offset: 0, key: None }.inside();
-        if let Some(what) = foreign::hdf5(&source.file) {
+        let is_foreign = foreign::hdf5(&source.file)
+            .or_else(|| foreign::is_npz(&source.file).then_some("an .npz file"))
+            .or_else(|| (source.file.is_dir() && foreign::is_zarr(&source.file)).then_some("a Zarr array"));
+        if let Some(what) = is_foreign {
             bail!(
-                "{what} already: convert makes HDF5 of Blosc2 files, or a store (.b2d) or an array (.b2nd) of HDF5"
+                "{what} already: convert makes a store (.b2d) or an array (.b2nd) of it, and of those other formats"
             );
         }
         stdio::refuse_stdin(&source.file, "cannot be converted: name the file")?;
+        let none = "not an array: only arrays have the shape that a data set needs";
         let from = match (Input::open_source(&source, self.global), &source.key) {
             (Ok(Input::Array(array)), _) => From::Array(array),
             (opened, None) => match Store::open(&source.file, 0, self.global)? {
                 Some(store) => From::Store(Box::new(store)),
                 None => {
                     opened?;
-                    bail!("not an array: only arrays have the shape that a data set needs");
+                    bail!(none);
                 }
             },
             (opened, Some(_)) => {
                 opened?;
-                bail!("not an array: only arrays have the shape that a data set needs");
+                bail!(none);
             }
         };
+        Ok((source, from))
+    }
+
+    fn to_hdf5(&self, output: &Path) -> Result<()> {
+        let stored = self.stored(is_netcdf(&members::file(output)))?;
+        let (file, name) = match members::split(output) {
+            Some((file, name)) => (file, Some(name)),
+            None => (output.to_owned(), None),
+        };
+        let (source, from) = self.from()?;
         if let (From::Store(_), Some(_)) = (&from, &name) {
             return Err(Usage("a store is a whole file: give OUT without ::NAME".into()).into());
         }
@@ -127,23 +160,7 @@ impl Job<'_> {
     /// How chunks are stored. Readers of netCDF rarely have other filters than gzip.
     fn stored(&self, is_netcdf: bool) -> Result<Stored> {
         let args = self.args;
-        let recut = [
-            ("--chunks", args.chunks.is_some()),
-            ("--blocks", args.blocks.is_some()),
-            ("--filters", args.filters.is_some()),
-        ];
-        if let Some((option, _)) = recut.iter().find(|(_, given)| *given) {
-            return Err(Usage(format!(
-                "{option}: data sets get the chunks of the array; b2kit copy changes them"
-            ))
-            .into());
-        }
-        for (option, given) in [("--slice", args.slice.is_some()), ("--mask-and-scale", args.mask_and_scale)]
-        {
-            if given {
-                return Err(Usage(format!("{option}: only for reading HDF5 and NetCDF")).into());
-            }
-        }
+        self.refuse_reading_options()?;
         match (args.codec, *args.clevel) {
             (Some(Compression::Gzip), level) => Ok(Stored::Gzip(level.unwrap_or(LEVEL))),
             (None, level) if is_netcdf => Ok(Stored::Gzip(level.unwrap_or(LEVEL))),
@@ -163,8 +180,31 @@ impl Job<'_> {
         }
     }
 
+    /// Rejects options for reading other formats.
+    pub(super) fn refuse_reading_options(&self) -> Result<()> {
+        let args = self.args;
+        let recut = [
+            ("--chunks", args.chunks.is_some()),
+            ("--blocks", args.blocks.is_some()),
+            ("--filters", args.filters.is_some()),
+        ];
+        if let Some((option, _)) = recut.iter().find(|(_, given)| *given) {
+            return Err(Usage(format!(
+                "{option}: data sets get the chunks of the array; b2kit copy changes them"
+            ))
+            .into());
+        }
+        for (option, given) in [("--slice", args.slice.is_some()), ("--mask-and-scale", args.mask_and_scale)]
+        {
+            if given {
+                return Err(Usage(format!("{option}: only for reading HDF5, NetCDF and Zarr")).into());
+            }
+        }
+        Ok(())
+    }
+
     /// The name of a data set that got none: that of the file, or of the member.
-    fn stem(&self, source: &Source) -> String {
+    pub(super) fn stem(&self, source: &Source) -> String {
         let path = source.key.as_deref().map_or_else(|| source.file.clone(), PathBuf::from);
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         if stem.is_empty() { "data".into() } else { stem.to_owned() }

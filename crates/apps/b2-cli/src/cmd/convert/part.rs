@@ -2,11 +2,12 @@
 
 use std::io;
 
-use anyhow::{Result, anyhow};
-use b2_hdf5::{DataSet, Scale, attribute_layers};
+use anyhow::{Result, anyhow, bail};
+use b2_hdf5::{Scale, attribute_layers};
 use b2kit::nd::{Amount, Region, SharedRegions, Value, default_chunkshape};
 use b2kit::{ArrayBuilder, Dtype, RegionSource};
 
+use super::nodes::Item;
 use crate::process::buffer;
 use crate::read::{Axis, resolve};
 
@@ -15,24 +16,28 @@ const NAMES: &str = "_ARRAY_DIMENSIONS";
 
 /// Selected items of a data set.
 pub(super) struct Part<'a> {
-    data: &'a DataSet,
+    data: &'a Item,
     axes: Vec<Axis>,
     scale: Option<Scale>,
     dtype: Dtype,
 }
 
 impl<'a> Part<'a> {
-    /// `None` if all items are taken as they are.
+    /// `None` if all items of a data set of HDF5 are taken as they are, which has a faster way.
     ///
     /// # Errors
     /// Fails if the slice does not fit, or if the numbers cannot be unpacked.
     pub(super) fn of(
-        data: &'a DataSet,
+        data: &'a Item,
         slice: Option<&[b2kit::Selection]>,
         unpacks: bool,
     ) -> Result<Option<Self>> {
-        let scale = if unpacks { Scale::of(data)? } else { None };
-        if slice.is_none() && scale.is_none() {
+        let scale = match (unpacks, data) {
+            (true, Item::Hdf5(data)) => Scale::of(data)?,
+            (true, _) => bail!("--mask-and-scale: only for HDF5 and NetCDF"),
+            (false, _) => None,
+        };
+        if slice.is_none() && scale.is_none() && matches!(data, Item::Hdf5(_)) {
             return Ok(None);
         }
         let axes = resolve(slice.unwrap_or_default(), data.shape())?;
@@ -126,7 +131,7 @@ impl<'a> Part<'a> {
         let (start, shape): (Vec<u64>, Vec<u64>) =
             spans.map(|span| (span.start, span.end - span.start)).unzip();
         if axes.iter().all(|axis| axis.step == 1) {
-            return Ok(self.data.read_box(&start, &shape, dst)?);
+            return self.data.read_box(&start, &shape, dst);
         }
         // The items in between are read as well.
         let itemsize = self.data.dtype()?.itemsize();

@@ -15,9 +15,13 @@ use data_encoding::BASE64;
 use rmpv::Value;
 use serde_json::{Map, Value as Json};
 
+#[cfg(feature = "hdf5")]
+pub(crate) use self::attribute::attribute;
 use self::items::Item;
 pub(crate) use self::show::{show, show_short};
 
+#[cfg(feature = "hdf5")]
+mod attribute;
 mod items;
 mod show;
 

@@ -1,0 +1,124 @@
+//! Attributes: JSON in Zarr, msgpack in Blosc2.
+
+use b2kit::nd::Value;
+use data_encoding::BASE64;
+use serde_json::{Map, Value as Json, json};
+
+/// Parses JSON as Python writes it, with `NaN`, `Infinity` and `-Infinity` among the numbers.
+///
+/// # Errors
+/// Fails if it is no JSON.
+pub(super) fn parse(text: &str) -> serde_json::Result<Json> {
+    serde_json::from_str(text).or_else(|error| {
+        if !text.contains("NaN") && !text.contains("Infinity") {
+            return Err(error);
+        }
+        serde_json::from_str(&without_names(text))
+    })
+}
+
+/// Replaces numbers that JSON does not have by `{"$float": "NaN"}` and the like.
+fn without_names(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(next) = rest.chars().next() {
+        if next == '"' {
+            let end = end_of_text(rest);
+            out.push_str(rest.get(..end).unwrap_or(rest));
+            rest = rest.get(end..).unwrap_or_default();
+            continue;
+        }
+        match ["NaN", "-Infinity", "Infinity"].iter().find(|name| rest.starts_with(**name)) {
+            Some(name) => {
+                out.push_str(&format!("{{\"$float\":\"{name}\"}}"));
+                rest = rest.get(name.len()..).unwrap_or_default();
+            }
+            None => {
+                out.push(next);
+                rest = rest.get(next.len_utf8()..).unwrap_or_default();
+            }
+        }
+    }
+    out
+}
+
+/// Where the text ends that is in quotes at the start.
+fn end_of_text(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, next) in text.char_indices().skip(1) {
+        match next {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// The value of an attribute.
+pub(super) fn value(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Nil,
+        Json::Bool(b) => Value::Boolean(*b),
+        Json::Number(n) => match (n.as_i64(), n.as_u64()) {
+            (Some(n), _) => n.into(),
+            (_, Some(n)) => n.into(),
+            _ => Value::F64(n.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => text.as_str().into(),
+        Json::Array(items) => Value::Array(items.iter().map(value).collect()),
+        Json::Object(object) => match object.get("$float").and_then(Json::as_str) {
+            Some(name) if object.len() == 1 => Value::F64(name.parse().unwrap_or(f64::NAN)),
+            _ => Value::Map(object.iter().map(|(key, inner)| (key.as_str().into(), value(inner))).collect()),
+        },
+    }
+}
+
+/// The attributes of a group or an array.
+pub(super) fn values(json: Option<&Json>) -> Vec<(String, Value)> {
+    let none = Map::new();
+    let all = json.and_then(Json::as_object).unwrap_or(&none);
+    all.iter().map(|(name, inner)| (name.clone(), value(inner))).collect()
+}
+
+/// The value that marks missing items: xarray encodes floats in attributes of version 3.
+pub(super) fn decoded_missing(value: &Value) -> Option<Value> {
+    let bytes = BASE64.decode(value.as_str()?.as_bytes()).ok()?;
+    Some(Value::F64(f64::from_le_bytes(bytes.try_into().ok()?)))
+}
+
+/// Same, for an array that is written.
+pub(super) fn encoded_missing(value: &Value) -> Option<Json> {
+    let x = match value {
+        Value::F64(x) => *x,
+        Value::F32(x) => f64::from(*x),
+        _ => return None,
+    };
+    Some(json!(BASE64.encode(&x.to_le_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_without_a_json_form() {
+        let json =
+            parse(r#"{"a": NaN, "b": [-Infinity, "NaN \" Infinity"], "c": 18446744073709551615}"#).unwrap();
+        let values = values(Some(&json));
+        assert!(matches!(values[0].1, Value::F64(x) if x.is_nan()));
+        assert_eq!(values[1].1, Value::Array(vec![Value::F64(f64::NEG_INFINITY), "NaN \" Infinity".into()]));
+        assert_eq!(values[2].1, Value::from(u64::MAX));
+        for text in ["{\"a\": NaN", "\"NaN", "NaNNaN", "", "{\"a\": nan}"] {
+            parse(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn missing_values_are_those_of_xarray() {
+        let encoded = encoded_missing(&Value::F32(-9.5)).unwrap();
+        assert_eq!(decoded_missing(&value(&encoded)), Some(Value::F64(-9.5)));
+        assert_eq!(encoded_missing(&Value::from(7)), None);
+        assert_eq!(decoded_missing(&"x".into()), None);
+    }
+}

@@ -1,0 +1,40 @@
+//! Zarr, versions 2 and 3: reads arrays and groups in a directory or at a URL, and writes version 3.
+//!
+//! Chunks are decoded whole, those of shards one by one. What is in a store is data of others: metadata and chunks are
+//! checked before their numbers are used, and links in a directory are not followed.
+//! It knows the format, and neither options nor what becomes of the arrays.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used,
+        reason = "reads untrusted bytes"
+    )
+)]
+
+mod array;
+mod attributes;
+mod boxes;
+mod codecs;
+mod data_type;
+mod filters;
+mod metadata;
+mod tree;
+mod write;
+
+pub(crate) use array::ZarrArray;
+pub(crate) use tree::{Content, Node, Zarr};
+pub(crate) use write::{Compressor, ZarrWriter};
+
+/// The product, or `u64::MAX` if it is larger.
+fn product(lengths: &[u64]) -> u64 {
+    lengths.iter().fold(1, |n, &length| n.saturating_mul(length))
+}
