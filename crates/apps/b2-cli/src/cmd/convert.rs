@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use b2_store::{Layout, StoreWriter};
+use b2_store::{Layout, StoreError, StoreWriter};
 use b2kit::frame::{Durability, MAGIC};
 use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 
@@ -28,7 +28,7 @@ use crate::files::{
     walk, write_through,
 };
 use crate::print::{count, printable_json, short_size};
-use crate::process::{Usage, several, signals};
+use crate::process::{Usage, one_line, several, signals};
 use crate::read::{Hdf5, Input, Store, slice};
 use crate::write::tell;
 
@@ -216,7 +216,13 @@ impl Job<'_> {
                     self.note_attrs(&path, &left_out);
                     values.extend(order);
                     for (name, value) in b2_hdf5::attribute_layers(&values) {
-                        writer.set_attribute(&key(&path), name, &value)?;
+                        match writer.set_attribute(&key(&path), name, &value) {
+                            Err(error) if is_no_key(&error) => {
+                                self.left_out(&path, error)?;
+                                break;
+                            }
+                            set => set?,
+                        }
                     }
                 }
                 Content::Dimension => self.global.tell(|| format!("{path}: a dimension without items")),
@@ -224,8 +230,15 @@ impl Job<'_> {
                     let to = folder.path().join("array.b2nd");
                     self.note_attrs(&path, item.attrs_left_out());
                     let written = self.write(&path, &item, &to, false)?;
-                    writer.put(&key_of(&path), &SuperChunk::open(&to)?).with_context(|| path.clone())?;
+                    let put = writer.put(&key_of(&path), &SuperChunk::open(&to)?);
                     fs::remove_file(&to)?;
+                    match put {
+                        Err(error) if is_no_key(&error) => {
+                            self.left_out(&path, error)?;
+                            continue;
+                        }
+                        put => put.with_context(|| path.clone())?,
+                    }
                     arrays += 1;
                     nbytes = nbytes.saturating_add(written);
                 }
@@ -248,6 +261,16 @@ impl Job<'_> {
             n => format!(", in place of a store with {}", count(n as u64, "array")),
         };
         self.note(&format!("{names}  {}, {}{old}{seconds}", count(arrays, "array"), short_size(nbytes)));
+        Ok(())
+    }
+
+    /// Names something whose name a store cannot have, with `--skip-unsupported`; otherwise fails.
+    fn left_out(&self, path: &str, error: StoreError) -> Result<()> {
+        let error = anyhow::Error::from(error).context(path.to_owned());
+        if !self.args.skip_unsupported {
+            bail!("{}; --skip-unsupported converts the rest", one_line(&error));
+        }
+        self.note(&format!("{}; left out", one_line(&error)));
         Ok(())
     }
 
@@ -332,6 +355,11 @@ impl Job<'_> {
         .with_context(named)?;
         Ok(nbytes)
     }
+}
+
+/// Whether a store cannot have a name, rather than that it cannot be written.
+fn is_no_key(error: &StoreError) -> bool {
+    matches!(error, StoreError::Key(_) | StoreError::Exists(_))
 }
 
 /// The keys of the arrays in a store that is to be replaced, without the leading slash; none if there is no store.

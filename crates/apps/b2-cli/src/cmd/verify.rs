@@ -4,7 +4,8 @@ mod oddities;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow};
+use b2kit::base::LimitExceeded;
 use b2kit::frame::Checksums;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -12,7 +13,8 @@ use sha2::{Digest, Sha256};
 use crate::args::{Global, Listed, Source};
 use crate::files::{Output, again};
 use crate::print::{count, printable, printable_json};
-use crate::process::{Progress, Told, one_line_beside, say, signals};
+use crate::process::error::exceeds_output;
+use crate::process::{Progress, Skipped, Told, one_line_beside, say, signals};
 use crate::read::plain::Plain;
 use crate::read::{Hdf5, Input, Selection, Store, View, damage};
 use crate::write::checksums_text;
@@ -30,10 +32,13 @@ keys), and the name; or FAIL, -, -, the name and why. Control characters in name
 are escaped.
 `changed` in place of ok: a program that does not know checksums changed the file
 after they were written, so damage to what it changed cannot be seen; `b2kit
-checksum add` writes new ones. Files with more than --max-output bytes of zeros
-and repeated values fail at once. Exit code 1 if any failed.
-What cannot be decoded here, such as references in HDF5, is named behind the name
-as not checked, and is no failure; `not checked` in place of ok: nothing was.
+checksum add` writes new ones.
+`skipped` in place of ok: something could not be checked, and the rest was. The
+bytes and the sum are those of the rest, or - if there is none, and what was
+skipped follows the name: more than --max-output bytes of zeros and repeated
+values, and of HDF5 what cannot be decoded here, such as virtual and external data
+sets, references, and data of variable length.
+Exit code 1 if any file failed; 3 if none failed but something was skipped.
 
 In files without checksums it also compares the headers with each other, and
 prints on standard error what readers accept but no known writer produces: such a
@@ -54,19 +59,22 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let mut output = Output::stdout();
-    let mut failed = false;
     let mut told = Tally::default();
     for file in &args.files {
-        failed |= !answer(file, &mut output, &mut told, args.json, global)?;
+        answer(file, &mut output, &mut told, args.json, global)?;
     }
     for name in args.listed.names()? {
-        failed |= !answer(&name?, &mut output, &mut told, args.json, global)?;
+        answer(&name?, &mut output, &mut told, args.json, global)?;
     }
     output.finish()?;
     if !global.quiet && !args.json {
         told.tell();
     }
-    if failed { Err(Told.into()) } else { Ok(()) }
+    match () {
+        () if told.failed => Err(Told.into()),
+        () if told.skipped > 0 => Err(Skipped.into()),
+        () => Ok(()),
+    }
 }
 
 /// Number of verified files by checksum state.
@@ -77,8 +85,10 @@ struct Tally {
     without: u64,
     /// Files whose checksums were ignored (`--no-checksums`).
     unseen: u64,
-    /// Number of data sets that were not checked.
-    unchecked: u64,
+    /// Number of members and data sets that were skipped.
+    skipped: u64,
+    /// Whether a file failed.
+    failed: bool,
 }
 
 impl Tally {
@@ -104,8 +114,8 @@ impl Tally {
             .filter(|(n, _)| *n > 0)
             .map(|(n, what)| format!("{} {what}", count(*n, "file")))
             .collect();
-        if self.unchecked > 0 {
-            parts.push(format!("{} not checked", count(self.unchecked, "data set")));
+        if self.skipped > 0 {
+            parts.push(format!("{} skipped", count(self.skipped, "array")));
         }
         if !parts.is_empty() {
             say(&parts.join("; "));
@@ -113,14 +123,17 @@ impl Tally {
     }
 }
 
-/// Verifies a file and prints its result line. Returns whether the file is intact.
-fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<bool> {
+/// Verifies a file and prints its result line.
+fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<()> {
     let verified = again(|| verify(file, global));
-    if let Ok(found) = &verified {
-        tally.unchecked += found.unchecked.len() as u64;
-        if found.checked {
-            tally.count(found.checksums, global);
+    match &verified {
+        Ok(found) => {
+            tally.skipped += found.skipped.len() as u64;
+            if found.checked {
+                tally.count(found.checksums, global);
+            }
         }
+        Err(_) => tally.failed = true,
     }
     if let (Ok(Verified { notes, .. }), false) = (&verified, global.quiet) {
         for note in notes {
@@ -130,16 +143,17 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     }
     let mut line = match &verified {
         _ if json => printable_json(&to_json(file, &verified, global).to_string()).into_bytes(),
-        Ok(verified) => {
+        Ok(verified) if verified.checked => {
             format!("{}\t{}\t{}\t", verified.verdict(), verified.nbytes, verified.hash).into_bytes()
         }
+        Ok(verified) => format!("{}\t-\t-\t", verified.verdict()).into_bytes(),
         Err(_) => b"FAIL\t-\t-\t".to_vec(),
     };
     if !json {
         line.extend(escaped(file.as_os_str().as_encoded_bytes()));
         match &verified {
-            Ok(verified) if verified.unchecked.is_empty() => {}
-            Ok(verified) => line.extend(format!("\t{}", printable(&verified.unchecked_text())).into_bytes()),
+            Ok(verified) if verified.skipped.is_empty() => {}
+            Ok(verified) => line.extend(format!("\t{}", printable(&verified.skipped_text())).into_bytes()),
             Err(error) => {
                 let name = file.display().to_string();
                 line.extend(format!("\t{}", one_line_beside(&name, error)).into_bytes());
@@ -148,8 +162,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
     }
     line.push(b'\n');
     output.send(&line)?;
-    output.flush_now()?;
-    Ok(verified.is_ok())
+    output.flush_now()
 }
 
 /// Escapes characters of a name that could fake columns, lines or other names, or change colours.
@@ -168,12 +181,12 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
         Ok(found) => json!({
             "file": file,
             "verdict": found.verdict(),
-            "nbytes": found.nbytes,
-            "sha256": found.hash,
+            "nbytes": found.checked.then_some(found.nbytes),
+            "sha256": found.checked.then_some(&found.hash),
             // None if checksums were ignored.
             "checksums": (!global.no_checksums).then(|| checksums_text(found.checksums)),
             "notes": found.notes,
-            "unchecked": found.unchecked.iter()
+            "skipped": found.skipped.iter()
                 .map(|Unchecked { key, why }| json!({"key": key, "reason": why}))
                 .collect::<Vec<_>>(),
             "message": null,
@@ -185,7 +198,7 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
             "sha256": null,
             "checksums": null,
             "notes": [],
-            "unchecked": [],
+            "skipped": [],
             "message": message,
         }),
     }
@@ -204,33 +217,43 @@ pub(crate) struct Verified {
     /// Whether anything was checked.
     checked: bool,
     /// What was not.
-    unchecked: Vec<Unchecked>,
+    skipped: Vec<Unchecked>,
 }
 
-/// A data set that is not damaged, as far as one can see, but that cannot be decoded here.
+/// What is not damaged, as far as one can see, but was not decoded.
 struct Unchecked {
-    key: String,
+    /// The key of a member; `None` for the whole file.
+    key: Option<String>,
     why: String,
 }
 
 impl Verified {
     fn new(checksums: Checksums) -> Self {
-        let (hash, notes, unchecked) = (String::new(), Vec::new(), Vec::new());
-        Self { checksums, nbytes: 0, hash, notes, checked: false, unchecked }
+        let (hash, notes, skipped) = (String::new(), Vec::new(), Vec::new());
+        Self { checksums, nbytes: 0, hash, notes, checked: false, skipped }
     }
 
     fn verdict(&self) -> &'static str {
         match self.checksums {
             Checksums::Changed => "changed",
-            _ if !self.checked => "not checked",
+            _ if !self.skipped.is_empty() => "skipped",
             _ => "ok",
         }
     }
 
-    /// Names what was not checked.
-    fn unchecked_text(&self) -> String {
-        let all = self.unchecked.iter().map(|Unchecked { key, why }| format!("{key} ({why})"));
-        format!("not checked: {}", all.collect::<Vec<_>>().join(", "))
+    /// Names what was skipped.
+    fn skipped_text(&self) -> String {
+        let all = self.skipped.iter().map(|Unchecked { key, why }| match key {
+            Some(key) => format!("{key} ({why})"),
+            None => why.clone(),
+        });
+        format!("skipped: {}", all.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Adds something that was not decoded.
+    fn skip(&mut self, key: Option<&str>, file: &Path, error: &anyhow::Error) {
+        let beside = key.map_or_else(|| file.display().to_string(), str::to_owned);
+        self.skipped.push(Unchecked { key: key.map(str::to_owned), why: one_line_beside(&beside, error) });
     }
 }
 
@@ -245,10 +268,22 @@ pub(crate) fn verify(path: &Path, global: Global) -> Result<Verified> {
     let file = &*source.file;
     let mut verified = match Input::open_source(&source, global) {
         Ok(input) => {
-            let verified = verify_input(&input, file, global, &mut hasher)?;
+            let mut verified = match verify_input(&input, file, global, &mut hasher) {
+                Err(error) if exceeds_output(&error) => {
+                    let mut verified = Verified::new(Checksums::None);
+                    verified.skip(None, path, &error);
+                    verified
+                }
+                verified => verified?,
+            };
             if let Some(store) = Store::of(&input, file, global)? {
                 // The hash is that of the frame that contains the members, as `cat` prints it, not of the members.
-                verify_members(&store, file, global, &mut Sha256::new())?;
+                let members = verify_members(&store, file, global, &mut Sha256::new())?;
+                verified.skipped.extend(members.skipped);
+                verified.notes.extend(members.notes);
+                if members.checksums == Checksums::Changed {
+                    verified.checksums = Checksums::Changed;
+                }
             }
             verified
         }
@@ -268,21 +303,38 @@ pub(crate) fn verify(path: &Path, global: Global) -> Result<Verified> {
 /// Verifies all members of a store, one after the other.
 fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
     let mut all = Verified::new(Checksums::Ok);
-    all.checked = true;
     let limit = global.max_output.unwrap_or(u64::MAX);
-    let mut unstored = 0;
+    let mut unstored = 0_u64;
     store.verify_directory()?;
     for key in store.every_key() {
         let named = || format!("key {key}");
         let input = store.member(key)?;
         // The limit is for the store as a whole, and each member alone may be below it.
-        unstored = input.unstored(limit).with_context(named)?.saturating_add(unstored);
-        ensure!(
-            unstored <= limit,
-            "the members up to {key} have {unstored} bytes of zeros and repeated values, the limit is {limit} (max_output: \
-             --max-output)"
-        );
-        let member = verify_input(&input, file, global, hasher).with_context(named)?;
+        let own = input.unstored(limit).with_context(named)?;
+        let before = hasher.clone();
+        let verified = match unstored.saturating_add(own) {
+            sum if sum > limit => Err(LimitExceeded::check(
+                "bytes of zeros and repeated values in all members",
+                sum,
+                "max_output",
+                limit,
+            )
+            .err()
+            .map_or_else(|| anyhow!("too many bytes"), anyhow::Error::from)),
+            sum => {
+                unstored = sum;
+                verify_input(&input, file, global, hasher)
+            }
+        };
+        let member = match verified {
+            Err(error) if exceeds_output(&error) => {
+                *hasher = before;
+                all.skip(Some(key), file, &error);
+                continue;
+            }
+            member => member.with_context(named)?,
+        };
+        all.checked = true;
         all.nbytes = all.nbytes.saturating_add(member.nbytes);
         all.notes.extend(member.notes.into_iter().map(|note| format!("{key}: {note}")));
         all.checksums = match (all.checksums, member.checksums) {
@@ -291,6 +343,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
             (Checksums::None, Checksums::None) => Checksums::None,
         };
     }
+    all.checked |= all.skipped.is_empty();
     Ok(all)
 }
 
@@ -310,15 +363,14 @@ fn verify_hdf5(
                 verified.nbytes = verified.nbytes.saturating_add(nbytes);
                 verified.checked = true;
             }
-            Err(error) if Hdf5::is_unsupported(&error) => {
+            Err(error) if Hdf5::is_unsupported(&error) || exceeds_output(&error) => {
                 *hasher = before;
-                let why = one_line_beside(&key, &error);
-                verified.unchecked.push(Unchecked { key, why });
+                verified.skip(Some(&key), path, &error);
             }
             Err(error) => return Err(error.context(key)),
         }
     }
-    verified.checked |= verified.unchecked.is_empty();
+    verified.checked |= verified.skipped.is_empty();
     Ok(verified)
 }
 

@@ -10,6 +10,7 @@ use b2kit::{FrameWriter, Limits, SuperChunk};
 use super::urls;
 use crate::args::plugins::plugins;
 use crate::args::{Global, When};
+use crate::process::error::METADATA_SHARE;
 use crate::process::signals;
 
 /// Default of `--max-memory` for a file of `stored` bytes.
@@ -19,8 +20,6 @@ fn default_memory(stored: u64) -> u64 {
 
 /// Enough memory for chunks of 2 GiB with the largest possible blocks (512 MiB) and one filter; in bytes.
 const LEAST_MEMORY: u64 = 768 << 20;
-/// Metadata (header, trailer, index, each vlmetalayer) may use at most 1/16 of the memory limit.
-const METADATA_SHARE: u64 = 16;
 
 impl Global {
     /// Options for reading the frame at `path`, or a frame inside that file.

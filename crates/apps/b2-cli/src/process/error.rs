@@ -28,6 +28,11 @@ pub(crate) struct ClosedPipe;
 #[error("failed")]
 pub(crate) struct Told;
 
+/// Nothing failed, but something could not be checked, which was already reported: exit code 3.
+#[derive(Debug, thiserror::Error)]
+#[error("not everything was checked")]
+pub(crate) struct Skipped;
+
 /// A failure of a command that uses exit code 1 for a regular result, such as `diff`: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", one_line(.0))]
@@ -62,6 +67,9 @@ impl Failures {
     }
 }
 
+/// Metadata (header, trailer, index, each vlmetalayer) may use at most 1/16 of the memory limit.
+pub(crate) const METADATA_SHARE: u64 = 16;
+
 /// Prints a message on standard error.
 pub(crate) fn say(line: &str) {
     // Ignore errors: standard error may be closed.
@@ -87,12 +95,16 @@ pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
         Ok(()) => (0, None),
         Err(error) if error.is::<ClosedPipe>() => (0, None),
         Err(error) => {
-            let code = if error.is::<Usage>() || error.is::<Trouble>() { 2 } else { 1 };
+            let code = match () {
+                () if error.is::<Usage>() || error.is::<Trouble>() => 2,
+                () if error.is::<Skipped>() => 3,
+                () => 1,
+            };
             let message = match error.downcast_ref::<Failures>() {
                 Some(failures) => failures.lines().join("\nb2kit: "),
                 None => one_line(error),
             };
-            (code, (!error.is::<Told>()).then_some(message))
+            (code, (!error.is::<Told>() && !error.is::<Skipped>()).then_some(message))
         }
     }
 }
@@ -211,11 +223,15 @@ fn joined(error: &anyhow::Error, file: &str, is_known: impl Fn(&str, &str) -> bo
         }
         out.push_str(&text);
     }
-    if let Some(name) = error.chain().find_map(limit) {
-        out.push_str(match name {
-            "max_output" => " (--max-output BYTES raises it)",
-            "max_memory" | "max_metadata" => " (--max-memory BYTES raises it)",
-            _ => "",
+    if let Some(limit) = error.chain().find_map(limit) {
+        // A number, since another one may lower the limit: the default depends on the file, and metadata get a part.
+        out.push_str(&match limit.name {
+            "max_output" => " (--max-output BYTES raises it)".into(),
+            "max_memory" => format!(" (--max-memory {} raises it)", limit.asked),
+            "max_metadata" => {
+                format!(" (--max-memory {} raises it)", limit.asked.saturating_mul(METADATA_SHARE))
+            }
+            _ => String::new(),
         });
     }
     let rest = out.strip_prefix(file).and_then(|rest| rest.strip_prefix(": "));
@@ -240,18 +256,23 @@ fn is_done(error: &anyhow::Error) -> bool {
     error.is::<Written>() || error.chain().any(|cause| frame_error(cause).is_some_and(told))
 }
 
-/// The limit that was exceeded, by its name in the library.
-fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    if let Some(LimitExceeded { name, .. }) = error.downcast_ref() {
-        return Some(name);
+/// Whether there are more bytes of zeros and repeated values than `--max-output` allows.
+pub(crate) fn exceeds_output(error: &anyhow::Error) -> bool {
+    causes(error).any(|cause| limit(cause).is_some_and(|limit| limit.name == "max_output"))
+}
+
+/// The limit that was exceeded.
+fn limit<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a LimitExceeded> {
+    if let Some(limit) = error.downcast_ref() {
+        return Some(limit);
     }
     let chunk = match (error.downcast_ref().map(NdError::detail), frame_error(error)) {
-        (Some(NdError::Limit(limit)), _) | (_, Some(FrameError::Limit(limit))) => return Some(limit.name),
+        (Some(NdError::Limit(limit)), _) | (_, Some(FrameError::Limit(limit))) => return Some(limit),
         (Some(NdError::Chunk(error)), _) | (_, Some(FrameError::Chunk { source: error, .. })) => Some(error),
         _ => error.downcast_ref(),
     };
     match chunk? {
-        ChunkError::Limit(limit) => Some(limit.name),
+        ChunkError::Limit(limit) => Some(limit),
         _ => None,
     }
 }

@@ -11,7 +11,9 @@ pub(crate) mod several;
 pub(crate) mod signals;
 pub(crate) mod threads;
 
-pub(crate) use error::{ClosedPipe, Told, Trouble, Usage, Written, one_line, one_line_beside, outcome, say};
+pub(crate) use error::{
+    ClosedPipe, Skipped, Told, Trouble, Usage, Written, one_line, one_line_beside, outcome, say,
+};
 pub(crate) use overlap::{Ahead, buffer, pump, resize};
 pub(crate) use progress::Progress;
 pub(crate) use threads::allow_many_files;

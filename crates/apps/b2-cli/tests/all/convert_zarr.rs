@@ -166,6 +166,27 @@ fn what_cannot_be_read_is_named() {
     }
 }
 
+/// A store may not have every name.
+#[test]
+fn names_that_are_no_keys_are_skipped_on_request() {
+    let folder = Folder::new();
+    folder.zarr("in.zarr");
+    folder.change(&["convert", "in.zarr", "a.b2d"]);
+    folder.change(&["convert", "a.b2d", "x.npz"]);
+    // The name of the member, in its header and in the directory.
+    let mut bytes = folder.read("x.npz");
+    for at in 0..bytes.len() - 5 {
+        if &bytes[at..at + 5] == b"a.npy" {
+            bytes[at] = b'\\';
+        }
+    }
+    folder.write("y.npz", &bytes);
+    let told = folder.fails(1, &["convert", "y.npz", "y.b2d"]);
+    assert!(told.contains("--skip-unsupported") && !folder.path("y.b2d").exists(), "{told}");
+    let told = folder.fails(1, &["convert", "y.npz", "y.b2d", "--skip-unsupported"]);
+    assert!(told.contains("left out") && told.contains("there is no array"), "{told}");
+}
+
 /// A few bytes of metadata cannot ask for much, and nothing outside of the store is read.
 #[test]
 fn hostile_stores_are_errors() {

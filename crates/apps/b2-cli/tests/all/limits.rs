@@ -17,8 +17,12 @@ fn max_output_counts_what_is_not_stored() {
     let told = "max_output of 1048576 (--max-output BYTES raises it)";
     for name in ["z", "s", "c"] {
         let verify = folder.run(&["verify", "--max-output", "1M", name]);
-        assert_eq!(verify.status.code(), Some(1));
-        assert!(text(&verify.stdout).contains(told), "{name}: {}", text(&verify.stdout));
+        assert_eq!(verify.status.code(), Some(3));
+        let line = text(&verify.stdout);
+        assert!(
+            line.starts_with(&format!("skipped\t-\t-\t{name}\tskipped: ")) && line.contains(told),
+            "{line}"
+        );
         for command in [&["cat", name][..], &["copy", name, "new", "--clevel", "1"]] {
             let args = [&["--max-output", "1M"], command].concat();
             let message = folder.fails(1, &args);
@@ -39,6 +43,12 @@ fn max_output_counts_what_is_not_stored() {
     assert!(help.contains("--max-output <BYTES>") && help.contains("--max-memory <BYTES>"), "{help}");
 }
 
+/// The number of bytes that a message says to raise a limit to.
+fn offered(message: &str) -> u64 {
+    let (_, rest) = message.split_once("(--max-memory ").unwrap();
+    rest.split_once(' ').unwrap().0.parse().unwrap()
+}
+
 #[test]
 fn max_memory_is_kept() {
     let folder = Folder::new();
@@ -49,14 +59,17 @@ fn max_memory_is_kept() {
         let output = folder.run(&["--max-memory", "100K", command, name]);
         assert_eq!(output.status.code(), Some(1));
         let told = text(&output.stdout) + &text(&output.stderr);
-        assert!(told.contains("max_memory of 102400 (--max-memory BYTES raises it)"), "{command}: {told}");
+        assert!(told.contains("max_memory of 102400 (--max-memory "), "{command}: {told}");
+        assert!(offered(&told) > 102_400, "{told}");
         assert_eq!(folder.ok(&["--max-memory", "8M", "cat", name]), items);
         assert_eq!(folder.ok(&["--max-memory", "none", "cat", name]), items);
     }
     let long = format!("note={:?}", "x".repeat(10_000));
     folder.pack("v", &items, &["--vlmeta", &long]);
     let message = folder.fails(1, &["--max-memory", "128K", "info", "--meta", "v"]);
-    assert!(message.contains("max_metadata of 8192 (--max-memory BYTES raises it)"), "{message}");
+    assert!(message.contains("max_metadata of 8192 (--max-memory "), "{message}");
+    // What is offered is enough.
+    folder.ok(&["--max-memory", &offered(&message).to_string(), "info", "--meta", "v"]);
     folder.ok(&["info", "--meta", "v"]);
 }
 
@@ -92,4 +105,28 @@ fn parts_of_blocks_are_counted() {
         "{message}"
     );
     assert!(folder.ok(&["--max-memory", "6M", "cat", "a", slice]) == items[1..600_000]);
+}
+
+/// A member of a store that is over the limit does not keep the others from being checked.
+#[test]
+fn members_over_the_limit_are_skipped() {
+    let folder = Folder::new();
+    folder.pack("z.b2nd", &npy("|u1", false, "(4000000,)", &vec![0; 4_000_000]), &[]);
+    folder.pack("n.b2nd", &npy("|u1", false, "(1000,)", &noise(1000)), &[]);
+    for (key, name) in [("big", "z.b2nd"), ("small", "n.b2nd")] {
+        std::fs::create_dir_all(folder.path("s.b2d")).unwrap();
+        std::fs::copy(folder.path(name), folder.path(&format!("s.b2d/{key}.b2nd"))).unwrap();
+    }
+    let output = folder.run(&["verify", "--max-output", "1M", "s.b2d", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &told["verdict"]), (Some(3), &"skipped".into()), "{told}");
+    assert_eq!((&told["nbytes"], &told["skipped"][0]["key"]), (&1000.into(), &"/big".into()), "{told}");
+    // Damage of the others is still a failure.
+    let mut bytes = folder.read("s.b2d/small.b2nd");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    folder.write("s.b2d/small.b2nd", &bytes);
+    let output = folder.run(&["verify", "--max-output", "1M", "s.b2d"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).starts_with("FAIL\t-\t-\ts.b2d\t"), "{}", text(&output.stdout));
 }

@@ -38,7 +38,9 @@ impl Verdict {
                     Err(_) => Self::Strange(line),
                 }
             }
-            (1, ["FAIL", "-", "-", _name, message]) if !message.is_empty() => {
+            (1, ["FAIL", "-", "-", _name, message]) | (3, ["skipped", _, _, _name, message])
+                if !message.is_empty() =>
+            {
                 Self::Fail((*message).to_owned())
             }
             _ => Self::Strange(format!("rc {}: {line} {}", answer.rc, answer.err)),
