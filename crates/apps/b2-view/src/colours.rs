@@ -128,8 +128,8 @@ impl std::str::FromStr for Range {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}': expected two numbers, such as -2,30");
-        let (low, high) = text.split_once(',').ok_or_else(wrong)?;
+        let wrong = || format!("'{text}': expected two numbers, such as -2:30");
+        let (low, high) = text.split_once([':', ',']).ok_or_else(wrong)?;
         let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(wrong);
         let (low, high) = (number(low)?, number(high)?);
         if low <= high {

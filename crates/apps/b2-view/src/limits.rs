@@ -39,6 +39,16 @@ impl std::str::FromStr for Limits {
     }
 }
 
+/// As it is written on a command line and in links.
+impl std::fmt::Display for Limits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Values(Range { low, high }) => write!(f, "{low}:{high}"),
+            Self::Shares(low, high) => write!(f, "{}%:{}%", low * 100.0, high * 100.0),
+        }
+    }
+}
+
 /// The scale for these numbers, of which NaN are missing.
 ///
 /// # Errors

@@ -25,7 +25,7 @@ Examples:
   b2kit cat store.b2z --key /group/array
   b2kit cat x.h5::/group/dataset --npy -o x.npy    (docs/hdf5.md)
   b2kit cat data.b2nd --csv --slice=0 > january.csv
-  b2kit cat data.b2nd --png --slice=0,::-1 --range=-2,32 -o january.png
+  b2kit cat data.b2nd --png --slice=0,::-1 --range=-2:32 -o january.png
 
 A slice has one part per dimension, each an index or start:stop:step as in
 NumPy. Super-chunks and chunks have one dimension, their items.
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Values of the first and the last colour [default: the smallest and the largest value]
-    #[arg(long, value_name = "LO,HI", allow_hyphen_values = true, requires = "png")]
+    #[arg(long, value_name = "LOW:HIGH", allow_hyphen_values = true, requires = "png")]
     range: Option<Range>,
     /// Overwrite OUT; send bytes to a terminal
     #[arg(long)]

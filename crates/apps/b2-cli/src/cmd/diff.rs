@@ -11,7 +11,7 @@ use b2kit::nd::{Dtype, DtypeKind};
 use serde_json::json;
 
 use crate::args::Global;
-use crate::files::{foreign, is_stdin, members};
+use crate::files::{foreign, is_pipe, is_stdin, members};
 use crate::npy;
 use crate::print::{Simple, Value, dims, items, joined, printable, printable_json, thousands};
 use crate::process::{ClosedPipe, Progress, Told, Trouble};
@@ -129,7 +129,7 @@ impl<'a> Side<'a> {
 
 /// The keys of a store, or the paths of the data sets of HDF5; `None` for other files.
 fn keys(path: &Path, global: Global) -> Result<Option<Vec<String>>> {
-    if is_stdin(path) || members::split(path).is_some() {
+    if is_stdin(path) || is_pipe(path) || members::split(path).is_some() {
         return Ok(None);
     }
     if let Ok(Some(store)) = Store::open(path, 0, global) {

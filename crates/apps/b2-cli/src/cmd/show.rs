@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_stats: bool,
     /// Values of the first and the last colour [default: the smallest and the largest value]
-    #[arg(long, value_name = "LO,HI", allow_hyphen_values = true)]
+    #[arg(long, value_name = "LOW:HIGH", allow_hyphen_values = true)]
     range: Option<Range>,
 }
 

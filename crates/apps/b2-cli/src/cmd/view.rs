@@ -128,9 +128,14 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     #[cfg(feature = "web")]
     if args.web || args.html.is_some() {
-        let Args { source, slice, field, log, no_open, .. } = args;
-        let (slice, field) = (slice.as_deref(), field.as_deref());
-        let shown = web::Shown { source, slice, field, log: *log, opens: !no_open };
+        let Args { source, slice, field, map, range, log, no_open, .. } = args;
+        if args.dtype.is_some() {
+            return Err(
+                Usage("--dtype: not with --web and --html, which show the items as they are".into()).into()
+            );
+        }
+        let (slice, field, source) = (slice.as_deref(), field.as_deref(), &source.inside());
+        let shown = web::Shown { source, slice, field, map: *map, range: *range, log: *log, opens: !no_open };
         return match &args.html {
             Some(output) => web::write(&shown, output, args.force),
             None => web::serve(&shown, global),

@@ -42,6 +42,8 @@ const FOLDER: &str = if cfg!(feature = "hdf5") {
 const NPZ: &str = "an .npz file, a zip archive of .npy files";
 const ZARR: &str = "a Zarr array";
 const UNPACKED: &str = "unpack it first";
+/// What to do about a store.
+pub(crate) const STORE: &str = "--key picks a member, b2kit ls lists them";
 const OURS: &str = "b2kit copy writes it anew";
 
 pub(crate) const CHUNK: &str = "a Blosc2 chunk";
@@ -221,10 +223,7 @@ fn archive(head: &[u8]) -> Foreign {
         return Foreign { what: "a Zarr array in a zip archive", hint: UNPACKED };
     }
     if [&b".b2nd"[..], b".b2f", b".b2b", b".b2e"].iter().any(|end| name.ends_with(end)) {
-        return Foreign {
-            what: "a store of Blosc2 files",
-            hint: "--key picks a member, b2kit ls lists them",
-        };
+        return Foreign { what: "a store of Blosc2 files", hint: STORE };
     }
     Foreign { what: "a zip archive", hint: UNPACKED }
 }

@@ -25,6 +25,6 @@ pub(crate) use mode::{ModeOf, keep_time};
 pub(crate) use relay::write_through;
 pub(crate) use removal::Removal;
 pub(crate) use retry::again;
-pub(crate) use stdio::{is_stdin, refuse_stdin, spool_stdin};
+pub(crate) use stdio::{is_pipe, is_stdin, refuse_stdin, spool_pipe, spool_stdin};
 pub(crate) use together::Together;
 pub(crate) use walk::{Found, Take, walk};

@@ -1,9 +1,10 @@
 //! Standard input and output in place of files: `-`, and the system's names for them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use b2kit::frame::ReadAt;
@@ -46,6 +47,41 @@ pub(crate) fn spool_stdin() -> Result<Arc<dyn ReadAt>> {
     let len = io::copy(&mut stdin, &mut file).context("standard input")?;
     ensure!(len > 0, "standard input is empty");
     Ok(spooled(file, len))
+}
+
+/// Whether this names a pipe that the shell made for this process, as in `b2kit info <(command)`. Other pipes are not read:
+/// nobody may ever write to them.
+pub(crate) fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let named =
+            ["/dev/fd", "/proc/self/fd"].iter().any(|folder| path.parent() == Some(Path::new(folder)));
+        named && fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
+/// Copies a pipe to an unnamed temporary file. Every call for a path returns the same file, since a pipe can be read once.
+///
+/// # Errors
+/// Fails if it cannot be read, or if there is no room for it in the temporary folder.
+pub(crate) fn spool_pipe(path: &Path) -> Result<Arc<dyn ReadAt>> {
+    static READ: Mutex<BTreeMap<PathBuf, Arc<dyn ReadAt>>> = Mutex::new(BTreeMap::new());
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = read.get(path) {
+        return Ok(file.clone());
+    }
+    let mut file = tempfile::tempfile().context("a temporary file for a pipe")?;
+    let len = io::copy(&mut File::open(path)?, &mut file)?;
+    ensure!(len > 0, "the pipe is empty");
+    let file = spooled(file, len);
+    read.insert(path.to_owned(), file.clone());
+    Ok(file)
 }
 
 /// An unnamed temporary file of `len` bytes, to be read from its start.

@@ -14,7 +14,7 @@ use b2kit::{Chunk, CodecId, ErrorKind, NdArray, SuperChunk};
 
 use crate::args::{Filters, Global, dparams};
 use crate::files::foreign::open_regular;
-use crate::files::{Foreign, foreign, is_stdin, spool_stdin, urls};
+use crate::files::{Foreign, foreign, is_pipe, is_stdin, spool_pipe, spool_stdin, urls};
 use crate::print::thousands;
 use crate::process::say;
 
@@ -49,6 +49,9 @@ impl Input {
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Self> {
         if is_stdin(path) {
             return Self::open_spooled(&spool_stdin()?, offset, global);
+        }
+        if is_pipe(path) {
+            return Self::open_spooled(&spool_pipe(path)?, offset, global);
         }
         if urls::is_url(path) {
             return match urls::kind(path)? {

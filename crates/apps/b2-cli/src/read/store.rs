@@ -12,7 +12,7 @@ use serde_json::json;
 use super::input::{Input, cut_off_or};
 use crate::args::Global;
 use crate::files::foreign::open_regular;
-use crate::files::{foreign, is_stdin, urls};
+use crate::files::{foreign, is_pipe, is_stdin, urls};
 use crate::print::{count, printable};
 
 /// Rows to look at at once.
@@ -32,7 +32,7 @@ impl Store {
     /// # Errors
     /// Fails if the store is damaged, or cannot be read.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Option<Self>> {
-        if is_stdin(path) {
+        if is_stdin(path) || is_pipe(path) {
             return Ok(None);
         }
         if urls::is_url(path) {

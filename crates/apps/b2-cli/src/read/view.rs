@@ -16,7 +16,7 @@ use super::selection::Selection;
 use super::slice::{Axis, PieceSize, Pieces, pick, resolve};
 use crate::args::{Global, Source};
 use crate::files::foreign::open_regular;
-use crate::files::{is_stdin, spool_stdin, urls};
+use crate::files::{is_pipe, is_stdin, spool_pipe, spool_stdin, urls};
 use crate::npy;
 use crate::npy::source::ByteSource;
 use crate::print::shown;
@@ -43,8 +43,8 @@ impl Data {
     pub(crate) fn open(source: &Source, global: Global) -> Result<Self> {
         let source = &source.inside();
         if source.key.is_none() && source.offset == 0 {
-            if is_stdin(&source.file) {
-                let file = spool_stdin()?;
+            if is_stdin(&source.file) || is_pipe(&source.file) {
+                let file = if is_pipe(&source.file) { spool_pipe(&source.file)? } else { spool_stdin()? };
                 return match Npy::open(&file)? {
                     Some(npy) => Ok(Self::Plain(Box::new(npy))),
                     None => Ok(Self::Blosc(Input::open_spooled(&file, 0, global)?)),

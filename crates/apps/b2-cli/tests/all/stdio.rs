@@ -112,3 +112,33 @@ fn what_needs_a_name_says_so() {
     folder.fails(2, &["pack", "-", "-d", "dir"]);
     assert_eq!(folder.names(), ["in", "s"]);
 }
+
+/// Pipes that a shell makes, as in `b2kit info <(command)`, are read wherever files are.
+#[cfg(target_os = "linux")]
+#[test]
+fn pipes_by_name() {
+    let folder = Folder::new();
+    let array = npy("<i4", false, "(100, 30)", &counting(3000));
+    folder.pack("a.b2nd", &array, &[]);
+    folder.write("a.npy", &array);
+    let run = |line: &str| {
+        let line = line.replace("b2kit", env!("CARGO_BIN_EXE_b2kit"));
+        let mut command = std::process::Command::new("bash");
+        let output = command.args(["-c", &line]).current_dir(folder.path("")).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    for line in [
+        "b2kit info <(cat a.b2nd)",
+        "b2kit diff <(cat a.b2nd) <(cat a.npy)",
+        "b2kit view <(cat a.npy) -o a.png",
+        "b2kit show <(cat a.b2nd)",
+        "b2kit verify -q <(cat a.b2nd)",
+        "b2kit pack -q <(cat a.npy) b.b2nd",
+    ] {
+        run(line);
+    }
+    assert_eq!(run("b2kit cat <(cat a.b2nd)"), counting(3000));
+    // No other pipe is waited for.
+    run("mkfifo pipe && ! b2kit info pipe");
+}

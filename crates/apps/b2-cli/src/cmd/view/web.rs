@@ -3,6 +3,7 @@
 mod files;
 mod html;
 mod http;
+mod input;
 mod link;
 mod page;
 mod shown;
@@ -16,6 +17,7 @@ use anyhow::{Context, Result};
 use self::files::Files;
 pub(super) use self::html::write;
 use self::http::Server;
+use self::input::Input;
 use self::page::PAGE;
 pub(super) use self::shown::Shown;
 use crate::args::Global;
@@ -30,7 +32,8 @@ pub(super) fn serve(shown: &Shown<'_>, global: Global) -> Result<()> {
     if is_stdin(&shown.source.file) || shown.source.offset > 0 {
         return Err(Usage("--web shows a file, a folder or a URL, without --offset".into()).into());
     }
-    let files = Files::find(&shown.source.file)?;
+    let input = Input::of(&shown.source.file)?;
+    let files = Files::find(&input.path)?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
     let server = Server::new(&PAGE, files, listener.local_addr()?.port());
     let address = server.address(&shown.link());

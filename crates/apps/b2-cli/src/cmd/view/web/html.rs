@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use data_encoding::BASE64;
 use sha2::{Digest, Sha256};
 
+use super::input::Input;
 use super::link::{escaped, name_of};
 use super::page::{PAGE, Page};
 use super::shown::Shown;
@@ -26,11 +27,13 @@ pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> 
     if is_stdin(source) || shown.source.offset > 0 {
         return Err(Usage("--html takes a file or a URL, without --offset".into()).into());
     }
+    let mut input = None;
     let (file, name) = if urls::is_url(source) {
         (urls::open(source)?, urls::file_name(source)?)
     } else {
         ensure!(!source.is_dir(), "{}: a folder does not fit into a page", source.display());
-        (open_regular(source).with_context(|| source.display().to_string())?, name_of(source)?)
+        let input = input.insert(Input::of(source)?);
+        (open_regular(&input.path).with_context(|| source.display().to_string())?, name_of(&input.path)?)
     };
     let len = file.len()?;
     if len > MOST {

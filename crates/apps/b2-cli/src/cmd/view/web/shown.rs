@@ -1,13 +1,19 @@
 //! What is shown, and how.
 
+use b2_view::limits::Limits;
+use clap::ValueEnum;
+
 use super::link::encoded;
 use crate::args::Source;
+use crate::print::Map;
 
 /// What is shown in a browser.
 pub(in super::super) struct Shown<'a> {
     pub(in super::super) source: &'a Source,
     pub(in super::super) slice: Option<&'a str>,
     pub(in super::super) field: Option<&'a str>,
+    pub(in super::super) map: Map,
+    pub(in super::super) range: Option<Limits>,
     pub(in super::super) log: bool,
     /// Whether a browser is opened.
     pub(in super::super) opens: bool,
@@ -16,13 +22,17 @@ pub(in super::super) struct Shown<'a> {
 impl Shown<'_> {
     /// What a link says besides the address of the file.
     pub(super) fn link(&self) -> String {
+        let map = Some(self.map).filter(|map| *map != Map::default());
+        let map = map.and_then(|map| Some(map.to_possible_value()?.get_name().to_owned()));
         let parts = [
-            ("key", self.source.key.as_deref()),
-            ("slice", self.slice),
-            ("field", self.field),
-            ("log", Some("1").filter(|_| self.log)),
+            ("key", self.source.key.clone()),
+            ("slice", self.slice.map(str::to_owned)),
+            ("field", self.field.map(str::to_owned)),
+            ("map", map),
+            ("range", self.range.map(|range| range.to_string())),
+            ("log", Some("1".to_owned()).filter(|_| self.log)),
         ];
         let given = parts.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        given.map(|(name, value)| format!("&{name}={}", encoded(value))).collect()
+        given.map(|(name, value)| format!("&{name}={}", encoded(&value))).collect()
     }
 }

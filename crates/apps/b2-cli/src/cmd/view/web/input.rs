@@ -1,0 +1,66 @@
+//! Files that the page shows as they are, and those that become such a file first.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use b2kit::frame::Durability;
+use b2kit::{ArrayBuilder, FrameWriter};
+use tempfile::TempDir;
+
+use super::link::name_of;
+use crate::args::plugins;
+use crate::files::foreign::{self, open_regular};
+use crate::files::{Foreign, urls};
+use crate::npy::{NpyHeader, RawSource};
+
+/// A file for the page.
+pub(super) struct Input {
+    pub(super) path: PathBuf,
+    /// The folder of a file that was made for the page.
+    _made: Option<TempDir>,
+}
+
+impl Input {
+    /// Packs an `.npy` file. Any other file stays what it is, if the page reads it.
+    ///
+    /// # Errors
+    /// Fails if the page cannot show the file.
+    pub(super) fn of(path: &Path) -> Result<Self> {
+        let own = || Self { path: path.to_owned(), _made: None };
+        let named = || path.display().to_string();
+        if urls::is_url(path) {
+            return Ok(own());
+        }
+        if path.is_dir() {
+            // Folders may hold anything; what is in them is listed by its name.
+            return match foreign::directory(path).filter(|found| !found.is_ours()) {
+                Some(Foreign { what, hint }) => {
+                    bail!("{}: {what}, which the page does not show; {hint}", named())
+                }
+                None => Ok(own()),
+            };
+        }
+        let file = open_regular(path).with_context(named)?;
+        let len = file.len()?;
+        if let Some(header) = NpyHeader::alone(&file, len).with_context(named)? {
+            let made = tempfile::tempdir().context("a temporary folder")?;
+            let new = made.path().join(format!("{}.b2nd", name_of(path)?));
+            let NpyHeader { dtype, fortran_order, shape, data_offset, .. } = header;
+            let source = RawSource::new(file, data_offset, &shape, dtype.itemsize(), fortran_order);
+            let options = FrameWriter::options().durability(Durability::None);
+            let compression = plugins::cparams(dtype.itemsize());
+            let builder =
+                ArrayBuilder::of_dtype(shape, dtype).compression(compression).write_options(options);
+            builder.write(&new, source.context("the array is too large")?).with_context(named)?;
+            return Ok(Self { path: new, _made: Some(made) });
+        }
+        let head = file.read_at(0..foreign::LOOK.min(len))?;
+        let found = foreign::recognise_file(path, &head, len, |buf, at| file.read_exact_at(at, buf))?;
+        match found.filter(|found| !found.is_ours() && found.hint != foreign::STORE) {
+            Some(Foreign { what, hint }) => {
+                bail!("{}: {what}, which the page does not show; {hint}", named())
+            }
+            None => Ok(own()),
+        }
+    }
+}
