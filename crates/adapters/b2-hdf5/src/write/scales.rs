@@ -5,9 +5,12 @@ use std::io::{Seek, Write};
 
 use super::bytes::UNDEFINED;
 use super::values::Attribute;
-use super::writer::{Data, Kind, Writer};
+use super::writer::{Data, Kind, UNLIMITED, Writer};
 use super::{datatypes, header};
 use crate::Hdf5Error;
+
+/// Items in a chunk of a dimension without items that may grow.
+const CHUNK: u32 = 1024;
 
 /// Which dimensions of which data sets a scale belongs to.
 type Referrers = BTreeMap<usize, Vec<(usize, u32)>>;
@@ -18,7 +21,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         let mut referrers = Referrers::new();
         for n in 0..self.nodes.len() {
             let Some(node) = self.nodes.get(n) else { continue };
-            let Kind::Data(Data { dims, shape, .. }) = &node.kind else { continue };
+            let Kind::Data(Data { dims, shape, unlimited, .. }) = &node.kind else { continue };
             if dims.is_empty() {
                 continue;
             }
@@ -26,10 +29,12 @@ impl<W: Write + Seek + Send> Writer<W> {
                 referrers.entry(n).or_default();
                 continue;
             }
-            let (parent, dims, shape) = (node.parent, dims.clone(), shape.clone());
+            let (parent, dims, shape, unlimited) =
+                (node.parent, dims.clone(), shape.clone(), unlimited.clone());
             let mut lists = Vec::with_capacity(dims.len());
-            for (dim, (name, length)) in (0..).zip(dims.iter().zip(shape)) {
-                let scale = self.scale(parent, name, length)?;
+            for (dim, (name, length)) in (0_u32..).zip(dims.iter().zip(shape)) {
+                let is_unlimited = unlimited.contains(&(dim as usize));
+                let scale = self.scale(parent, name, length, is_unlimited)?;
                 match scale {
                     Some(scale) => referrers.entry(scale).or_default().push((n, dim)),
                     None => {
@@ -79,7 +84,13 @@ impl<W: Write + Seek + Send> Writer<W> {
     }
 
     /// Finds the scale of a dimension of an array in this group, or makes one.
-    fn scale(&mut self, group: usize, name: &str, length: u64) -> Result<Option<usize>, Hdf5Error> {
+    fn scale(
+        &mut self,
+        group: usize,
+        name: &str,
+        length: u64,
+        is_unlimited: bool,
+    ) -> Result<Option<usize>, Hdf5Error> {
         if name.is_empty() || name.contains('/') {
             return Ok(None);
         }
@@ -99,10 +110,15 @@ impl<W: Write + Seek + Send> Writer<W> {
             }
         }
         let datatype = datatypes::float(4, true).unwrap_or_default();
-        let layout = header::contiguous(UNDEFINED, length.saturating_mul(4));
         let shape = vec![length];
-        let space = datatypes::space(&shape, None);
-        let data = Data { datatype, space, shape, layout, filters: None, dims: Vec::new() };
+        let (layout, space) = match is_unlimited {
+            true => (header::chunked(UNDEFINED, &[CHUNK], 4), datatypes::space(&shape, Some(&[UNLIMITED]))),
+            false => {
+                (header::contiguous(UNDEFINED, length.saturating_mul(4)), datatypes::space(&shape, None))
+            }
+        };
+        let unlimited = if is_unlimited { vec![0] } else { Vec::new() };
+        let data = Data { datatype, space, shape, layout, filters: None, dims: Vec::new(), unlimited };
         let made = self.add(group, name, Kind::Data(data))?;
         self.made.insert(made);
         Ok(Some(made))

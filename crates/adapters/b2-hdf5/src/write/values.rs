@@ -38,6 +38,20 @@ impl Attribute {
         Self::new(name, datatypes::text(bytes.len(), true, !text.is_ascii()), &[], Content::Bytes(bytes))
     }
 
+    /// Makes one text of fixed length of one of variable length, as netCDF stores its type `char`.
+    pub(super) fn with_fixed_text(self) -> Self {
+        match &self.content {
+            Content::Texts(texts) if self.space == datatypes::space(&[], None) => match &texts[..] {
+                [text] if !text.is_empty() => {
+                    let datatype = datatypes::text(text.len(), false, !text.is_ascii());
+                    Self::new(&self.name, datatype, &[], Content::Bytes(text.as_bytes().to_vec()))
+                }
+                _ => self,
+            },
+            _ => self,
+        }
+    }
+
     /// The lists of objects that are the scales of the dimensions.
     pub(super) fn dimension_list(scales: Vec<Vec<usize>>) -> Self {
         let shape = [scales.len() as u64];

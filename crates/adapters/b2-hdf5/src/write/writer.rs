@@ -78,6 +78,8 @@ pub(super) struct Data {
     pub(super) filters: Option<Vec<u8>>,
     /// The names of the dimensions; empty if they have none.
     pub(super) dims: Vec<String>,
+    /// The dimensions that may grow without an end.
+    pub(super) unlimited: Vec<usize>,
 }
 
 /// The attribute with the names of the dimensions, and the one that holds attributes for which there was no other room.
@@ -196,6 +198,8 @@ impl<W: Write + Seek + Send> Writer<W> {
                 Some(why) => Err(format!("netCDF cannot have this name: {why}")),
                 None => Attribute::of(name, value, dtype),
             };
+            // Programs for netCDF print texts of variable length as something else.
+            let allowed = allowed.map(|made| if self.netcdf { made.with_fixed_text() } else { made });
             let made = allowed.and_then(|made| match length(&made) {
                 len if len <= header::LONGEST => Ok(made),
                 len => Err(format!("{len} bytes, and at most {} fit", header::LONGEST)),
@@ -238,7 +242,11 @@ impl<W: Write + Seek + Send> Writer<W> {
             Some(datatype) => self.items(&path, array, codec, datatype)?,
             None => self.texts(&path, array)?,
         };
-        let node = self.add(parent, name, Kind::Data(Data { dims, ..data }))?;
+        let unlimited = unlimited(array);
+        if !unlimited.is_empty() && (array.ndim() == 0 || array.shape().contains(&0)) {
+            self.left_out.push(format!("{path}: that dimensions are unlimited, since there are no items"));
+        }
+        let node = self.add(parent, name, Kind::Data(Data { dims, unlimited, ..data }))?;
         self.add_attributes(node, &attrs, Some(array.dtype()));
         Ok(())
     }
@@ -272,7 +280,15 @@ impl<W: Write + Seek + Send> Writer<W> {
             let address = if items.is_empty() { UNDEFINED } else { self.put(&items)? };
             let layout = header::contiguous(address, items.len() as u64);
             let space = datatypes::space(&shape, None);
-            return Ok(Data { datatype, space, shape, layout, filters: None, dims: Vec::new() });
+            return Ok(Data {
+                datatype,
+                space,
+                shape,
+                layout,
+                filters: None,
+                dims: Vec::new(),
+                unlimited: Vec::new(),
+            });
         }
         let itemsize = u32::try_from(itemsize).map_err(|_| failed(format!("items of {itemsize} bytes")))?;
         let nbytes =
@@ -306,8 +322,8 @@ impl<W: Write + Seek + Send> Writer<W> {
         .map_err(|stop: Stop| stop.into_error(path))?;
         let layout = self.tree(&stored, array.chunkshape(), itemsize)?;
         let filters = if filters.is_empty() { None } else { Some(header::filters(&filters)) };
-        let space = growing(&shape, array.chunkshape());
-        Ok(Data { datatype, space, shape, layout, filters, dims: Vec::new() })
+        let space = growing(&shape, array.chunkshape(), &unlimited(array));
+        Ok(Data { datatype, space, shape, layout, filters, dims: Vec::new(), unlimited: Vec::new() })
     }
 
     /// Writes the tree over chunks, and returns the layout.
@@ -367,10 +383,10 @@ impl<W: Write + Seek + Send> Writer<W> {
         };
         let space = match array.ndim() == 0 || shape.contains(&0) {
             true => datatypes::space(&shape, None),
-            false => growing(&shape, array.chunkshape()),
+            false => growing(&shape, array.chunkshape(), &unlimited(array)),
         };
         let datatype = datatypes::long_text();
-        Ok(Data { datatype, space, shape, layout, filters: None, dims: Vec::new() })
+        Ok(Data { datatype, space, shape, layout, filters: None, dims: Vec::new(), unlimited: Vec::new() })
     }
 
     /// Writes what is left, and returns what was written to. It is not flushed.
@@ -414,10 +430,28 @@ impl<W: Write + Seek + Send> Writer<W> {
 /// HDF5 has no more.
 const MOST_DIMENSIONS: usize = 32;
 
+/// What stands for the length that a dimension may have, if it has no end.
+pub(super) const UNLIMITED: u64 = u64::MAX;
+
+/// The metalayer with the dimensions that have no end in HDF5, a list of their numbers.
+const UNLIMITED_LAYER: &str = "unlimited";
+
+/// The dimensions that may grow without an end.
+fn unlimited(array: &NdArray) -> Vec<usize> {
+    let layer = array.super_chunk().metalayers().get(UNLIMITED_LAYER);
+    let listed = layer.and_then(|content| rmpv::decode::read_value(&mut &content[..]).ok());
+    let dims = listed.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let dims = dims.iter().filter_map(|dim| usize::try_from(dim.as_u64()?).ok());
+    dims.filter(|dim| *dim < array.ndim()).collect()
+}
+
 /// A dataspace. A chunk may be longer than the array, but not than what the array can become.
-fn growing(shape: &[u64], chunkshape: &[u32]) -> Vec<u8> {
-    let most: Vec<u64> =
-        shape.iter().zip(chunkshape).map(|(&length, &chunk)| length.max(chunk.into())).collect();
+fn growing(shape: &[u64], chunkshape: &[u32], unlimited: &[usize]) -> Vec<u8> {
+    let most = |(dim, (&length, &chunk)): (usize, (&u64, &u32))| match unlimited.contains(&dim) {
+        true => UNLIMITED,
+        false => length.max(chunk.into()),
+    };
+    let most: Vec<u64> = shape.iter().zip(chunkshape).enumerate().map(most).collect();
     datatypes::space(shape, (most != shape).then_some(&most))
 }
 

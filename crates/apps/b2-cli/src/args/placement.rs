@@ -27,6 +27,9 @@ pub(crate) struct Placement {
     /// Give each new file the time of modification of its input
     #[arg(long, conflicts_with = "stdout")]
     pub(crate) keep_time: bool,
+    /// Print which new files there would be, and write and remove nothing
+    #[arg(long, conflicts_with = "stdout")]
+    pub(crate) dry_run: bool,
 }
 
 impl Placement {

@@ -24,8 +24,8 @@ use self::nodes::{Content, Item, Node, Opened};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{
-    Found, ModeOf, Output, Take, check_folder, claim, foreign, members, refuse_other_format, stdio, urls,
-    walk, write_through,
+    Found, ModeOf, Output, Take, check_folder, claim, foreign, members, print_plan, refuse_other_format,
+    stdio, urls, walk, write_through,
 };
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, one_line, several, signals};
@@ -148,6 +148,10 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     several::each(&inputs, |input| {
         let Some(output) = outputs.next() else { return Ok(()) };
         stdio::refuse_stdin(input, "cannot be converted: name the file")?;
+        if args.dry_run {
+            claim(output, args.force, &[input])?;
+            return print_plan(&[input], output);
+        }
         let _mode = ModeOf::inputs([input]);
         if let Some(folder) = output.parent() {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -330,6 +334,11 @@ impl Job<'_> {
         if !moves {
             builder = builder.compression(encoding.cparams_like(plugins::cparams(dtype.itemsize()), None)?);
         }
+        if let (Item::Hdf5(data), None) = (item, &slice)
+            && let Some(unlimited) = unlimited(data)
+        {
+            builder = builder.metalayer(UNLIMITED, unlimited);
+        }
         let durability = match self.args.no_sync || !is_last {
             true => Durability::None,
             false => Durability::Sync,
@@ -355,6 +364,20 @@ impl Job<'_> {
         .with_context(named)?;
         Ok(nbytes)
     }
+}
+
+/// The metalayer with the dimensions that have no end in HDF5: a list of their numbers, from which HDF5 is written again.
+const UNLIMITED: &str = "unlimited";
+
+/// The content of that metalayer; `None` if all dimensions have an end.
+fn unlimited(data: &b2_hdf5::DataSet) -> Option<Vec<u8>> {
+    let dims = data.max_shape().iter().enumerate().filter(|(_, most)| most.is_none());
+    let dims: Vec<b2kit::nd::Value> = dims.map(|(dim, _)| (dim as u64).into()).collect();
+    let mut content = Vec::new();
+    if !dims.is_empty() {
+        rmpv::encode::write_value(&mut content, &b2kit::nd::Value::Array(dims)).ok()?;
+    }
+    Some(content).filter(|content| !content.is_empty())
 }
 
 /// Whether a store cannot have a name, rather than that it cannot be written.

@@ -81,8 +81,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 /// The JSON object for one of several files, on one line and with the name of the file.
 fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
     let mut object = Map::new();
-    object.insert("file".into(), file.display().to_string().into());
     object.extend(serde_json::from_slice::<Map<String, Value>>(text.bytes())?);
+    // As it was given, perhaps with the name of something inside of it.
+    object.insert("file".into(), file.display().to_string().into());
     Ok(format!("{}\n", Value::Object(object)).into_bytes())
 }
 
@@ -111,6 +112,16 @@ fn one_line_of(file: &Path, source: &Source, global: Global) -> Result<String> {
     Ok(format!("{}: {}\n", printable(&named()), described().with_context(named)?))
 }
 
+/// A JSON object that starts with the name of the file.
+fn with_file(source: &Source, facts: Value) -> Value {
+    let mut object = Map::new();
+    object.insert("file".into(), source.file.display().to_string().into());
+    if let Value::Object(facts) = facts {
+        object.extend(facts);
+    }
+    object.into()
+}
+
 /// Prints everything that was requested about one file.
 fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Result<()> {
     let named = || source.file.display().to_string();
@@ -132,7 +143,7 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
     let frame = input.frame().filter(|_| args.chunks);
     if args.json {
         check_vlmetalayers(&input).with_context(named)?;
-        let object = facts.to_json(&input);
+        let object = with_file(source, facts.to_json(&input));
         let text = printable_json(&serde_json::to_string_pretty(&object)?);
         // Chunks and metalayers may be long, so they are written directly to the output.
         output.send(text.strip_suffix("\n}").unwrap_or(&text).as_bytes())?;
@@ -158,7 +169,7 @@ fn tell_hdf5(args: &Args, source: &Source, file: &Hdf5, output: &mut Output) -> 
     ensure!(!args.chunks, "--chunks: the chunks of HDF5 are not listed");
     let key = source.key.as_deref();
     if args.json {
-        let object = Value::Object(file.facts_json(key)?);
+        let object = with_file(source, Value::Object(file.facts_json(key)?));
         let text = printable_json(&serde_json::to_string_pretty(&object)?);
         return output.send(format!("{text}\n").as_bytes());
     }
@@ -183,6 +194,7 @@ fn store_text(args: &Args, source: &Source, store: &Store) -> Result<String> {
             let all = tables.iter().map(|table| (table.key.clone(), table.to_json()));
             object["tables"] = Value::Object(all.collect());
         }
+        let object = with_file(source, object);
         return Ok(format!("{}\n", printable_json(&serde_json::to_string_pretty(&object)?)));
     }
     let mut text = format!("{name}\n");
@@ -560,7 +572,7 @@ pub(super) fn metalayer_tables(input: &Input) -> Result<String> {
     each_layer(frame, |kind, layer| {
         match (tables.last_mut(), layer) {
             (Some((_, table)), Some((name, content))) => {
-                table.row(&printable(name), printable(&json::show_short(content, LONG)));
+                table.row(&printable(name), printable(&json::show_for_people(content, LONG)));
             }
             _ => tables.push((kind, Table::default())),
         }
@@ -574,4 +586,4 @@ pub(super) fn metalayer_tables(input: &Input) -> Result<String> {
 }
 
 /// Maximum number of characters to print of the content of a metalayer.
-const LONG: usize = 4096;
+const LONG: usize = 1024;

@@ -16,8 +16,8 @@ use b2kit::{Chunk, Dtype};
 use self::join::Join;
 use crate::args::{Codec, Encoding, Format, Global, Listed, Placement, plugins};
 use crate::files::{
-    Found, ModeOf, Removal, Take, Together, check_folder, claim, foreign, keep_time, refuse_other_format,
-    refuse_second_input, stdio, urls, walk, write_through,
+    Found, ModeOf, Removal, Take, Together, check_folder, claim, foreign, keep_time, print_plan,
+    refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::npy::{self, source::ByteSource};
 use crate::process::{Progress, Usage, buffer, several, signals};
@@ -112,6 +112,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             ([inputs @ .., output], None) if !inputs.is_empty() => (inputs, output.as_path()),
             _ => return Err(Usage("--concat and --stack: give the inputs, then the new file".into()).into()),
         };
+        if args.placement.dry_run {
+            return pack(args, inputs, (output, output), None, global);
+        }
         return write_through(output, format, args.force, |path| {
             pack(args, inputs, (path, output), None, global)
         });
@@ -127,6 +130,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         let into = |input: &PathBuf, output: &Path| {
             let removal = removal(args, input, output)?;
             let inputs = slice::from_ref(input);
+            if args.placement.dry_run {
+                return pack(args, inputs, (output, output), None, global);
+            }
             write_through(output, format, args.force, |path| {
                 pack(args, inputs, (path, output), None, global)
             })?;
@@ -156,7 +162,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         return Err(Usage("-d DIR: a folder, not a URL; upload one file at a time".into()).into());
     }
     let outputs = several::outputs(&paths, dir, |input| new_name(input, &args.encoding))?;
-    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    if !args.placement.dry_run {
+        fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    }
     let mut outputs = outputs.iter();
     let late = Late::default();
     let run = |input: &Path| match outputs.next() {
@@ -260,7 +268,7 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
     let late = Late::default();
     let run = |input: &Path| {
         let Some(output) = outputs.next() else { return Ok(()) };
-        if let (Some(_), Some(folder)) = (&args.directory, output.parent()) {
+        if let (Some(_), Some(folder), false) = (&args.directory, output.parent(), args.placement.dry_run) {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
         pack_one(args, input, output, &late, global)
@@ -299,12 +307,14 @@ fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<Removal>> 
     }
     let removal = Removal::of(input)?;
     removal.check_output(output)?;
-    Ok(Some(removal))
+    Ok(Some(removal).filter(|_| !args.placement.dry_run))
 }
 
 /// Packs each of the arrays in `input` into its own file, with a number before the extension of `output`.
 fn pack_each(args: &Args, input: &Path, output: &Path, late: &Late, global: Global) -> Result<()> {
-    check_folder(output)?;
+    if !args.placement.dry_run {
+        check_folder(output)?;
+    }
     let _mode = ModeOf::inputs([input]);
     // There may be more output files than inputs.
     signals::expect(0);
@@ -317,6 +327,10 @@ fn pack_each(args: &Args, input: &Path, output: &Path, late: &Late, global: Glob
             path.set_extension(format!("{n}.{ending}"));
         }
         claim(&path, args.force, &[input])?;
+        if args.placement.dry_run {
+            print_plan(&[input], &path)?;
+            continue;
+        }
         pack_operands(args, input, vec![array], (&path, &path), Some(late), global)?;
         let failed = late.finish(false, global);
         late.failed.borrow_mut().extend(failed);
@@ -362,7 +376,10 @@ fn pack(
         return Err(Usage("--shape: --dtype says what the items are".into()).into());
     }
     args.encoding.dtype()?;
-    check_folder(output)?;
+    let is_dry = args.placement.dry_run;
+    if !is_dry || args.directory.is_none() {
+        check_folder(output)?;
+    }
     let paths: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
     let _mode = ModeOf::inputs(paths.iter().copied());
     refuse_other_format(shown)?;
@@ -372,6 +389,9 @@ fn pack(
             Some(_) => error,
             None => anyhow!("{error}; -r packs the files in it"),
         })?;
+    }
+    if is_dry {
+        return print_plan(&paths, shown);
     }
     let operands = if args.raw {
         inputs.iter().map(|input| Operand::raw(input, output)).collect::<Result<Vec<_>>>()?

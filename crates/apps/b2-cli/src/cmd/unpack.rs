@@ -8,7 +8,9 @@ use anyhow::{Context, Result, bail};
 use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
 use crate::args::{Global, Listed, Placement, Source};
-use crate::files::{ModeOf, Output, Removal, Take, keep_time, members, refuse_same, stdio, urls, walk};
+use crate::files::{
+    ModeOf, Output, Removal, Take, claim, keep_time, members, print_plan, refuse_same, stdio, urls, walk,
+};
 use crate::npy;
 use crate::print::{printable, short_size};
 use crate::process::{Progress, Usage, several, signals};
@@ -80,7 +82,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             let source = Source { file: file.to_owned(), offset: 0, key: args.key.clone() }.inside();
             Ok(new_name(&unpacked_name(&source)?, "npy").file_name().unwrap_or_default().into())
         })?;
-        fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        if !args.placement.dry_run {
+            fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        }
     }
     several::each(&files, |file| unpack(args, file, args.directory.as_deref(), global))
 }
@@ -112,7 +116,7 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
     let mut folders = folders.iter();
     several::each(&inputs, |file| {
         let folder = folders.next().and_then(Option::as_deref);
-        if let Some(folder) = folder {
+        if let Some(folder) = folder.filter(|_| !args.placement.dry_run) {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
         unpack(args, file, folder, global)
@@ -173,6 +177,10 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
         if let (Some(what), false) = (left_behind(file, &input).with_context(named)?, args.allow_lossy) {
             bail!("{}: --rm: {what}; --allow-lossy removes it all the same", named());
         }
+    }
+    if args.placement.dry_run {
+        claim(&path, args.force, &[])?;
+        return print_plan(&[file], &path);
     }
     let _mode = ModeOf::inputs([file]);
     let mut output = Output::create(Some(&path), args.force)?;

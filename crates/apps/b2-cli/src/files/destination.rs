@@ -17,6 +17,7 @@ use tempfile::NamedTempFile;
 
 use super::stdio::{is_stdin, is_stdout, is_stream};
 use super::{foreign, members, urls};
+use crate::print::printable;
 use crate::process::{ClosedPipe, Written, capture, signals};
 
 /// A destination for bytes. An output file does not get its name before [`Output::finish`].
@@ -277,6 +278,15 @@ pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
         refuse_same(path, input)?;
     }
     refuse_existing(path, force)
+}
+
+/// Prints what `--dry-run` says of a new file: from what it would be made.
+///
+/// # Errors
+/// Fails if standard output cannot be written to.
+pub(crate) fn print_plan(inputs: &[&Path], output: &Path) -> Result<()> {
+    let inputs: Vec<String> = inputs.iter().map(|input| input.display().to_string()).collect();
+    print(&format!("{}\n", printable(&format!("{} -> {}", inputs.join(", "), output.display()))))
 }
 
 /// Extensions of formats that commands read or that people pack. A Blosc2 file under such a name is a mistake, mostly of a

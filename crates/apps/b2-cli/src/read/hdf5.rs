@@ -148,13 +148,19 @@ impl Hdf5 {
                 format!("{}{}", table.render(2), listed(&entries, 4))
             }
         };
-        if meta && let Some(entry) = entries.first() {
+        if !as_tree && let Some(entry) = entries.first() {
             let mut table = Table::default();
+            let most = if meta { LONG } else { SHORT };
             for (name, value) in self.attributes(entry)? {
-                table.row(&printable(&name), printable(&json::show_short(&value, LONG)));
+                table.row(&printable(&name), printable(&json::show_for_people(&value, most)));
             }
             let rows = table.render(4);
-            text.push_str(&format!("  attributes{}\n{rows}", if rows.is_empty() { "  none" } else { "" }));
+            if meta || !rows.is_empty() {
+                text.push_str(&format!(
+                    "  attributes{}\n{rows}",
+                    if rows.is_empty() { "  none" } else { "" }
+                ));
+            }
         }
         Ok(text)
     }
@@ -173,12 +179,8 @@ impl Hdf5 {
         object.insert("format".into(), self.format().into());
         let mut attributes = Map::new();
         for (name, value) in self.attributes(entry)? {
-            let mut text = String::new();
-            json::show(&value, &mut |part| {
-                text.push_str(part);
-                Ok(())
-            })?;
-            attributes.insert(name, serde_json::from_str(&text)?);
+            let shown = json::read_value(&value).map_or(Json::Null, |value| json::attribute(&value));
+            attributes.insert(name, shown);
         }
         object.insert("attributes".into(), attributes.into());
         if matches!(entry.content, Content::Group) {
@@ -231,6 +233,9 @@ impl Hdf5 {
         };
         table.row("kind", format!("data set of {}", self.format()));
         table.row("shape", dims(data.shape()));
+        if let Some(names) = dimensions(data) {
+            table.row("dimensions", printable(&names.join(", ")));
+        }
         table.row("dtype", printable(&data.kind()));
         match data.chunkshape() {
             Some(chunks) => table.row("chunks", dims(chunks)),
@@ -251,8 +256,9 @@ impl Hdf5 {
     }
 }
 
-/// Characters to print of the value of an attribute.
-const LONG: usize = 4096;
+/// Characters to print of the value of an attribute, with `--meta` and without.
+const LONG: usize = 1024;
+const SHORT: usize = 100;
 
 /// The only data set of a group.
 ///
@@ -352,6 +358,9 @@ pub(crate) fn described(entry: &Entry) -> String {
         Content::DataSet(data) => {
             let shape = if data.shape().is_empty() { "one item".into() } else { joined(data.shape(), " x ") };
             let mut text = format!("{} {shape}", data.kind());
+            if let Some(names) = dimensions(data) {
+                text.push_str(&format!(" ({})", names.join(", ")));
+            }
             if let Some(chunks) = data.chunkshape() {
                 text.push_str(&format!(", chunks {}", joined(chunks, " x ")));
             }
@@ -370,6 +379,22 @@ pub(crate) fn described(entry: &Entry) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// The names of the dimensions, if the file has names of them.
+fn dimensions(data: &DataSet) -> Option<Vec<&str>> {
+    let (_, names) = data.attrs().iter().find(|(name, _)| name == "_ARRAY_DIMENSIONS")?;
+    names.as_array()?.iter().map(Value::as_str).collect()
+}
+
+/// Where a link leads: a path, and the file if it is another one.
+fn target(link: &str) -> (&str, Option<&str>) {
+    if let Some(path) = link.strip_prefix("a link to ") {
+        return (path, None);
+    }
+    let outside =
+        link.strip_prefix("an external link to ").and_then(|rest| rest.rsplit_once(" in the file "));
+    outside.map_or((link, None), |(path, file)| (path, Some(file)))
 }
 
 /// The names of the filters, in order of application.
@@ -393,7 +418,10 @@ pub(crate) fn as_json(entry: &Entry) -> serde_json::Value {
     match &entry.content {
         Content::Group => object!({"path": path, "kind": "group"}),
         Content::Type => object!({"path": path, "kind": "type"}),
-        Content::Link(to) => object!({"path": path, "kind": "link", "to": to}),
+        Content::Link(link) => {
+            let (to, file) = target(link);
+            object!({"path": path, "kind": "link", "to": to, "in": file})
+        }
         Content::Failed(_) => object!({"path": path, "kind": "unsupported", "error": described(entry)}),
         Content::DataSet(data) => {
             let filters = data
@@ -404,7 +432,10 @@ pub(crate) fn as_json(entry: &Entry) -> serde_json::Value {
                 "path": path,
                 "kind": if data.is_dimension_only() { "dimension" } else { "dataset" },
                 "shape": data.shape(),
-                "dtype": data.kind(),
+                "dimensions": dimensions(data),
+                // Items of variable length have no dtype, only a kind.
+                "dtype": Dtype::parse(&data.kind()).is_ok().then(|| data.kind()),
+                "type": data.kind(),
                 "chunks": data.chunkshape(),
                 "layout": data.layout(),
                 "filters": filters.collect::<Vec<_>>(),

@@ -104,7 +104,9 @@ fn a_file_becomes_a_store() {
 fn what_is_in_a_file_is_listed() {
     let folder = folder();
     let text = String::from_utf8(folder.ok(&["convert", "small.h5", "--list"])).unwrap();
-    for part in ["<i4 10 x 20, chunks 4 x 6", "shuffle+gzip+fletcher32", "a link to /group/ramp", "null"] {
+    for part in
+        ["<i4 10 x 20 (lat, dim_1), chunks 4 x 6", "shuffle+gzip+fletcher32", "a link to /group/ramp", "null"]
+    {
         assert!(text.contains(part), "{text}");
     }
     let lines = String::from_utf8(folder.ok(&["convert", "three.nc", "--list", "--json"])).unwrap();
@@ -292,4 +294,18 @@ fn what_convert_does_not_do_is_named() {
     folder.change(&["convert", "a.b2nd", "a.h5"]);
     assert!(folder.fails(1, &["convert", "a.b2nd", "foo"]).contains("b2kit copy"));
     assert!(folder.fails(1, &["convert", "a.h5", "b.h5"]).contains("already"));
+}
+
+/// Lengths that may grow, and texts of type char, are those of the file that an array came from.
+#[test]
+fn unlimited_dimensions_stay_unlimited() {
+    let folder = folder();
+    // The dimension of the records is the unlimited one of NetCDF 3.
+    folder.change(&["convert", "three.nc", "three.b2d"]);
+    let layers = folder.info(&["three.b2d::/v"])["metalayers"].clone();
+    folder.change(&["convert", "three.b2d", "again.nc"]);
+    folder.change(&["convert", "again.nc", "again.b2d"]);
+    assert_eq!(folder.info(&["again.b2d::/v"])["metalayers"]["unlimited"], layers["unlimited"]);
+    assert_eq!(layers["unlimited"], serde_json::json!([0]));
+    assert_eq!(folder.ok(&["cat", "again.nc::/v"]), folder.ok(&["cat", "three.b2d::/v"]));
 }

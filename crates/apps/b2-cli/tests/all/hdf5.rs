@@ -60,6 +60,32 @@ mod reading {
     use super::*;
     use crate::common::sha256;
 
+    /// What is a fact is a field, and no sentence; names of dimensions and attributes need no option.
+    #[test]
+    fn facts_are_fields() {
+        let folder = folder();
+        let told = folder.info(&["small.h5"]);
+        assert_eq!(told["attributes"]["title"], "small");
+        let entries = told["entries"].as_array().unwrap();
+        let of = |path: &str| entries.iter().find(|entry| entry["path"] == path).unwrap();
+        assert_eq!(
+            (&of("/group/soft")["kind"], &of("/group/soft")["to"]),
+            (&"link".into(), &"/group/ramp".into())
+        );
+        assert!(of("/group/soft")["in"].is_null());
+        assert_eq!(of("/group/ramp")["dimensions"], serde_json::json!(["lat", "dim_1"]));
+        let text = folder.ok_text(&["info", "small.h5::/group/ramp"]);
+        assert!(text.contains("dimensions    lat, dim_1") && text.contains("units"), "{text}");
+        let text = folder.ok_text(&["info", "three.nc"]);
+        assert!(text.contains("/v  ") && text.contains(" 4 x 3 ("), "{text}");
+        for name in ["three.nc", "three.nc::/v"] {
+            assert!(
+                folder.ok_text(&["info", name, "--json"]).starts_with("{\n  \"file\": \"three.nc\","),
+                "{name}"
+            );
+        }
+    }
+
     #[test]
     fn every_command_that_reads_takes_data_sets() {
         let folder = folder();

@@ -154,6 +154,34 @@ fn inputs_are_removed_on_request() {
 }
 
 #[test]
+fn dry_runs_write_and_remove_nothing() {
+    let folder = Folder::new();
+    let array = npy("<i4", false, "(100,)", &counting(100));
+    for name in ["a.npy", "b.npy"] {
+        folder.write(name, &array);
+    }
+    std::fs::create_dir(folder.path("deep")).unwrap();
+    folder.write("deep/c.npy", &array);
+    let plan = |args: &[&str]| String::from_utf8(folder.run(args).stdout).unwrap();
+    assert_eq!(
+        plan(&["pack", "a.npy", "b.npy", "-d", "new", "--rm", "--dry-run"]),
+        "a.npy -> new/a.b2nd\nb.npy -> new/b.b2nd\n"
+    );
+    assert_eq!(plan(&["pack", "a.npy", "--dry-run"]), "a.npy -> a.b2nd\n");
+    assert_eq!(plan(&["pack", "-r", "deep", "-d", "new", "--dry-run"]), "deep/c.npy -> new/c.b2nd\n");
+    assert_eq!(
+        plan(&["pack", "--stack", "a.npy", "b.npy", "s.b2nd", "--dry-run"]),
+        "a.npy, b.npy -> s.b2nd\n"
+    );
+    assert_eq!(folder.names(), ["a.npy", "b.npy", "deep"]);
+    folder.change(&["pack", "a.npy"]);
+    assert!(folder.fails(1, &["pack", "a.npy", "--dry-run"]).contains("already exists"));
+    assert_eq!(plan(&["unpack", "a.b2nd", "-d", "plain", "--rm", "--dry-run"]), "a.b2nd -> plain/a.npy\n");
+    assert!(folder.fails(1, &["unpack", "a.b2nd", "--dry-run"]).contains("already exists"));
+    assert_eq!(folder.names(), ["a.b2nd", "a.npy", "b.npy", "deep"]);
+}
+
+#[test]
 fn the_second_name_of_unpack_is_no_new_file() {
     let folder = Folder::new();
     folder.pack("a.b2nd", &npy("<i4", false, "(20,)", &counting(20)), &[]);

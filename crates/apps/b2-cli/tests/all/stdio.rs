@@ -23,7 +23,11 @@ fn frames_come_from_standard_input() {
             };
             assert_eq!(sent(&["cat", stdin]), raw);
             assert_eq!(sent(&["cat", stdin, "--slice=-1"]), folder.ok(&["cat", name, "--slice=-1"]));
-            assert_eq!(sent(&["info", stdin, "--json"]), folder.ok(&["info", name, "--json"]));
+            let facts: serde_json::Value = serde_json::from_slice(&sent(&["info", stdin, "--json"])).unwrap();
+            assert_eq!(facts["file"], stdin);
+            for (key, fact) in folder.info(&[name]).as_object().unwrap() {
+                assert_eq!(&facts[key], fact, "{key}");
+            }
             let line = String::from_utf8(sent(&["verify", stdin])).unwrap();
             assert_eq!(
                 line,

@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// New stores go into the same folders below DIR. Links are not followed.
     #[arg(short, long, requires = "directory")]
     pub(super) recursive: bool,
+    /// With -d: print which new stores there would be, and write nothing
+    #[arg(long, requires = "directory")]
+    pub(super) dry_run: bool,
     /// List what is in the file: shapes, types, chunks, filters, sizes
     #[arg(long)]
     pub(super) list: bool,

@@ -7,6 +7,8 @@ use half::f16;
 use rmpv::Value;
 use serde_json::{Map, Number, Value as Json};
 
+use super::{read_value, show_short};
+
 /// Extension types of python-blosc2.
 const COMPLEX: i8 = 44;
 const ARRAY: i8 = 46;
@@ -54,6 +56,19 @@ fn complex(bytes: &[u8]) -> Option<Json> {
             Some(Json::Array([real, imaginary].map(|part| float(f64::from_be_bytes(*part))).to_vec()))
         }
         _ => None,
+    }
+}
+
+/// The contents of a metalayer for people, at most `most` characters and dots: arrays and complex numbers as in
+/// [`attribute`], anything else without loss.
+pub(crate) fn show_for_people(content: &[u8], most: usize) -> String {
+    let Some(value @ Value::Ext(ARRAY | COMPLEX, _)) = read_value(content) else {
+        return show_short(content, most);
+    };
+    let text = attribute(&value).to_string();
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or(&text)),
+        None => text,
     }
 }
 

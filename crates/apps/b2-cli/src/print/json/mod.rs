@@ -15,12 +15,11 @@ use data_encoding::BASE64;
 use rmpv::Value;
 use serde_json::{Map, Value as Json};
 
-#[cfg(feature = "hdf5")]
-pub(crate) use self::attribute::attribute;
+#[cfg_attr(not(feature = "hdf5"), allow(unused_imports))]
+pub(crate) use self::attribute::{attribute, show_for_people};
 use self::items::Item;
 pub(crate) use self::show::{show, show_short};
 
-#[cfg(feature = "hdf5")]
 mod attribute;
 mod items;
 mod show;

@@ -145,10 +145,14 @@ impl Folder {
         output
     }
 
+    /// Returns the facts about a file, without its name.
     pub(crate) fn info(&self, args: &[&str]) -> Value {
         let mut all = vec!["info", "--json"];
         all.extend(args);
-        serde_json::from_slice(&self.ok(&all)).unwrap()
+        let mut facts: Value = serde_json::from_slice(&self.ok(&all)).unwrap();
+        let name = facts.as_object_mut().unwrap().shift_remove("file");
+        assert!(name.is_some_and(|name| name.is_string()), "{args:?}");
+        facts
     }
 
     /// Packs arbitrary `bytes` under this name, replacing any existing file. Returns the name.
