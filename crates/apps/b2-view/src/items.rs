@@ -3,6 +3,7 @@
 use b2nd::{Dtype, DtypeKind, Field};
 
 use crate::date::{NAT, Unit};
+use crate::extended;
 use crate::float::{self, FloatFormat, Sign, Width};
 use crate::text;
 
@@ -150,6 +151,8 @@ impl Simple {
     /// Appends an item as [`plain`](Self::plain) formats it.
     pub fn push_plain(&self, out: &mut String, item: &[u8]) {
         match (self.code, self.word(item)) {
+            // More digits than a double has.
+            ('f', None) if self.size > 8 => out.push_str(&extended::shortest(self.little(item))),
             ('f', _) => float::push_scalar(out, self.float(item), self.width()),
             ('u', Some(bits)) => out.push_str(itoa::Buffer::new().format(bits)),
             ('i', Some(bits)) => {

@@ -28,4 +28,5 @@ pub mod text;
 pub mod ticks;
 
 mod date;
+mod extended;
 mod float;

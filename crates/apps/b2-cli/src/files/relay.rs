@@ -11,6 +11,7 @@ use super::destination::Output;
 use super::stdio::is_stream;
 use super::urls;
 use crate::args::Format;
+use crate::process::error::Hold;
 use crate::process::one_line;
 
 /// Calls `write` with the path of the new file.
@@ -41,13 +42,19 @@ pub(crate) fn write_through(
     ensure!(!output.is_terminal(), "{}: compressed data is not shown on a terminal", named());
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
+    // It is written when the output has it.
+    let hold = Hold::start();
     write(&complete).map_err(|error| renamed(error, &complete, path))?;
     let mut file = File::open(&complete)?;
     file.rewind()?;
     let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer)? {
-            0 => return output.finish(),
+            0 => {
+                output.finish()?;
+                hold.release();
+                return Ok(());
+            }
             n => output.send(&buffer[..n])?,
         }
     }
@@ -65,9 +72,12 @@ fn upload(url: &Path, format: Format, force: bool, write: impl FnOnce(&Path) -> 
     }
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
+    let hold = Hold::start();
     write(&complete).map_err(|error| renamed(error, &complete, url))?;
     let file = Disk.open(&complete, Links::Follow)?;
-    urls::upload(&*file, url, force).with_context(named)
+    urls::upload(&*file, url, force).with_context(named)?;
+    hold.release();
+    Ok(())
 }
 
 /// Replaces the name of a temporary file in an error by the name that the user gave.

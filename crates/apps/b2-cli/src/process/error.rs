@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use b2_store::StoreError;
 use b2kit::ErrorKind;
@@ -69,6 +70,40 @@ impl Failures {
 
 /// Metadata (header, trailer, index, each vlmetalayer) may use at most 1/16 of the memory limit.
 pub(crate) const METADATA_SHARE: u64 = 16;
+
+/// What was to be said, while it is not yet known whether it is true.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// Holds back what [`succeeded`] prints until it is [released](Self::release). Dropped before that, nothing is said.
+#[must_use]
+pub(crate) struct Hold(());
+
+impl Hold {
+    pub(crate) fn start() -> Self {
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        Self(())
+    }
+
+    pub(crate) fn release(self) {
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        held.unwrap_or_default().iter().for_each(|line| succeeded(line));
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// Prints on standard error what was done.
+pub(crate) fn succeeded(line: &str) {
+    if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+        return held.push(line.to_owned());
+    }
+    // Ignore errors: standard error may be closed.
+    let _ = writeln!(io::stderr(), "{line}");
+}
 
 /// Prints a message on standard error.
 pub(crate) fn say(line: &str) {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -22,6 +22,7 @@ use crate::args::{Codec, Dims, Encoding, Format, Global, Named, Shape, plugins};
 use crate::files::{Output, Together};
 use crate::npy;
 use crate::print::{count, joined, printable};
+use crate::process::error::succeeded;
 use crate::process::{Progress, Usage, Written, capture, signals};
 use crate::read::{Input, is_array_layer};
 
@@ -495,8 +496,7 @@ pub(crate) fn tell(
     let names = printable(&format!("{} -> {}", from.display(), shown.display()));
     let seconds =
         if global.verbose { format!(", {:.2} s", start.elapsed().as_secs_f64()) } else { String::new() };
-    // Ignore errors: standard error may be closed.
-    let _ = writeln!(io::stderr(), "{names}  {line}{seconds}");
+    succeeded(&format!("{names}  {line}{seconds}"));
     Ok(())
 }
 

@@ -146,3 +146,30 @@ fn pipes_by_name() {
     // No other pipe is waited for.
     run("mkfifo pipe && ! b2kit info pipe");
 }
+
+/// What could not be written is not reported as written.
+#[cfg(target_os = "linux")]
+#[test]
+fn full_devices_are_no_success() {
+    let folder = Folder::new();
+    folder.write("a.npy", &npy("<i4", false, "(100, 30)", &counting(3000)));
+    let told = folder.fails(1, &["pack", "a.npy", "/dev/full", "--force"]);
+    assert_eq!(told, "b2kit: /dev/full: no space left on the disk\n");
+    let told = folder.change(&["pack", "a.npy", "/dev/null", "--force"]);
+    assert!(told.starts_with("a.npy -> /dev/null  "), "{told}");
+}
+
+/// CSV has all digits of a `longdouble`.
+#[test]
+fn long_doubles_keep_their_digits() {
+    let folder = Folder::new();
+    let item = |mantissa: u64, exponent: u16| {
+        let mut item = mantissa.to_le_bytes().to_vec();
+        item.extend(exponent.to_le_bytes());
+        item.resize(16, 0);
+        item
+    };
+    let items = [item(0xC90F_DAA2_2168_C235, 0x4000), item(0xFFFF_FFFF_FFFF_FFFF, 0x7FFE)].concat();
+    folder.pack("a", &npy("<f16", false, "(2,)", &items), &[]);
+    assert_eq!(folder.ok_text(&["cat", "--csv", "a"]), "3.1415926535897932385\n1.189731495357231765e+4932\n");
+}

@@ -1,6 +1,5 @@
 //! What both directions have in common.
 
-use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use super::args::Args;
 use crate::args::{Encoding, Global};
 use crate::cmd::copy::ranges;
 use crate::print::printable;
+use crate::process::error::succeeded;
 use crate::process::{Progress, signals};
 
 /// What is converted, and how.
@@ -46,8 +46,7 @@ impl Job<'_> {
     /// Prints a note on standard error.
     pub(super) fn note(&self, line: &str) {
         if !self.global.quiet {
-            // Ignore errors: standard error may be closed.
-            let _ = writeln!(io::stderr(), "{}", printable(line));
+            succeeded(&printable(line));
         }
     }
 }
