@@ -43,7 +43,8 @@ Examples:
   b2kit view data.b2nd --range=2%:98% --map cividis > data.png
   b2kit view table.b2nd --field speed --log -o speed.png
 
-In a terminal, without OUT, it takes the whole screen; ? tells the keys.
+In a terminal, without OUT, it takes the whole screen; ? tells the keys, and Ctrl-Z
+suspends it.
 
 Two dimensions are an image with a colour bar, one is a line. Of more, the
 plane through the middle is drawn, and standard error says which one that is. NaN,

@@ -161,6 +161,35 @@ impl Session {
 
 const LEFT: &str = "\x1b[?1049l";
 
+/// Ctrl-Z gives the terminal back and stops the process; afterwards the screen is drawn again.
+#[test]
+fn suspended_and_continued() {
+    let folder = Folder::new();
+    folder.pack("a", &npy("<i4", false, "(40, 60)", &counting(2400)), &[]);
+    let mut session = Session::start(&folder, &["view", "a"]);
+    session.shows("?: keys");
+    session.press("\x1a");
+    session.wait(LEFT);
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", session.child.id())).unwrap();
+        stat.rsplit(") ").next().unwrap().starts_with('T')
+    };
+    let start = Instant::now();
+    while !state() {
+        assert!(start.elapsed() < PATIENCE, "it does not stop");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let modes = tcgetattr(&session.theirs).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG), "{modes:?}");
+    let id = rustix::process::Pid::from_child(&session.child);
+    rustix::process::kill_process(id, rustix::process::Signal::CONT).unwrap();
+    session.wait("\x1b[?1049h");
+    session.shows("?: keys");
+    session.press("q");
+    session.wait(LEFT);
+    assert!(session.child.wait().unwrap().success());
+}
+
 #[test]
 fn open_move_and_quit() {
     let folder = Folder::new();

@@ -41,8 +41,18 @@ impl Taken {
         enable_raw_mode()?;
         // From here on dropping undoes what was done.
         let taken = Self(ManuallyDrop::new(terminal));
-        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, EnableMouseCapture)?;
+        enter()?;
         Ok(taken)
+    }
+
+    /// Gives the terminal back and stops, as Ctrl-Z does elsewhere, until the shell lets this process continue.
+    #[cfg(unix)]
+    fn suspend(&mut self) -> Result<()> {
+        leave();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP)?;
+        enable_raw_mode()?;
+        enter()?;
+        self.clear()
     }
 
     /// Clears the screen, so that everything is sent anew. `Terminal::clear` would ask for the place of the cursor, and the answer
@@ -63,11 +73,21 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // Nothing can be done about a terminal that is gone.
-        let _ = execute!(io::stdout(), DisableMouseCapture, cursor::Show, LeaveAlternateScreen);
-        let _ = disable_raw_mode();
-        let _ = io::stdout().flush();
+        leave();
     }
+}
+
+/// Goes to the other screen.
+fn enter() -> io::Result<()> {
+    execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, EnableMouseCapture)
+}
+
+/// Gives the terminal back.
+fn leave() {
+    // Nothing can be done about a terminal that is gone.
+    let _ = execute!(io::stdout(), DisableMouseCapture, cursor::Show, LeaveAlternateScreen);
+    let _ = disable_raw_mode();
+    let _ = io::stdout().flush();
 }
 
 /// Shows a file until the user quits.
@@ -151,6 +171,16 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
             if is_event(Duration::ZERO)? || is_event(WAIT)? {
                 let start = Instant::now();
                 match event::read()? {
+                    #[cfg(unix)]
+                    Event::Key(key)
+                        if key.code == KeyCode::Char('z') && key.modifiers == KeyModifiers::CONTROL =>
+                    {
+                        taken.suspend()?;
+                        if let Some(graphics) = &mut graphics {
+                            graphics.cleared();
+                        }
+                        changed = true;
+                    }
                     Event::Key(key) if key.kind != KeyEventKind::Release => {
                         if let Some(key) = translate(key.code, key.modifiers) {
                             app.key(key);

@@ -64,3 +64,36 @@ impl Input {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_of_other_formats_are_packed_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        let dtype = b2kit::Dtype::parse("<i4").unwrap();
+        let items: Vec<u8> = (0..12_i32).flat_map(i32::to_le_bytes).collect();
+        fs::write(&path, [crate::npy::header_bytes(&dtype, &[3, 4]).unwrap(), items].concat()).unwrap();
+        let made = Input::of(&path).unwrap();
+        let array = b2kit::NdArray::open(&made.path).unwrap();
+        assert_eq!((array.shape(), array.all().read::<Vec<i32>>().unwrap()[11]), (&[3, 4][..], 11));
+        // A Blosc2 file stays what it is.
+        let packed = folder.path().join("x");
+        fs::copy(&made.path, &packed).unwrap();
+        assert_eq!(Input::of(&packed).unwrap().path, packed);
+        let copy = made.path.clone();
+        drop(made);
+        assert!(!copy.exists());
+        let other = folder.path().join("b.h5");
+        fs::write(&other, b"\x89HDF\r\n\x1a\n and more").unwrap();
+        assert!(format!("{:#}", Input::of(&other).err().unwrap()).contains("an HDF5 file"));
+        fs::create_dir(folder.path().join("z")).unwrap();
+        fs::write(folder.path().join("z/zarr.json"), b"{}").unwrap();
+        assert!(format!("{:#}", Input::of(&folder.path().join("z")).err().unwrap()).contains("Zarr"));
+        assert!(Input::of(folder.path()).is_ok());
+    }
+}

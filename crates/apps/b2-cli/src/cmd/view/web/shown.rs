@@ -36,3 +36,31 @@ impl Shown<'_> {
         given.map(|(name, value)| format!("&{name}={}", encoded(&value))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_was_asked_for_is_in_the_link() {
+        let source = Source { file: "a.b2z".into(), offset: 0, key: Some("/t".into()) };
+        let all = Shown {
+            source: &source,
+            slice: Some("0,:"),
+            field: None,
+            map: Map::Cividis,
+            range: Some("2%:98%".parse().unwrap()),
+            log: true,
+            opens: false,
+        };
+        assert_eq!(all.link(), "&key=%2Ft&slice=0%2C%3A&map=cividis&range=2%25%3A98%25&log=1");
+        let plain = Shown {
+            slice: None,
+            map: Map::Viridis,
+            range: Some("-2:30.5".parse().unwrap()),
+            log: false,
+            ..all
+        };
+        assert_eq!(plain.link(), "&key=%2Ft&range=-2%3A30.5");
+    }
+}
