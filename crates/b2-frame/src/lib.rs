@@ -75,7 +75,7 @@ pub use {
     read::open_plan::{Layout, OpenPlan, Opened},
     read::places::{Found, Places},
     read::plan::{Plan, Step, drive},
-    read::target::Target,
+    read::target::{RowCopy, Target},
     repair::salvage::{Given, Use, salvage_with},
     storage::disk::refuse_device,
     storage::files::{FrameFiles, OpenFile},

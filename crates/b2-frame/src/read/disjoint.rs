@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::read::target::Target;
+use crate::read::target::{RowCopy, Target};
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
 /// in it are those that the [`Places`](crate::read::places::Places) were made with.
@@ -179,6 +179,71 @@ impl Target for Writer<'_> {
         // `Disjoint::new`), and this writer is borrowed as long as the slice is in use.
         unsafe { std::slice::from_raw_parts_mut(self.claim(at, len), len) }
     }
+
+    fn put_rows(&mut self, rows: RowCopy, src: &[u8]) {
+        if !SHORT_ROW.contains(&rows.len) {
+            rows.each(|from, to| {
+                let row = &src[from..from + rows.len];
+                // SAFETY: The row is inside the buffer, and no slice of its place exists; see `place`.
+                unsafe { self.claim(to, row.len()).copy_from_nonoverlapping(row.as_ptr(), row.len()) }
+            });
+            return;
+        }
+        let (from_end, to_end) = (rows.end(rows.from, rows.from_step), rows.end(rows.to, rows.to_step));
+        let Disjoint { start, len, .. } = *self.buffer;
+        assert!(
+            from_end <= src.len() && to_end <= len,
+            "rows up to {from_end} of {} to {to_end} of {len}",
+            src.len()
+        );
+        #[cfg(debug_assertions)]
+        rows.each(|_, to| self.buffer.owners.claim(self.owner, to, rows.len));
+        // SAFETY: Both ends are in bounds, so all rows are. Nobody else uses the places of this writer; see `place`.
+        unsafe {
+            match rows.len {
+                ..=32 => rows.copy::<16>(src.as_ptr(), start),
+                ..=64 => rows.copy::<32>(src.as_ptr(), start),
+                _ => rows.copy::<64>(src.as_ptr(), start),
+            }
+        }
+    }
+}
+
+/// The shortest and the longest rows that are copied without a call of `memcpy`, in bytes.
+const SHORT_ROW: std::ops::RangeInclusive<usize> = 16..=128;
+
+impl RowCopy {
+    /// Returns the end of the last row, of which the first starts at `first`, or the largest number instead of a larger
+    /// one.
+    fn end(&self, first: usize, step: usize) -> usize {
+        step.saturating_mul(self.count.saturating_sub(1)).saturating_add(first).saturating_add(self.len)
+    }
+
+    /// Calls `visit` with the offsets of each row.
+    fn each(&self, mut visit: impl FnMut(usize, usize)) {
+        (0..self.count).for_each(|k| visit(self.from + k * self.from_step, self.to + k * self.to_step));
+    }
+
+    /// Copies all rows, each as its first `W` and its last `W` bytes.
+    ///
+    /// # Safety
+    /// A row has `W` to `2 * W` bytes. All rows of the source can be read, all rows of the target can be written, and
+    /// the two do not overlap.
+    #[inline]
+    unsafe fn copy<const W: usize>(&self, src: *const u8, dst: *mut u8) {
+        let last = self.len - W;
+        for k in 0..self.count {
+            // SAFETY: As the caller promises. `first` and `last` may overlap, with the same bytes.
+            unsafe {
+                let (from, to) =
+                    (src.add(self.from + k * self.from_step), dst.add(self.to + k * self.to_step));
+                let first_bytes = from.cast::<[u8; W]>().read();
+                let last_bytes = from.add(last).cast::<[u8; W]>().read();
+                to.cast::<[u8; W]>().write(first_bytes);
+                to.add(last).cast::<[u8; W]>().write(last_bytes);
+            }
+        }
+    }
 }
 
 /// An uninitialised buffer that is to be filled completely through any number of [`Filler`]s.
@@ -265,6 +330,11 @@ impl Target for Filler<'_> {
         unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
+    fn put_rows(&mut self, rows: RowCopy, src: &[u8]) {
+        self.filled += rows.count * rows.len;
+        self.writer.put_rows(rows, src);
+    }
+
     #[inline]
     fn fill(&mut self, at: usize, len: usize, byte: u8) {
         let start = self.claim(at, len);
@@ -341,6 +411,30 @@ mod tests {
         target.forget(20);
         target.put(k * 100 + 50, &[k as u8; 20]);
         target.fill(k * 100 + 70, 30, 9);
+        target.forget(90);
+        // Rows of all lengths that fit into the range twice, at two distances.
+        let src: Vec<u8> = (0..200).map(|i| (i * 7 + k) as u8).collect();
+        for len in 1..=45 {
+            let rows = RowCopy {
+                len,
+                count: 2,
+                from: len % 3,
+                from_step: 90,
+                to: k * 100 + 2,
+                to_step: 45 + len % 2,
+            };
+            target.put_rows(rows, &src);
+            target.forget(2 * len);
+        }
+        for len in [64, 65, 90] {
+            let rows = RowCopy { len, count: 1, from: 5, from_step: 0, to: k * 100 + 10, to_step: 0 };
+            target.put_rows(rows, &src);
+            target.forget(len);
+        }
+        target.put_rows(
+            RowCopy { len: 45, count: 2, from: 1, from_step: 60, to: k * 100 + 10, to_step: 45 },
+            &src,
+        );
     }
 
     fn expected() -> Vec<u8> {
@@ -409,6 +503,24 @@ mod tests {
         // SAFETY: There is only one filler.
         let buffer = unsafe { Unfilled::new(Destination::from(&mut bytes[..])) };
         buffer.writer().put(3, &[1, 2]);
+    }
+
+    /// Rows that reach one byte beyond the buffer, or beyond what a `usize` can count.
+    #[test]
+    fn rows_outside_are_refused() {
+        for (len, count, from_step, to_step) in
+            [(20, 3, 0, 41), (20, 3, 50, 0), (20, usize::MAX, 3, 3), (200, 1, 0, 0)]
+        {
+            let mut bytes = [0; 101];
+            let rows = RowCopy { len, count, from: 0, from_step, to: 0, to_step };
+            let copy = std::panic::AssertUnwindSafe(|| {
+                // SAFETY: There is only one writer.
+                unsafe { Disjoint::new(Destination::from(&mut bytes[..]), true) }
+                    .writer()
+                    .put_rows(rows, &[1; 119]);
+            });
+            assert!(std::panic::catch_unwind(copy).is_err(), "{rows:?}");
+        }
     }
 
     #[test]

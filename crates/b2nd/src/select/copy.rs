@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use b2_frame::Target;
+use b2_frame::{RowCopy, Target};
 
 use crate::model::geometry::MAX_DIM;
 
@@ -161,7 +161,10 @@ impl Loops {
             4 => items::<4>(line, src, dst),
             8 => items::<8>(line, src, dst),
             16 => items::<16>(line, src, dst),
-            row => line.each(|from, to| dst.put(to, &src[from..from + row])),
+            row => match line.rows(row) {
+                Some(rows) => dst.put_rows(rows, src),
+                None => line.each(|from, to| dst.put(to, &src[from..from + row])),
+            },
         });
     }
 
@@ -208,6 +211,13 @@ struct Line {
 }
 
 impl Line {
+    /// Returns the rows of `len` bytes, if they ascend in source and target.
+    fn rows(self, len: usize) -> Option<RowCopy> {
+        let Self { dim, from, to } = self;
+        let (from_step, to_step) = (usize::try_from(dim.from).ok()?, usize::try_from(dim.to).ok()?);
+        Some(RowCopy { len, count: dim.count, from: from as usize, from_step, to: to as usize, to_step })
+    }
+
     #[inline]
     fn each(self, mut visit: impl FnMut(usize, usize)) {
         let (mut from, mut to) = (self.from, self.to);
