@@ -10,7 +10,7 @@
     499999500000
 
 Workers reopen an array by its path, so they may be other processes, or machines that share the files. See
-``docs/dask.md``.
+``docs/how-to/dask.md``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
     ['a/c/0/0', 'a/zarr.json', 'zarr.json']
 
 :func:`kerchunk` returns references that fsspec's ``reference`` file system reads. :class:`Parser` is a parser for
-VirtualiZarr. Readers need this package for the codec ``b2kit.chunk``, see ``docs/zarr.md``.
+VirtualiZarr. Readers need this package for the codec ``b2kit.chunk``, see ``docs/how-to/zarr.md``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
     >>> again.sst.dims, again.sst.attrs, again.lat.values
     (('lat', 'lon'), {'units': 'K'}, array([10, 20]))
 
-Reading needs no import: xarray finds the engine by its name. See ``docs/xarray.md`` for the convention.
+Reading needs no import: xarray finds the engine by its name. See ``docs/reference/xarray.md`` for the convention.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
     >>> float(z[3, 5])
     197.0
 
-Installing b2kit is enough to read such arrays: zarr finds the codecs by their names. See ``docs/zarr.md``.
+Installing b2kit is enough to read such arrays: zarr finds the codecs by their names. See ``docs/how-to/zarr.md``.
 """
 
 from __future__ import annotations
