@@ -21,6 +21,8 @@ ELSEWHERE = {
 PAGES = {path: uri for uri, path in ELSEWHERE.items()}
 # `python`, `console`, `rust` and `c` run in the tests, `json` is data, `layers` is checked by xtask. `text` does not run.
 LANGUAGES = {"python", "console", "rust", "c", "json", "layers", "text"}
+# Where the pages with Rust are included as documentation tests, and the one with C is compared with a program.
+TESTS = ["crates/b2kit/src/lib.rs", "crates/adapters/b2-async/src/lib.rs", "crates/bindings/b2-c/tests/programs.rs"]
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 BLOCK = re.compile(r'<div class="(?:language-(\S+) )?highlight">(.*?)</div>', re.DOTALL)
 log = logging.getLogger("mkdocs.hooks.site")
@@ -63,6 +65,9 @@ def on_page_content(html, page, config, files):
         first = re.sub(r"<[^>]*>", "", code).strip().partition("\n")[0]
         if language not in LANGUAGES:
             log.warning("%s: a code block in %s, which does not run: %s", page.file.src_uri, language or "no language", first)
+        elif language in ("rust", "c") and not any(f"/docs/{page.file.src_uri}\"" in (ROOT / test).read_text() for test in TESTS):
+            log.warning("%s: no test runs the code in %s: %s", page.file.src_uri, language, first)
         elif language in ("python", "console") and not first.startswith(("&gt;&gt;&gt; ", "$ ")):
             log.warning("%s: %s is not run without a prompt: %s", page.file.src_uri, language, first)
-    return html
+    # Roles of Sphinx in docstrings.
+    return re.sub(r":(?:func|class|meth|mod|exc|attr):(?=<code)", "", html)
