@@ -19,8 +19,9 @@ ELSEWHERE = {
     "contributing/changelog.md": "CHANGELOG.md",
 }
 PAGES = {path: uri for uri, path in ELSEWHERE.items()}
-# `python`, `console`, `rust` and `c` run in the tests, `json` is data, `layers` is checked by xtask. `text` does not run.
-LANGUAGES = {"python", "console", "rust", "c", "json", "layers", "text"}
+# `python`, `pycon` (in docstrings), `console`, `rust` and `c` run in the tests, `json` is data, `layers` is checked by xtask.
+# `text` does not run.
+LANGUAGES = {"python", "pycon", "console", "rust", "c", "json", "layers", "text"}
 # Where the pages with Rust are included as documentation tests, and the one with C is compared with a program.
 TESTS = ["crates/b2kit/src/lib.rs", "crates/adapters/b2-async/src/lib.rs", "crates/bindings/b2-c/tests/programs.rs"]
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
@@ -67,7 +68,7 @@ def on_page_content(html, page, config, files):
             log.warning("%s: a code block in %s, which does not run: %s", page.file.src_uri, language or "no language", first)
         elif language in ("rust", "c") and not any(f"/docs/{page.file.src_uri}\"" in (ROOT / test).read_text() for test in TESTS):
             log.warning("%s: no test runs the code in %s: %s", page.file.src_uri, language, first)
-        elif language in ("python", "console") and not first.startswith(("&gt;&gt;&gt; ", "$ ")):
+        elif language in ("python", "pycon", "console") and not first.startswith(("&gt;&gt;&gt; ", "$ ")):
             log.warning("%s: %s is not run without a prompt: %s", page.file.src_uri, language, first)
     # Roles of Sphinx in docstrings.
     return re.sub(r":(?:func|class|meth|mod|exc|attr):(?=<code)", "", html)

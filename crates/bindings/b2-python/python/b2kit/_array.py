@@ -99,7 +99,7 @@ class Array(_b2kit.ArrayBase, Items):
             Read the items into this array, and return it. Reusing one saves the time in which the system provides fresh memory.
         threads : int, optional
             Number of threads, by default that of the array.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Returns
@@ -218,7 +218,7 @@ class Array(_b2kit.ArrayBase, Items):
             The axis; negative ones count from the end.
         sync : bool
             Wait until the change survives a power loss.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Raises
@@ -259,7 +259,7 @@ class Array(_b2kit.ArrayBase, Items):
             The axis; negative ones count from the end.
         sync : bool
             Wait until the change survives a power loss.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Raises
@@ -290,13 +290,13 @@ class Array(_b2kit.ArrayBase, Items):
 
         Parameters
         ----------
-        sel : slice, int, list or mask
+        sel : slice or int or list or mask
             The positions.
         axis : int
             The axis; negative ones count from the end.
         sync : bool
             Wait until the change survives a power loss.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Raises
@@ -450,7 +450,7 @@ class Array(_b2kit.ArrayBase, Items):
         ----------
         threads : int, optional
             Number of threads, by default that of the array.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Returns
@@ -573,7 +573,7 @@ class Edit(_b2kit.EditorBase):
             The items. It may lack the dimension of the axis if it holds a single position.
         axis : int
             The axis; negative ones count from the end.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Raises
@@ -601,7 +601,7 @@ class Edit(_b2kit.EditorBase):
             The items. It may lack the dimension of the axis if it holds a single position.
         axis : int
             The axis; negative ones count from the end.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Raises
@@ -626,11 +626,11 @@ class Edit(_b2kit.EditorBase):
 
         Parameters
         ----------
-        sel : slice, int, list or mask
+        sel : slice or int or list or mask
             The positions.
         axis : int
             The axis; negative ones count from the end.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Raises

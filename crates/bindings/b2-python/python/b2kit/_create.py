@@ -82,7 +82,7 @@ def asarray(
     ----------
     x : array_like
         A NumPy array, or anything that can be converted to one.
-    path : path-like, optional
+    path : str or PathLike, optional
         The new file. Without it the array is in memory.
     codec : str
         ``"blosclz"``, ``"lz4"``, ``"lz4hc"``, ``"zlib"`` or ``"zstd"``.
@@ -111,7 +111,7 @@ def asarray(
         Make a directory with a file for each chunk.
     threads : int, optional
         Number of threads, by default that of :func:`b2kit.set_threads`.
-    progress : bool, tqdm or callable, optional
+    progress : bool or tqdm or callable, optional
         ``True`` for a progress bar, a class or a bar of tqdm, or a function that is called with the number of bytes done
         and in total.
 
@@ -160,7 +160,7 @@ def zeros(
         Lengths of the dimensions.
     dtype : dtype
         Type of the items.
-    path : path-like, optional
+    path : str or PathLike, optional
         The new file. Without it the array is in memory.
     **options
         The options of :func:`b2kit.asarray`.
@@ -204,7 +204,7 @@ def full(
         The value of all items.
     dtype : dtype, optional
         Type of the items, by default that of `fill_value`.
-    path : path-like, optional
+    path : str or PathLike, optional
         The new file. Without it the array is in memory.
     **options
         The options of :func:`b2kit.asarray`.
@@ -246,7 +246,7 @@ def empty(
         Lengths of the dimensions.
     dtype : dtype
         Type of the items.
-    path : path-like, optional
+    path : str or PathLike, optional
         The new file. Without it the array is in memory.
     **options
         The options of :func:`b2kit.asarray`.
@@ -289,7 +289,7 @@ def from_iter(
         Type of the items.
     shape : int or tuple of int, optional
         Lengths of the dimensions. Without it the array has one dimension with all items.
-    path : path-like, optional
+    path : str or PathLike, optional
         The new file. Without it the array is in memory.
     **options
         The options of :func:`b2kit.asarray`.
@@ -360,7 +360,7 @@ def concat(
     ----------
     arrays : iterable of array_like
         At least one array.
-    path : path-like, optional
+    path : str or PathLike, optional
         The new file. Without it the array is in memory.
     axis : int
         The axis along which the arrays are joined.

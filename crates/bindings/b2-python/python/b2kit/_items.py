@@ -99,7 +99,7 @@ class Items:
             use it during the call.
         threads : int, optional
             Number of threads, by default that of the array.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             ``True`` for a progress bar, a class or a bar of tqdm, or a function that is called with the number of bytes done
             and in total.
 

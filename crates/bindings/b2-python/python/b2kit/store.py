@@ -216,7 +216,7 @@ class SuperChunk:
         ----------
         threads : int, optional
             Number of threads.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Returns
@@ -452,7 +452,7 @@ class Group(Mapping[str, Member]):
         ----------
         key : str
             The key, relative to this group.
-        x : array_like, Group or path-like
+        x : array_like or Group or str or PathLike
             What is copied.
 
         Raises
@@ -559,7 +559,7 @@ class Group(Mapping[str, Member]):
 
         Parameters
         ----------
-        path : path-like
+        path : str or PathLike
             An archive if the name ends with ``.b2z``, a frame if it ends with ``.b2e``, otherwise a directory (``.b2d``).
         overwrite : bool
             Replace an existing file. A directory is never replaced.
@@ -630,7 +630,7 @@ class Group(Mapping[str, Member]):
         ----------
         threads : int, optional
             Number of threads.
-        progress : bool, tqdm or callable, optional
+        progress : bool or tqdm or callable, optional
             As of :func:`b2kit.asarray`.
 
         Returns
@@ -915,7 +915,7 @@ def open(
 
     Parameters
     ----------
-    source : path-like, URL, bytes or file
+    source : str or PathLike or bytes or file
         A path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or any seekable
         binary file. HTTP and HTTPS URLs are read by this package, other URLs by fsspec.
     mode : {"r", "a"}
@@ -1069,7 +1069,7 @@ def open_array(
 
     Parameters
     ----------
-    source : path-like, URL, bytes or file
+    source : str or PathLike or bytes or file
         As of :func:`open`.
     mode : {"r", "a"}
         ``"r"`` reads. ``"a"`` also changes an array or a store at a path, and creates a store (``.b2d``) that does not
@@ -1118,7 +1118,7 @@ def open_group(source: Path, mode: Literal["r", "a"] = "r", threads: int | None 
 
     Parameters
     ----------
-    source : path-like
+    source : str or PathLike
         The path of the store.
     mode : {"r", "a"}
         ``"r"`` reads. ``"a"`` also changes an array or a store at a path, and creates a store (``.b2d``) that does not
@@ -1214,12 +1214,12 @@ def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Ar
 
     Parameters
     ----------
-    a : Array, Group, path-like or array_like
+    a : Array or Group or str or PathLike or array_like
         What to copy. A path is opened first. A group or store is copied with all its contents, as by :meth:`Group.save`. Of
         arrays of h5py, zarr and python-blosc2, attributes and chunks are kept: shards of zarr become chunks, and the chunks
         in them blocks. Codec, level and filters are kept from python-blosc2 only. What makes an HDF5 data set or its axes a
         dimension scale is left out.
-    path : path-like, optional
+    path : str or PathLike, optional
         The new file or store. Without it the array is in memory.
     **options
         The options of :func:`asarray`; those not given are taken from `a`. For other ``chunks``, blocks are chosen that
@@ -1262,11 +1262,11 @@ def verify(path: Source, *, threads: int | None = None, progress: Progress = Non
 
     Parameters
     ----------
-    path : path-like, URL, bytes or file
+    path : str or PathLike or bytes or file
         As of :func:`open`.
     threads : int, optional
         Number of threads.
-    progress : bool, tqdm or callable, optional
+    progress : bool or tqdm or callable, optional
         As of :func:`b2kit.asarray`.
 
     Returns
