@@ -1,5 +1,5 @@
 //! Runs the commands in the `console` blocks of all pages, and compares what they print with what the pages say.
-#![cfg_attr(not(unix), allow(dead_code))]
+#![cfg_attr(not(all(unix, feature = "hdf5", feature = "http")), allow(dead_code, unused_imports))]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The commands find an array of `testdata`, packed or not, and the packed one at `$URL/sst.b2nd`, too.
+/// The commands find an array of `testdata`, and a packed one at `$URL/sst.b2nd`.
 #[test]
 #[cfg(all(unix, feature = "hdf5", feature = "http"))]
 fn the_commands_of_all_pages_print_what_the_pages_say() {

@@ -142,7 +142,7 @@ class Attrs(Layers):
 
     Names and their number are not limited. C-Blosc2 reads at most 16, with names of at most 31 bytes; python-blosc2 shows
     those beyond as one dictionary, ``vlmeta["attrs"]``. The layer ``blosc2_indexes``, in which python-blosc2 describes its
-    indexes of the array, is no attribute, and copies do not get it.
+    indexes of the array, is not an attribute, and copies do not get it.
 
     Examples
     --------

@@ -86,7 +86,7 @@ class _Opened:
 
 
 class SuperChunk:
-    """A frame that is no array, in a file or a store: bytes, or objects that only python-blosc2 can decode.
+    """A frame that is not an array, in a file or a store: bytes, or objects that only python-blosc2 can decode.
 
     It can be verified, and its bytes and attributes can be read. ``kind`` is what python-blosc2 calls it.
     """
@@ -599,7 +599,7 @@ class Group(Mapping[str, Member]):
     def walk(self) -> Iterator[tuple[str, Array]]:
         """Iterates over all arrays in this group and below.
 
-        Members that are no arrays and indexes of python-blosc2 are left out. The columns of tables are arrays.
+        Members that are not arrays and indexes of python-blosc2 are left out. The columns of tables are arrays.
 
         Yields
         ------
@@ -730,7 +730,7 @@ class Group(Mapping[str, Member]):
         return _repr.group_html(f"{self.name} of {self._path}", rows, len(listed) - len(rows))
 
     def _listed(self, store: _b2kit.Store) -> list[tuple[str, str]]:
-        """Returns the keys of all members, and what they are if they are no arrays. Tables are listed as one."""
+        """Returns the keys of all members, and what they are if they are not arrays. Tables are listed as one."""
         found: list[tuple[str, str]] = []
         keys = self._shown_keys(store)
         tables = [key.removesuffix(_TABLE) for key in keys if key.rsplit("/", 1)[-1] == _TABLE]
@@ -787,7 +787,7 @@ class Group(Mapping[str, Member]):
         try:
             array = Array(store, self._mode, self._threads, key=key, name=name, lock=self._lock)
         except NotBloscError:
-            # A frame that is no array. One that claims to be an array, but cannot be opened, raises another error.
+            # A frame that is not an array. One that claims to be an array, but cannot be opened, raises another error.
             return SuperChunk(store.frame(key), name)
         if array._origin != "path":
             array._again = (_member, (self._path, key, self._threads))
@@ -869,7 +869,7 @@ def _kind_of(store: _b2kit.Store, key: str) -> str:
 
 
 def _kind_of_member(store: _b2kit.Store, key: str) -> str:
-    """Returns what a member is if it is no array."""
+    """Returns what a member is if it is not an array."""
     if store.kind(key) == "elsewhere":
         return "elsewhere"
     try:
@@ -938,7 +938,7 @@ def open(
     Group
         A store.
     SuperChunk
-        A frame that is no array.
+        A frame that is not an array.
     Data
         A data set of an HDF5 or NetCDF file, if `key` names one.
 
@@ -1011,7 +1011,7 @@ def _known(source: Source, mode: Literal["r", "a"], threads: int | None, lock: b
 
 
 def _frame(source: Any, name: str, mode: str) -> Array | SuperChunk | None:
-    """Opens a frame that is no array; ``None`` if there is none."""
+    """Opens a frame that is not an array; ``None`` if there is none."""
     try:
         frame = _b2kit.FrameBase(source)
     except Error:
@@ -1092,7 +1092,7 @@ def open_array(
     b2kit.errors.ArgumentError
         The file is a store.
     b2kit.errors.NotBloscError
-        The file is something else, or a frame that is no array.
+        The file is something else, or a frame that is not an array.
     b2kit.errors.DamagedError
         The header, the index or the trailer is damaged.
 
