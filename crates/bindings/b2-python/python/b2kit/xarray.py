@@ -349,7 +349,18 @@ class Backend(BackendEntrypoint):
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Returns whether this is the path of a Blosc2 file or store, or an open array or group."""
+        """Returns whether this is the path of a Blosc2 file or store, or an open array or group.
+
+        Parameters
+        ----------
+        filename_or_obj : object
+            What :func:`xarray.open_dataset` was given.
+
+        Returns
+        -------
+        bool
+            Whether the name ends as those of Blosc2 files do, or the object is an array or a group.
+        """
         if isinstance(filename_or_obj, (Array, Group)):
             return True
         if not isinstance(filename_or_obj, (str, os.PathLike)):
@@ -377,14 +388,14 @@ class Backend(BackendEntrypoint):
         ----------
         filename_or_obj : str or PathLike or Array or Group
             What to open.
+        mask_and_scale, decode_times, concat_characters, decode_coords, drop_variables, use_cftime, decode_timedelta
+            As of :func:`xarray.open_dataset`.
         group : str, optional
             The key of the group; the root by default.
         threads : int, optional
             Number of threads for one read.
         storage_options : mapping, optional
             Let fsspec open the URL with these options, as :func:`b2kit.open` does.
-        mask_and_scale, decode_times, concat_characters, decode_coords, drop_variables, use_cftime, decode_timedelta
-            As of :func:`xarray.open_dataset`.
 
         Returns
         -------
