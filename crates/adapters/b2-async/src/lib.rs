@@ -30,3 +30,8 @@ pub use b2_frame::{Answer, Opening, Version};
 pub use frame::AsyncSuperChunk;
 pub use options::AsyncOptions;
 pub use reader::{MaybeSend, MaybeSync, RangeReader};
+
+/// The Rust examples of a page in `docs`, as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/how-to/read-remotely.md")]
+struct ReadRemotely;

@@ -1,4 +1,4 @@
-//! Inputs that fuzzing found (docs/fuzzing.md), one test each.
+//! Inputs that fuzzing found (docs/contributing/fuzzing.md), one test each.
 
 use std::fs;
 use std::path::Path;

@@ -490,7 +490,7 @@ impl Slice {
 
     /// Begins to read the stored items in C order into a destination, which must have exactly
     /// [`nbytes`](Self::nbytes) bytes, for a driver of your own that fetches the bytes that the read needs
-    /// (docs/reading.md). Returns `None` if nothing has to be read; the destination is filled then.
+    /// (docs/explanation/reading.md). Returns `None` if nothing has to be read; the destination is filled then.
     ///
     /// ```
     /// # use b2nd::{ArrayBuilder, NdArray, source};

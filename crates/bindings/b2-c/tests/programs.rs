@@ -312,3 +312,10 @@ fn c_blosc2_returns_what_edges_expects() {
     let program = Program::new("edges", "-c-blosc2");
     passed(&mut program.command(&c_blosc2().join("lib")));
 }
+
+#[test]
+fn the_page_for_c_shows_the_example() {
+    let page = fs::read_to_string(package("../../../docs/how-to/c.md")).unwrap();
+    let example = fs::read_to_string(package("examples/roundtrip.c")).unwrap();
+    assert!(page.contains(&format!("```c\n{example}```\n")));
+}

@@ -1,4 +1,4 @@
-//! What reading costs: rounds, requests and bytes (docs/reading.md).
+//! What reading costs: rounds, requests and bytes (docs/explanation/reading.md).
 
 use b2_async::{AsyncNdArray, AsyncOptions};
 use b2_chunk::{Compression, FilterSlot};

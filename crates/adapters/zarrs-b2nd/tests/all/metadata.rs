@@ -117,7 +117,7 @@ fn the_schemas_to_register_are_those_of_the_specification() {
         serde_json::from_str(&text).unwrap()
     };
     for name in ["b2nd", "blosc2"] {
-        let mut ours = read(format!("docs/zarr-{name}.schema.json"));
+        let mut ours = read(format!("docs/reference/zarr-{name}.schema.json"));
         let theirs = read(format!("packaging/zarr-extensions/codecs/{name}/schema.json"));
         assert_eq!(theirs["properties"]["name"]["const"], name);
         ours["properties"]["name"] = json!({"const": name});

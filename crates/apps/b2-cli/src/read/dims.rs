@@ -1,4 +1,4 @@
-//! Names, units and coordinates of dimensions, by the convention for xarray (docs/xarray.md).
+//! Names, units and coordinates of dimensions, by the convention for xarray (docs/reference/xarray.md).
 
 use std::path::Path;
 

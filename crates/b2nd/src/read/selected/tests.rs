@@ -237,7 +237,7 @@ fn counted(array: &NdArray, selection: Vec<Selection>) -> Fetched {
     fetched
 }
 
-/// Checks the formula of docs/reading.md: rounds = heads + blocks, however many chunks are touched.
+/// Checks the formula of docs/explanation/reading.md: rounds = heads + blocks, however many chunks are touched.
 #[test]
 fn rounds_follow_the_formula() {
     let with = |array: &NdArray, costs: ReadCosts, compare: Compare| {

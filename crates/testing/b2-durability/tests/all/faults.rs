@@ -3,7 +3,7 @@
 //! A preloaded library (faults.c) lets the n-th call that concerns a file fail: with no space, an I/O error, a quota, an
 //! interruption, or after half of the bytes; or it kills the process before, in or after the call. Then the exit code must
 //! be true, the file must hold the old or the new state and pass `verify`, nothing temporary may be left, and the command
-//! must succeed when it is run again. docs/reliability.md has the figures.
+//! must succeed when it is run again. docs/explanation/reliability-tests.md has the figures.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -1,5 +1,5 @@
-//! Damaged and hostile files through the command `b2kit`, in processes with limits (docs/hostile.md), and flipped bits
-//! (docs/reliability.md). Linux only, because memory is measured through `/proc`.
+//! Damaged and hostile files through the command `b2kit`, in processes with limits (docs/contributing/hostile.md), and flipped bits
+//! (docs/explanation/reliability-tests.md). Linux only, because memory is measured through `/proc`.
 
 mod base;
 mod bombs;
