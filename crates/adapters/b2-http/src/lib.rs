@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use b2_frame::{ReadCosts, ReadOptions, SuperChunk};
 
-pub use client::{Counts, HttpOptions};
+pub use client::{HttpOptions, RequestCounts};
 pub use file::{HttpFile, HttpSource};
 pub use system::Http;
 pub use url::is_url;

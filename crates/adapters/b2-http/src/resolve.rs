@@ -13,9 +13,9 @@ use ureq::unversioned::transport::time::Duration;
 /// Looks up addresses on a separate thread, so that the time limit of the request holds. If no thread can be started,
 /// it uses the calling thread without a limit, because ureq's own resolver would panic.
 #[derive(Debug, Default)]
-pub(crate) struct LookUp(DefaultResolver);
+pub(crate) struct HostResolver(DefaultResolver);
 
-impl Resolver for LookUp {
+impl Resolver for HostResolver {
     fn resolve(
         &self,
         uri: &Uri,

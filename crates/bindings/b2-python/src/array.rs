@@ -727,7 +727,7 @@ struct OnServer {
 }
 
 fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
-    let http = connections().afresh();
+    let http = connections().reopened();
     let name = http.hide(url);
     let options = read_options().costs(ReadCosts::REMOTE).file_system(Arc::new(http.clone()));
     let array = NdArray::open_with(&name, &options.offset(offset))?;

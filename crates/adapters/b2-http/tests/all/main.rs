@@ -354,7 +354,7 @@ fn a_file_system_that_begins_afresh_sees_the_new_file() {
     let http = client(60_000);
     assert_eq!(open(&http, &url).unwrap().slice((0, 0)).unwrap().read::<Vec<u32>>().unwrap(), [mix(0)]);
     server.put("a.b2nd", field().to_bytes(source::by_index(|i| mix(i + 1))).unwrap().to_vec());
-    let again = http.afresh();
+    let again = http.reopened();
     assert!(again.open_file(Path::new(&url)).unwrap().version().is_guarded());
     let array = open(&again, &url).unwrap();
     assert_eq!(array.slice((0, 0)).unwrap().read::<Vec<u32>>().unwrap(), [mix(1)]);
