@@ -11,13 +11,13 @@ use b2_frame::{
 use rmpv::Value;
 
 use crate::StoreError;
-use crate::members::{Place, kind_of};
-use crate::names::{self, EMBEDDED, Kind, MAP, absolute, last_part};
-use crate::store::{Files, Root, Store};
-use crate::table::META;
+use crate::members::{MemberLocation, kind_of};
+use crate::names::{self, EMBEDDED, EMBEDDED_MAP, MemberKind, absolute, last_part};
+use crate::store::{Files, Store, StoreRoot};
+use crate::table::TABLE_META;
 
 /// The vlmetalayer of [`EMBEDDED`] that counts changes of members which are files.
-const TICK: &str = "dstore_tick";
+const CHANGE_COUNTER: &str = "dstore_tick";
 
 impl Store {
     /// Returns the directory of the store, which does not follow links: the file system for what is written to
@@ -30,7 +30,7 @@ impl Store {
     #[doc(hidden)]
     pub fn inside(&self) -> Option<&Arc<Inside>> {
         match &self.root {
-            Root::Directory { files: Files::Inside(inside), .. } => Some(inside),
+            StoreRoot::Directory { files: Files::Inside(inside), .. } => Some(inside),
             _ => None,
         }
     }
@@ -75,7 +75,7 @@ impl Store {
     /// cannot be changed, [`StoreError::Frame`] as for [`EditOptions::edit`].
     pub fn edit(&self, key: &str, options: &ReadOptions) -> Result<FrameEditor, StoreError> {
         self.changed()?;
-        let Place::Path(path) = &self.member(key)?.place else {
+        let MemberLocation::Path(path) = &self.member(key)?.place else {
             return Err(StoreError::Unsupported(format!(
                 "{key}: small members in {EMBEDDED} cannot be changed"
             )));
@@ -95,16 +95,15 @@ impl Store {
         let inside = self.changed()?;
         let path = inside.path().join(EMBEDDED);
         let lock = inside.path().join(format!("{EMBEDDED}.b2lock"));
-        let ticks = self
-            .embedded
-            .as_ref()
-            .is_some_and(|frame| frame.vlmetalayers().iter().any(|(name, _)| name == TICK.as_bytes()));
+        let ticks = self.embedded.as_ref().is_some_and(|frame| {
+            frame.vlmetalayers().iter().any(|(name, _)| name == CHANGE_COUNTER.as_bytes())
+        });
         let is_there = |path: &PathBuf| matches!(inside.kind(path, Links::Refuse), Ok(FileKind::File));
         if !is_there(&path) || !(ticks || is_there(&lock)) {
             return Ok(());
         }
         let mut editor = self.edit_options(self.options(&ReadOptions::default())).edit(path)?;
-        count(&mut editor, TICK)?;
+        count(&mut editor, CHANGE_COUNTER)?;
         editor.commit()?;
         Ok(())
     }
@@ -112,7 +111,7 @@ impl Store {
     /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`, and
     /// `_valid_rows` says which rows there are. The root is `""`.
     pub fn is_table(&self, group: &str, options: &ReadOptions) -> bool {
-        let key = format!("{}/{META}", absolute(group).trim_end_matches('/'));
+        let key = format!("{}/{TABLE_META}", absolute(group).trim_end_matches('/'));
         self.frame(&key, options).is_ok_and(|frame| is_table(&frame))
     }
 
@@ -133,15 +132,15 @@ impl Store {
     /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken,
     /// [`StoreError::Unsupported`] when the store cannot be changed, or when a column of a table would be replaced (see
     /// [`allow_table_edits`](Self::allow_table_edits)); [`StoreError::Io`] when a directory cannot be created.
-    pub fn place_for(&self, key: &str, kind: Kind, overwrite: bool) -> Result<PathBuf, StoreError> {
-        let free = self.free(key, overwrite)?;
+    pub fn place_for(&self, key: &str, kind: MemberKind, overwrite: bool) -> Result<PathBuf, StoreError> {
+        let path = self.unused_path(key, overwrite)?;
         if self.members.0.contains_key(&absolute(key)) {
             self.check_table(key)?;
         }
-        let path = self.with_folder(free, kind)?;
+        let path = self.with_parent_dirs(path, kind)?;
         match self.members.0.get(&absolute(key)).map(|member| &member.place) {
             // Readers would go on to find the other file, or might.
-            Some(Place::Path(there)) if *there != path => {
+            Some(MemberLocation::Path(there)) if *there != path => {
                 Err(StoreError::Exists(format!("{key}: there is a member of another kind: remove it first")))
             }
             _ => Ok(path),
@@ -157,11 +156,11 @@ impl Store {
     /// [`place_for`](Self::place_for).
     pub fn file_of(&self, key: &str, options: &ReadOptions) -> Result<PathBuf, StoreError> {
         let inside = self.changed()?;
-        if let Place::Path(path) = &self.member(key)?.place {
+        if let MemberLocation::Path(path) = &self.member(key)?.place {
             return Ok(path.clone());
         }
         let frame = self.frame(key, options)?;
-        let path = self.with_folder(self.path_of(&absolute(key))?, kind_of(&frame))?;
+        let path = self.with_parent_dirs(self.path_of(&absolute(key))?, kind_of(&frame))?;
         // Another thread or process may have been faster.
         if inside.kind(&path, Links::Refuse).is_err() {
             copy_frame(&frame, inside, &path)?;
@@ -182,8 +181,8 @@ impl Store {
             return Ok(());
         }
         let mut editor = self.edit_options(self.options(&SuperChunk::options())).edit(path)?;
-        let list = editor.snapshot()?.vlmetalayers().get(MAP)?.unwrap_or_default();
-        let damaged = || StoreError::Damaged(format!("{MAP} is malformed"));
+        let list = editor.snapshot()?.vlmetalayers().get(EMBEDDED_MAP)?.unwrap_or_default();
+        let damaged = || StoreError::Damaged(format!("{EMBEDDED_MAP} is malformed"));
         let mut list = rmpv::decode::read_value(&mut list.as_slice()).map_err(|_| damaged())?;
         let Value::Map(fields) = &mut list else { return Err(damaged()) };
         let found = fields.iter_mut().find(|(name, _)| name.as_str() == Some("embed_map"));
@@ -195,7 +194,7 @@ impl Store {
         }
         let mut bytes = Vec::new();
         rmpv::encode::write_value(&mut bytes, &list).map_err(|_| damaged())?;
-        editor.vlmeta().set(MAP, &bytes)?;
+        editor.vlmeta().set(EMBEDDED_MAP, &bytes)?;
         editor.commit()?;
         Ok(())
     }
@@ -205,7 +204,7 @@ impl Store {
     /// # Errors
     /// As for [`place_for`](Self::place_for).
     pub fn create_group(&self, key: &str) -> Result<(), StoreError> {
-        let path = self.free(key, false)?;
+        let path = self.unused_path(key, false)?;
         self.changed()?.create_dirs(&path).map_err(StoreError::io(&path))
     }
 
@@ -229,7 +228,7 @@ impl Store {
         self.forget(&gone.iter().map(|(member, _)| (*member).clone()).collect::<Vec<_>>())?;
         let mut paths = Vec::new();
         for (_, found) in gone {
-            let Place::Path(path) = &found.place else { continue };
+            let MemberLocation::Path(path) = &found.place else { continue };
             // Files of the same key with another suffix would come to light.
             let others = names::suffixes().map(|suffix| path.with_extension(suffix));
             paths.extend(others.filter(|other| other != path && inside.kind(other, Links::Refuse).is_ok()));
@@ -257,7 +256,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, names::attributes_of(group));
         let missing = |name: &String| StoreError::NoSuchKey(name.clone());
-        if let Some(Place::Path(path)) = self.members.0.get(&key).map(|member| &member.place) {
+        if let Some(MemberLocation::Path(path)) = self.members.0.get(&key).map(|member| &member.place) {
             let mut editor = self.edit_options(self.options(options)).edit(path)?;
             for name in removed {
                 editor.vlmeta().remove(name).then_some(()).ok_or_else(|| missing(name))?;
@@ -279,8 +278,8 @@ impl Store {
             all.remove(name.as_bytes()).ok_or_else(|| missing(name))?;
         }
         all.extend(changed.iter().map(|(name, value)| (name.clone().into_bytes(), value.clone())));
-        let path = self.with_folder(self.path_of(&key)?, Kind::SuperChunk)?;
-        let writer = FrameWriter::options().file_system(inside.clone()).create(path, bare())?;
+        let path = self.with_parent_dirs(self.path_of(&key)?, MemberKind::SuperChunk)?;
+        let writer = FrameWriter::options().file_system(inside.clone()).create(path, empty_frame_params())?;
         write_attributes(writer, &all)?;
         self.forget(&[key])?;
         self.announce()
@@ -298,7 +297,7 @@ impl Store {
     }
 
     /// Creates the directories above a member, and returns its path with the suffix.
-    fn with_folder(&self, mut path: PathBuf, kind: Kind) -> Result<PathBuf, StoreError> {
+    fn with_parent_dirs(&self, mut path: PathBuf, kind: MemberKind) -> Result<PathBuf, StoreError> {
         if let Some(parent) = path.parent() {
             self.changed()?.create_dirs(parent).map_err(StoreError::io(parent))?;
         }
@@ -307,9 +306,9 @@ impl Store {
     }
 
     /// Returns the path for a new member or group, unless its key is taken.
-    fn free(&self, key: &str, overwrite: bool) -> Result<PathBuf, StoreError> {
+    fn unused_path(&self, key: &str, overwrite: bool) -> Result<PathBuf, StoreError> {
         let (path, key) = (self.path_of(key)?, absolute(key));
-        check_free(
+        check_unused(
             &key,
             overwrite,
             |key| self.members.0.contains_key(key),
@@ -326,7 +325,7 @@ impl Store {
 }
 
 /// Checks that a key can be used: it is no group, no part of it is a member, and neither is the key itself.
-pub(crate) fn check_free(
+pub(crate) fn check_unused(
     key: &str,
     overwrite: bool,
     is_member: impl Fn(&str) -> bool,
@@ -373,7 +372,7 @@ fn copy_frame(frame: &SuperChunk, inside: &Arc<Inside>, path: &Path) -> Result<(
 }
 
 /// Parameters of a frame without data, for attributes.
-pub(crate) fn bare() -> FrameParams {
+pub(crate) fn empty_frame_params() -> FrameParams {
     FrameParams::new(1).chunksize(0)
 }
 

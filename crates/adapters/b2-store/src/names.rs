@@ -7,7 +7,7 @@ use crate::StoreError;
 /// What the name of a member says it holds. Opening it tells for sure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum MemberKind {
     /// An array: `.b2nd`.
     Array,
     /// A super-chunk: `.b2f`.
@@ -23,16 +23,16 @@ pub const ATTRIBUTES: &str = "__vlmeta__";
 /// The frame with small members, in the root of directories and archives.
 pub(crate) const EMBEDDED: &str = "embed.b2e";
 /// The vlmetalayer with the positions of the embedded members.
-pub(crate) const MAP: &str = "estore_metadata";
+pub(crate) const EMBEDDED_MAP: &str = "estore_metadata";
 /// Metalayers that mark frames with embedded members.
-pub(crate) const MARKS: [&str; 3] = ["b2embed", "b2dict", "b2tree"];
+pub(crate) const EMBEDDED_MARKS: [&str; 3] = ["b2embed", "b2dict", "b2tree"];
 /// Maximum number of members, and of entries of an archive.
 pub(crate) const MAX_MEMBERS: usize = 1 << 20;
 /// Maximum nesting. It is limited because trees are indented, so that the size of one grows with the square of the depth.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-const SUFFIXES: [(&str, Kind); 3] =
-    [(".b2nd", Kind::Array), (".b2f", Kind::SuperChunk), (".b2b", Kind::Batches)];
+const SUFFIXES: [(&str, MemberKind); 3] =
+    [(".b2nd", MemberKind::Array), (".b2f", MemberKind::SuperChunk), (".b2b", MemberKind::Batches)];
 
 pub(crate) fn last_part(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or_default()
@@ -40,14 +40,14 @@ pub(crate) fn last_part(name: &str) -> &str {
 
 /// Returns the last part of the key for the name of a file, and what it says about the content; `None` for files that
 /// are no members.
-pub(crate) fn key_of(name: &str) -> Option<(&str, Kind)> {
+pub(crate) fn key_of(name: &str) -> Option<(&str, MemberKind)> {
     let (stem, kind) =
         SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)))?;
     // As for Python, dots at the start belong to the name: it has no suffix then.
     (!stem.trim_start_matches('.').is_empty()).then_some((stem, kind))
 }
 
-pub(crate) fn suffix(kind: Kind) -> &'static str {
+pub(crate) fn suffix(kind: MemberKind) -> &'static str {
     SUFFIXES.iter().find(|(_, other)| *other == kind).map_or(".b2f", |(suffix, _)| suffix)
 }
 
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn suffixes_are_not_part_of_keys() {
-        assert_eq!(key_of("a.b.b2nd"), Some(("a.b", Kind::Array)));
-        assert_eq!(key_of("..a.b2f"), Some(("..a", Kind::SuperChunk)));
+        assert_eq!(key_of("a.b.b2nd"), Some(("a.b", MemberKind::Array)));
+        assert_eq!(key_of("..a.b2f"), Some(("..a", MemberKind::SuperChunk)));
         for name in [".b2nd", "..b2nd", "...b2f", "a.B2ND", "a.b2e", "embed.b2e", "a", "a.b2nd.tmp"] {
             assert_eq!(key_of(name), None, "{name}");
         }

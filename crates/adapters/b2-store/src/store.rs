@@ -13,15 +13,15 @@ use b2_frame::{
 
 use crate::StoreError;
 use crate::archive::Archive;
-use crate::members::{Member, Members, Place};
+use crate::members::{Member, MemberLocation, Members};
 use crate::names::{self, ATTRIBUTES, EMBEDDED, MAX_DEPTH, MAX_MEMBERS, key_of, last_part};
-use crate::table::{self, META};
-use crate::window::{Decoded, Window};
+use crate::table::{self, TABLE_META};
+use crate::window::{FileWindow, FrameData};
 
 /// An open store: the keys, and where their members are. It does not follow later changes of the store.
 pub struct Store {
     name: String,
-    pub(crate) root: Root,
+    pub(crate) root: StoreRoot,
     pub(crate) members: Members,
     /// The frame with small members.
     pub(crate) embedded: Option<SuperChunk>,
@@ -31,7 +31,7 @@ pub struct Store {
     pub(crate) locks: bool,
 }
 
-pub(crate) enum Root {
+pub(crate) enum StoreRoot {
     Directory { files: Files, path: PathBuf },
     Archive(Archive),
     Frame,
@@ -117,7 +117,7 @@ impl Store {
         options: &ReadOptions,
         open_frame: impl FnOnce() -> Result<SuperChunk, FrameError>,
     ) -> Result<Option<Self>, StoreError> {
-        let start = start_of(&*file, options.frame_offset()).map_err(StoreError::io(path))?;
+        let start = read_start(&*file, options.frame_offset()).map_err(StoreError::io(path))?;
         match start.as_slice() {
             b"PK\x03\x04" | b"PK\x05\x06" if options.frame_offset() == 0 => {
                 Self::open_archive(file, path.display().to_string(), options)
@@ -152,12 +152,12 @@ impl Store {
         if !Members::has(&frame) {
             return Ok(None);
         }
-        let mut store = Self::new(String::new(), Root::Frame);
+        let mut store = Self::new(String::new(), StoreRoot::Frame);
         store.list_embedded(frame)?;
         Ok(Some(store))
     }
 
-    fn new(name: String, root: Root) -> Self {
+    fn new(name: String, root: StoreRoot) -> Self {
         Self { name, root, members: Members::default(), embedded: None, table_edits: false, locks: true }
     }
 
@@ -178,7 +178,7 @@ impl Store {
         if !has_embedded && path.extension().is_none_or(|end| end != "b2d") && !has_member(&files, &path)? {
             return Ok(None);
         }
-        let mut store = Self::new(path.display().to_string(), Root::Directory { files, path });
+        let mut store = Self::new(path.display().to_string(), StoreRoot::Directory { files, path });
         store.list_directory()?;
         if has_embedded {
             store.list_embedded(store.options(options).open(embedded)?)?;
@@ -195,10 +195,10 @@ impl Store {
         if members.0.is_empty() && embedded.is_none() {
             return Ok(None);
         }
-        let mut store = Self::new(name, Root::Archive(archive));
+        let mut store = Self::new(name, StoreRoot::Archive(archive));
         store.members = members;
         if let Some(place) = embedded {
-            let frame = store.open_place(&place, EMBEDDED, options)?;
+            let frame = store.open_at(&place, EMBEDDED, options)?;
             store.list_embedded(frame)?;
         }
         Ok(Some(store))
@@ -219,9 +219,9 @@ impl Store {
     #[doc(hidden)]
     pub fn is_index(&self, key: &str) -> bool {
         let of_table = || {
-            key.match_indices(table::INDEXES).any(|(at, _)| {
+            key.match_indices(table::TABLE_INDEXES).any(|(at, _)| {
                 let group = key.get(..at).filter(|group| group.ends_with('/'));
-                group.is_some_and(|group| self.members.0.contains_key(&format!("{group}{META}")))
+                group.is_some_and(|group| self.members.0.contains_key(&format!("{group}{TABLE_META}")))
             })
         };
         table::is_index(last_part(key)) || of_table()
@@ -242,7 +242,7 @@ impl Store {
     /// [`StoreError::NoSuchKey`] if there is none, [`StoreError::Frame`] as for [`SuperChunk::open`],
     /// [`StoreError::Unreadable`] if its place in the store is damaged or of a kind that cannot be read.
     pub fn frame(&self, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
-        let opened = self.open_place(&self.member(key)?.place, key, options);
+        let opened = self.open_at(&self.member(key)?.place, key, options);
         opened.map_err(|error| error.of(&format!("{}:{key}", self.name)))
     }
 
@@ -265,8 +265,8 @@ impl Store {
     /// [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail).
     pub fn verify_directory(&self) -> Result<(), StoreError> {
         match &self.root {
-            Root::Archive(archive) => archive.verify().map_err(|error| error.of(&self.name)),
-            Root::Directory { .. } | Root::Frame => Ok(()),
+            StoreRoot::Archive(archive) => archive.verify().map_err(|error| error.of(&self.name)),
+            StoreRoot::Directory { .. } | StoreRoot::Frame => Ok(()),
         }
     }
 
@@ -278,7 +278,7 @@ impl Store {
     /// [`detail`](StoreError::detail).
     pub fn window(&self, key: &str) -> Result<Option<Range<u64>>, StoreError> {
         match (&self.root, &self.member(key)?.place) {
-            (Root::Archive(archive), Place::Archived { header, len }) => {
+            (StoreRoot::Archive(archive), MemberLocation::Archived { header, len }) => {
                 let window = archive.data(*header, *len).map(Some);
                 window.map_err(|error| error.of(&format!("{}:{key}", self.name)))
             }
@@ -290,19 +290,24 @@ impl Store {
     pub(crate) fn options(&self, options: &ReadOptions) -> ReadOptions {
         let options = options.clone().offset(0);
         match &self.root {
-            Root::Directory { files, .. } => options.file_system(files.file_system()),
+            StoreRoot::Directory { files, .. } => options.file_system(files.file_system()),
             _ => options,
         }
     }
 
-    fn open_place(&self, place: &Place, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
+    fn open_at(
+        &self,
+        place: &MemberLocation,
+        key: &str,
+        options: &ReadOptions,
+    ) -> Result<SuperChunk, StoreError> {
         let options = self.options(options);
         let name = || format!("{}:{key}", self.name);
         match (place, &self.root, &self.embedded) {
-            (Place::Path(path), ..) => Ok(options.open(path)?),
-            (Place::Archived { header, len }, Root::Archive(archive), _) => {
+            (MemberLocation::Path(path), ..) => Ok(options.open(path)?),
+            (MemberLocation::Archived { header, len }, StoreRoot::Archive(archive), _) => {
                 let data = archive.data(*header, *len)?;
-                let window = Window::new(archive.file().clone(), data.start, *len);
+                let window = FileWindow::new(archive.file().clone(), data.start, *len);
                 options.from_reader(Arc::new(window), name()).map_err(|error| match error.detail() {
                     FrameError::Truncated { need, .. } if need > len => {
                         StoreError::Damaged(format!("has {need} bytes, its place in the archive {len}"))
@@ -310,18 +315,20 @@ impl Store {
                     _ => error.into(),
                 })
             }
-            (Place::Embedded(range), _, Some(frame)) => {
+            (MemberLocation::Embedded(range), _, Some(frame)) => {
                 let len = range.end.saturating_sub(range.start);
-                let window = Window::new(Arc::new(Decoded(frame.clone())), range.start, len);
+                let window = FileWindow::new(Arc::new(FrameData(frame.clone())), range.start, len);
                 Ok(options.from_reader(Arc::new(window), name())?)
             }
-            (Place::Unreadable(why), ..) => Err(StoreError::Unsupported(format!("{key} is {why}"))),
-            (Place::Archived { .. } | Place::Embedded(_), ..) => Err(StoreError::NoSuchKey(key.to_owned())),
+            (MemberLocation::Unreadable(why), ..) => Err(StoreError::Unsupported(format!("{key} is {why}"))),
+            (MemberLocation::Archived { .. } | MemberLocation::Embedded(_), ..) => {
+                Err(StoreError::NoSuchKey(key.to_owned()))
+            }
         }
     }
 
     fn list_directory(&mut self) -> Result<(), StoreError> {
-        let Root::Directory { files, path } = &self.root else { return Ok(()) };
+        let StoreRoot::Directory { files, path } = &self.root else { return Ok(()) };
         let (mut found, mut pending) = (Vec::new(), vec![(path.clone(), String::new(), 0usize)]);
         while let Some((dir, prefix, depth)) = pending.pop() {
             if depth > MAX_DEPTH || found.len() > MAX_MEMBERS {
@@ -350,7 +357,7 @@ impl Store {
             }
         }
         for (key, kind, path) in found {
-            self.members.insert(key, Member { kind, place: Place::Path(path) })?;
+            self.members.insert(key, Member { kind, place: MemberLocation::Path(path) })?;
         }
         Ok(())
     }
@@ -368,7 +375,7 @@ impl Store {
 }
 
 /// Returns the first four bytes from `offset` on, or fewer.
-fn start_of(file: &dyn ReadAt, offset: u64) -> io::Result<Vec<u8>> {
+fn read_start(file: &dyn ReadAt, offset: u64) -> io::Result<Vec<u8>> {
     let len = file.len()?;
     Ok(file.read_at(offset.min(len)..offset.saturating_add(4).min(len))?.to_vec())
 }

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use b2_frame::{Pace, ReadAt, SuperChunk};
 
 /// A range of bytes as a file of its own, so that nothing outside is read.
-pub(crate) struct Window {
+pub(crate) struct FileWindow {
     file: Arc<dyn ReadAt>,
     start: u64,
     len: u64,
 }
 
-impl Window {
+impl FileWindow {
     /// The range must be inside the file.
     pub(crate) fn new(file: Arc<dyn ReadAt>, start: u64, len: u64) -> Self {
         Self { file, start, len }
     }
 }
 
-impl ReadAt for Window {
+impl ReadAt for FileWindow {
     fn len(&self) -> io::Result<u64> {
         Ok(self.len)
     }
@@ -42,9 +42,9 @@ impl ReadAt for Window {
 }
 
 /// The uncompressed bytes of a frame, decoded as they are read.
-pub(crate) struct Decoded(pub(crate) SuperChunk);
+pub(crate) struct FrameData(pub(crate) SuperChunk);
 
-impl ReadAt for Decoded {
+impl ReadAt for FrameData {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.nbytes())
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use b2_async::{AsyncNdArray, AsyncSuperChunk};
 use b2_chunk::SpecialKind;
 use b2_frame::{Checksums, Entry, INDEXES, Metalayers, SuperChunk};
-use b2_store::{Kind, Place};
+use b2_store::{MemberKind, MemberLocation};
 use b2_view::edges::{MOST, Points};
 use b2_view::items;
 use b2_view::labels::{Labels, shown_dtype, unit};
@@ -89,15 +89,15 @@ impl Opened {
             Self::Store(store) => {
                 let member = |(key, member): (&String, &b2_store::Member)| {
                     let kind = match member.kind {
-                        Kind::Array => "array",
-                        Kind::SuperChunk => "super-chunk",
-                        Kind::Batches => "batches",
+                        MemberKind::Array => "array",
+                        MemberKind::SuperChunk => "super-chunk",
+                        MemberKind::Batches => "batches",
                         _ => "",
                     };
                     let (len, why) = match &member.place {
-                        Place::Archived { len, .. } => (*len, ""),
-                        Place::Embedded(range) => (range.end.saturating_sub(range.start), ""),
-                        Place::Unreadable(why) => (0, why.as_str()),
+                        MemberLocation::Archived { len, .. } => (*len, ""),
+                        MemberLocation::Embedded(range) => (range.end.saturating_sub(range.start), ""),
+                        MemberLocation::Unreadable(why) => (0, why.as_str()),
                         _ => (0, ""),
                     };
                     Object::new()

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 use b2_async::AsyncSuperChunk;
 use b2_frame::ReadAt;
-use b2_store::{Archive, Member, Members, Place, StoreError};
+use b2_store::{Archive, Member, MemberLocation, Members, StoreError};
 use bytes::Bytes;
 
 use crate::frame;
@@ -91,11 +91,11 @@ impl Opened {
         let (archive, members, place) = work(&file, &known, || Archive::members(reader.clone())).await?;
         let mut opened = Self { members, file, archive: Some((archive, known)), embedded: None };
         match place {
-            Some(Place::Archived { header, len }) => {
+            Some(MemberLocation::Archived { header, len }) => {
                 let source = opened.part("embed.b2e", header, len).await?;
                 opened = opened.with_embedded(frame::open(source).await?)?;
             }
-            Some(Place::Unreadable(why)) => bail!("embed.b2e is {why}"),
+            Some(MemberLocation::Unreadable(why)) => bail!("embed.b2e is {why}"),
             _ if opened.members.0.is_empty() => {
                 let what = guess_zip(opened.file.first());
                 bail!("this zip archive is no store of Blosc2 files{what}")
@@ -136,12 +136,12 @@ impl Opened {
     pub async fn member(&self, key: &str) -> Result<Source> {
         let member = self.members().get(key).context("there is no such member")?;
         match (&member.place, &self.embedded) {
-            (Place::Archived { header, len }, _) => self.part(key, *header, *len).await,
-            (Place::Embedded(range), Some(frame)) => {
+            (MemberLocation::Archived { header, len }, _) => self.part(key, *header, *len).await,
+            (MemberLocation::Embedded(range), Some(frame)) => {
                 let bytes = frame.read_bytes(range.clone()).await?;
                 Ok(Source::Memory(key.to_owned(), bytes.into()))
             }
-            (Place::Unreadable(why), _) => bail!("{key} is {why}"),
+            (MemberLocation::Unreadable(why), _) => bail!("{key} is {why}"),
             _ => bail!("{key} is not in this file"),
         }
     }

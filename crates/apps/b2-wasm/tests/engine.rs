@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use b2_chunk::{Chunk, Compression};
 use b2_frame::{FrameParams, FrameWriter, Storage, SuperChunk, Version};
-use b2_store::{Layout, StoreWriter};
+use b2_store::{StoreLayout, StoreWriter};
 use b2_wasm::engine::{Answer, Engine};
 use b2_wasm::host::{Ask, Found};
 use b2nd::{ArrayBuilder, Dtype, NdArray};
@@ -181,7 +181,7 @@ fn the_length_is_that_of_the_header() {
 #[test]
 fn stores_are_opened() {
     let folder = tempfile::tempdir().unwrap();
-    for (layout, name) in [(Layout::Archive, "s.b2z"), (Layout::Frame, "s.b2e")] {
+    for (layout, name) in [(StoreLayout::Archive, "s.b2z"), (StoreLayout::Frame, "s.b2e")] {
         let path = folder.path().join(name);
         let mut writer = StoreWriter::create(&path, layout, true).unwrap();
         writer.put("/group/a", &SuperChunk::from_bytes(array()).unwrap()).unwrap();

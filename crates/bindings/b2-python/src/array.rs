@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use b2_core::memory;
 use b2_http::HttpFile;
-use b2_store::Place;
+use b2_store::MemberLocation;
 use b2kit::chunk::{FilterSlot, SpecialKind};
 use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, Inside, ReadAt, ReadCosts, Storage};
 use b2kit::nd::NdError;
@@ -313,12 +313,12 @@ impl ArrayBase {
             let member = store.member(&key).or_raise(py)?;
             let frame_of_member = how.run(py, |_| store.frame(&key, &read_options()))?;
             (origin, path) = match &member.place {
-                Place::Path(path) => {
+                MemberLocation::Path(path) => {
                     let text = path.to_string_lossy().into_owned();
                     inside = store.inside().cloned();
                     (Origin::Path(path.clone()), Some(text))
                 }
-                Place::Embedded(_) if store.inside().is_some() => {
+                MemberLocation::Embedded(_) if store.inside().is_some() => {
                     let root = store.inside().map(|inside| inside.path().to_owned()).unwrap_or_default();
                     (Origin::Embedded { store: root, key: key.clone() }, name)
                 }

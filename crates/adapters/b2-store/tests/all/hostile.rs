@@ -4,14 +4,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use b2_store::{Layout, Place, Store, StoreError, StoreWriter};
+use b2_store::{MemberLocation, Store, StoreError, StoreLayout, StoreWriter};
 use b2_testkit::Rng;
 
 use crate::{bytes, embedding, open, options, raw, refused};
 
 /// A member of an archive: what its own header and what the directory say.
 #[derive(Clone)]
-struct Entry<'a> {
+struct ArchiveEntry<'a> {
     name: &'a str,
     data: &'a [u8],
     /// Method, and flags.
@@ -24,11 +24,11 @@ struct Entry<'a> {
     extra: [&'a [u8]; 2],
 }
 
-fn entry<'a>(name: &'a str, data: &'a [u8]) -> Entry<'a> {
-    Entry { name, data, how: [0, 0], lens: None, at: None, extra: [b"", b""] }
+fn entry<'a>(name: &'a str, data: &'a [u8]) -> ArchiveEntry<'a> {
+    ArchiveEntry { name, data, how: [0, 0], lens: None, at: None, extra: [b"", b""] }
 }
 
-fn zip(entries: &[Entry<'_>]) -> Vec<u8> {
+fn zip(entries: &[ArchiveEntry<'_>]) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     let put = |to: &mut Vec<u8>, numbers: &[u16]| to.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
     for entry in entries {
@@ -105,17 +105,17 @@ fn entries_that_contradict_each_other() {
     let store = archive(&zip(&[entry("x.b2f", &one), entry("x.b2f", &two)])).unwrap().unwrap();
     assert_eq!((store.members().len(), read(&store, "/x").unwrap()), (1, b"second".to_vec()));
     // Two in one place.
-    let same = Entry { at: Some(0), ..entry("y.b2f", &one) };
+    let same = ArchiveEntry { at: Some(0), ..entry("y.b2f", &one) };
     refused(archive(&zip(&[entry("x.b2f", &one), same])), "overlap");
     // One that reaches into the next, or into the directory, as the directory says.
     let longer = Some([one.len() as u32 + 1; 2]);
     refused(
-        archive(&zip(&[Entry { lens: longer, ..entry("x.b2f", &one) }, entry("y.b2f", &two)])),
+        archive(&zip(&[ArchiveEntry { lens: longer, ..entry("x.b2f", &one) }, entry("y.b2f", &two)])),
         "overlap",
     );
-    refused(archive(&zip(&[Entry { lens: longer, ..entry("x.b2f", &one) }])), "overlap");
+    refused(archive(&zip(&[ArchiveEntry { lens: longer, ..entry("x.b2f", &one) }])), "overlap");
     // The same because of an extra field that only the header has.
-    let extra = Entry { extra: [&[0; 8], b""], ..entry("x.b2f", &one[..one.len() - 8]) };
+    let extra = ArchiveEntry { extra: [&[0; 8], b""], ..entry("x.b2f", &one[..one.len() - 8]) };
     let mut bytes = zip(&[extra, entry("y.b2f", &two)]);
     assert_eq!(bytes[18] as usize, (one.len() - 8) & 0xFF);
     let directory = bytes.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
@@ -136,7 +136,7 @@ fn entries_that_contradict_each_other() {
     let store = archive(&bytes).unwrap().unwrap();
     refused(read(&store, "/y"), &format!("no member starts at byte {header}"));
     assert_eq!(read(&store, "/x").unwrap(), b"first");
-    refused(archive(&zip(&[Entry { at: Some(u32::MAX - 9), ..entry("x.b2f", &one) }])), "overlap");
+    refused(archive(&zip(&[ArchiveEntry { at: Some(u32::MAX - 9), ..entry("x.b2f", &one) }])), "overlap");
 }
 
 #[test]
@@ -144,20 +144,22 @@ fn what_is_packed_or_encrypted_is_listed_and_refused() {
     let frame = raw(&bytes(b"hello"));
     let bomb = Some([frame.len() as u32, u32::MAX - 1]);
     let entries = [
-        Entry { how: [8, 0], lens: bomb, ..entry("bomb.b2nd", &frame) },
-        Entry { how: [0, 1], ..entry("locked.b2nd", &frame) },
-        Entry { lens: bomb, ..entry("odd.b2nd", &frame) },
+        ArchiveEntry { how: [8, 0], lens: bomb, ..entry("bomb.b2nd", &frame) },
+        ArchiveEntry { how: [0, 1], ..entry("locked.b2nd", &frame) },
+        ArchiveEntry { lens: bomb, ..entry("odd.b2nd", &frame) },
         entry("plain.b2f", &frame),
     ];
     let store = archive(&zip(&entries)).unwrap().unwrap();
     assert!(store.keys().eq(["/bomb", "/locked", "/odd", "/plain"]));
     for (key, why) in [("/bomb", "compressed"), ("/locked", "encrypted"), ("/odd", "two lengths")] {
         refused(read(&store, key), why);
-        assert!(matches!(&store.member(key).unwrap().place, Place::Unreadable(told) if told.contains(why)));
+        assert!(
+            matches!(&store.member(key).unwrap().place, MemberLocation::Unreadable(told) if told.contains(why))
+        );
         assert_eq!(store.window(key).unwrap(), None);
     }
     assert_eq!(read(&store, "/plain").unwrap(), b"hello");
-    refused(archive(&zip(&[Entry { how: [8, 0], ..entry("embed.b2e", &frame) }])), "compressed");
+    refused(archive(&zip(&[ArchiveEntry { how: [8, 0], ..entry("embed.b2e", &frame) }])), "compressed");
 }
 
 #[test]
@@ -166,7 +168,8 @@ fn lengths_in_64_bits() {
     let field = |len: u64| [&[1, 0, 16, 0][..], &len.to_le_bytes(), &len.to_le_bytes()].concat();
     let made = |len: u64| {
         let extra = field(len);
-        let entry = Entry { lens: Some([u32::MAX; 2]), extra: [&extra, &extra], ..entry("x.b2f", &frame) };
+        let entry =
+            ArchiveEntry { lens: Some([u32::MAX; 2]), extra: [&extra, &extra], ..entry("x.b2f", &frame) };
         archive(&zip(&[entry]))
     };
     assert_eq!(read(&made(frame.len() as u64).unwrap().unwrap(), "/x").unwrap(), b"hello");
@@ -222,12 +225,12 @@ fn verified(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
 fn each_flip_of_a_directory_or_header_is_seen_or_harmless() {
     let (one, two) = (raw(&bytes(b"first")), raw(&bytes(b"second")));
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = StoreWriter::create(folder.path().join("s.b2z"), Layout::Archive, false).unwrap();
+    let mut writer = StoreWriter::create(folder.path().join("s.b2z"), StoreLayout::Archive, false).unwrap();
     writer.put("a", &bytes(b"first")).unwrap();
     writer.put("g/\u{e4}", &bytes(b"second")).unwrap();
     writer.finish().unwrap();
     let field = [&[9, 9, 1, 0, 7, 1, 0, 16, 0][..], &(one.len() as u64).to_le_bytes().repeat(2)].concat();
-    let long = Entry { lens: Some([u32::MAX; 2]), extra: [&field, &field], ..entry("long.b2f", &one) };
+    let long = ArchiveEntry { lens: Some([u32::MAX; 2]), extra: [&field, &field], ..entry("long.b2f", &one) };
     let archives = [
         fs::read(folder.path().join("s.b2z")).unwrap(),
         zip(&[entry("x.b2f", &one), entry("notes.txt", b"text"), entry("g/y.b2f", &two), long]),
@@ -390,7 +393,9 @@ fn maps_of_embedded_members() {
     );
     refused(read(&store, "/short"), "truncated");
     let folder = tempfile::tempdir().unwrap();
-    for (layout, name) in [(Layout::Directory, "d"), (Layout::Archive, "z"), (Layout::Frame, "e")] {
+    for (layout, name) in
+        [(StoreLayout::Directory, "d"), (StoreLayout::Archive, "z"), (StoreLayout::Frame, "e")]
+    {
         let mut writer = StoreWriter::create(folder.path().join(name), layout, false).unwrap();
         assert!(matches!(writer.copy(&store, "", &options()), Err(StoreError::Key(_))));
     }
@@ -440,7 +445,7 @@ fn links_in_directories_are_not_followed() {
         assert!(matches!(store.frame(key, &options()), Err(StoreError::NoSuchKey(_))), "{key}");
     }
     for key in ["aside/new", "g/up/new"] {
-        assert!(store.place_for(key, b2_store::Kind::Array, false).is_err(), "{key}");
+        assert!(store.place_for(key, b2_store::MemberKind::Array, false).is_err(), "{key}");
         assert!(store.create_group(&format!("{key}/deep")).is_err(), "{key}");
         assert!(store.set_attributes(key, &[("a".to_owned(), vec![1])], &[], &options()).is_err(), "{key}");
     }
@@ -448,7 +453,7 @@ fn links_in_directories_are_not_followed() {
     fs::rename(path.join("g"), folder.path().join("was")).unwrap();
     symlink(&out, path.join("g")).unwrap();
     assert!(store.frame("/g/a", &options()).is_err());
-    assert!(store.place_for("/g/c", b2_store::Kind::Array, false).is_err());
+    assert!(store.place_for("/g/c", b2_store::MemberKind::Array, false).is_err());
     assert!(store.set_attributes("/g", &[("a".to_owned(), vec![1])], &[], &options()).is_err());
     assert!(store.remove("/g/a").is_err());
     assert!(out.join("a.b2f").exists() && fs::read_dir(&out).unwrap().count() == 2);
@@ -474,5 +479,5 @@ fn failing_storage_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let missing = Store::open(folder.path().join("none.b2z"), &options()).err().unwrap();
     assert!(matches!(missing, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound));
-    assert!(StoreWriter::create(folder.path().join("none/s.b2z"), Layout::Archive, false).is_err());
+    assert!(StoreWriter::create(folder.path().join("none/s.b2z"), StoreLayout::Archive, false).is_err());
 }
