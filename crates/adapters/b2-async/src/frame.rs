@@ -9,7 +9,7 @@ use b2_frame::{
     Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, Places, Read, SuperChunk, VlMetalayers,
 };
 
-use crate::flock::Flock;
+use crate::future_set::FutureSet;
 use crate::options::AsyncOptions;
 use crate::reader::RangeReader;
 use crate::remote::Remote;
@@ -233,7 +233,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         control: Control,
     ) -> Result<(), FrameError> {
         let mut read = Read::new(&self.frame, places, destination, control);
-        let done = self.remote.work_off(&mut read).await.and_then(|()| read.finish().map(drop));
+        let done = self.remote.drive(&mut read).await.and_then(|()| read.finish().map(drop));
         done.map_err(|error| self.frame.explain(error))
     }
 
@@ -276,7 +276,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         if !frame.compares_stored() {
             return Ok(self.frame.checksums());
         }
-        let mut flock = Flock::new();
+        let mut futures = FutureSet::new();
         let verify = async |nchunk: usize| {
             let chunk = self.remote.run(frame.chunk(nchunk).plan()?).await?;
             Ok::<_, FrameError>(chunk.nbytes() as u64)
@@ -284,12 +284,12 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         let stored = |nchunk: &usize| !matches!(frame.chunk(*nchunk).entry(), Ok(Entry::Special(_)));
         let mut nchunks = (0..self.nchunks()).filter(stored);
         loop {
-            while flock.len() < self.remote.most()
+            while futures.len() < self.remote.max_requests()
                 && let Some(nchunk) = nchunks.next()
             {
-                flock.push(verify(nchunk));
+                futures.push(verify(nchunk));
             }
-            match flock.next().await {
+            match futures.next().await {
                 Some(nbytes) => control.advance(nbytes?)?,
                 None => return Ok(self.frame.checksums()),
             }

@@ -19,13 +19,13 @@
 )]
 
 mod array;
-mod flock;
 mod frame;
+mod future_set;
 mod options;
 mod reader;
 mod remote;
 
-pub use array::{AsyncNdArray, AsyncSlice, Part, Parts};
+pub use array::{AsyncNdArray, AsyncSlice, SlicePart, SliceParts};
 pub use b2_frame::{Answer, Opening, Version};
 pub use frame::AsyncSuperChunk;
 pub use options::AsyncOptions;

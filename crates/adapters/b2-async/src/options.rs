@@ -3,7 +3,7 @@
 use b2_core::Limits;
 use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
 
-use crate::remote::IN_FLIGHT;
+use crate::remote::DEFAULT_MAX_BYTES;
 
 /// Options for opening a frame or an array asynchronously:
 /// [`AsyncSuperChunk::open_with`](crate::AsyncSuperChunk::open_with) and [`AsyncNdArray::open_with`](crate::AsyncNdArray::open_with).
@@ -16,7 +16,7 @@ pub struct AsyncOptions {
 
 impl Default for AsyncOptions {
     fn default() -> Self {
-        Self { options: SuperChunk::options().costs(ReadCosts::REMOTE), max_bytes: IN_FLIGHT }
+        Self { options: SuperChunk::options().costs(ReadCosts::REMOTE), max_bytes: DEFAULT_MAX_BYTES }
     }
 }
 

@@ -14,11 +14,11 @@ use b2_frame::{
 use b2nd::{NdError, Selected, SelectionDriver};
 use bytes::Bytes;
 
-use crate::flock::Flock;
+use crate::future_set::FutureSet;
 use crate::reader::RangeReader;
 
 /// Default limit on the bytes in flight.
-pub(crate) const IN_FLIGHT: u64 = 64 << 20;
+pub(crate) const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 
 /// An open frame in a store.
 pub(crate) struct Remote<R> {
@@ -69,7 +69,7 @@ impl<R: RangeReader> Remote<R> {
             return Err(FrameError::argument("offset", "this frame is sparse"));
         }
         let opened = remote.run(options.open_plan(room, storage)).await?;
-        let nowhere = Arc::new(Nowhere {
+        let nowhere = Arc::new(NoLocalStorage {
             name: remote.name.clone(),
             pace: remote.pace.clone(),
             in_flight: remote.reader.in_flight(),
@@ -100,23 +100,23 @@ impl<R: RangeReader> Remote<R> {
     /// Fetches extents, in any order, and returns them in the given one.
     pub(crate) async fn fetch_all(&self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
         let mut parts = vec![Bytes::new(); extents.len()];
-        let mut flock = Flock::new();
+        let mut futures = FutureSet::new();
         let numbered = async |at: usize, extent: Extent| (at, self.fetch(&extent).await);
         let mut rest = extents.iter().cloned().enumerate();
         loop {
-            while flock.len() < self.most()
+            while futures.len() < self.max_requests()
                 && let Some((at, extent)) = rest.next()
             {
-                flock.push(numbered(at, extent));
+                futures.push(numbered(at, extent));
             }
-            let Some((at, bytes)) = flock.next().await else { return Ok(parts) };
+            let Some((at, bytes)) = futures.next().await else { return Ok(parts) };
             if let Some(part) = parts.get_mut(at) {
                 *part = bytes?;
             }
         }
     }
 
-    pub(crate) fn most(&self) -> usize {
+    pub(crate) fn max_requests(&self) -> usize {
         self.pace.in_flight(self.reader.in_flight())
     }
 
@@ -187,39 +187,39 @@ fn failed(name: &str, error: io::Error) -> FrameError {
 
 impl<R: RangeReader> SelectionDriver for Remote<R> {
     async fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
-        self.work_off(read).await
+        self.drive(read).await
     }
 }
 
 impl<R: RangeReader> Remote<R> {
     /// Fetches what a read needs, with several requests in flight, and runs its jobs until it is
     /// done.
-    pub(crate) async fn work_off<P: Places>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
+    pub(crate) async fn drive<P: Places>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
         let (control, workers) = (read.control().clone(), read.workers());
-        let mut flock = Flock::new();
+        let mut futures = FutureSet::new();
         let (mut bytes, mut held, mut jobs) = (0u64, None::<Request>, VecDeque::new());
         loop {
-            while flock.len() < self.most() {
+            while futures.len() < self.max_requests() {
                 let next = match held.take() {
                     Some(request) => Some(request),
                     None => read.need()?,
                 };
                 let Some(request) = next else { break };
                 // A single request is always allowed, however large. What has arrived may wait for it.
-                let soon = flock.len() > 0 || !jobs.is_empty();
+                let soon = futures.len() > 0 || !jobs.is_empty();
                 let kept = bytes.saturating_add(read.held());
                 if soon && kept.saturating_add(size(&request)) > self.max_bytes {
                     held = Some(request);
                     break;
                 }
                 bytes = bytes.saturating_add(size(&request));
-                flock.push(self.answer(request));
+                futures.push(self.answer(request));
             }
-            let mut answers = flock.ready().await;
+            let mut answers = futures.ready().await;
             jobs.extend(std::iter::from_fn(|| read.job()));
             if answers.is_empty() && jobs.is_empty() {
                 // Nothing new has arrived, and there is nothing to decode meanwhile.
-                match flock.next().await {
+                match futures.next().await {
                     Some(answer) => answers.push(answer),
                     None if held.is_none() => return Ok(()),
                     None => {}
@@ -231,7 +231,7 @@ impl<R: RangeReader> Remote<R> {
             }
             jobs.extend(std::iter::from_fn(|| read.job()));
             let (mut some, mut work) = (Vec::new(), 0u64);
-            while work < AT_ONCE
+            while work < DECODE_BATCH_LEN
                 && let Some(job) = jobs.pop_front()
             {
                 work = work.saturating_add(job.work());
@@ -243,17 +243,17 @@ impl<R: RangeReader> Remote<R> {
 }
 
 /// Number of bytes that are decoded before requests are handled again: responses arrive only while they are polled.
-const AT_ONCE: u64 = 8 << 20;
+const DECODE_BATCH_LEN: u64 = 8 << 20;
 
 /// Stands for the files of a frame that can only be read asynchronously.
 #[derive(Clone)]
-struct Nowhere {
+struct NoLocalStorage {
     name: Arc<str>,
     pace: Arc<Pace>,
     in_flight: usize,
 }
 
-impl FrameFiles for Nowhere {
+impl FrameFiles for NoLocalStorage {
     fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
         OpenFile::new(Arc::new(self.clone()), self.name.clone(), 0)
     }
@@ -267,7 +267,7 @@ impl FrameFiles for Nowhere {
     }
 }
 
-impl ReadAt for Nowhere {
+impl ReadAt for NoLocalStorage {
     /// Unknown, so any length must be accepted.
     fn len(&self) -> io::Result<u64> {
         Ok(u64::MAX)

@@ -3,6 +3,6 @@
 mod arrays;
 mod fixtures;
 mod frames;
+mod misbehaving;
 mod rounds;
 mod store;
-mod wrong;

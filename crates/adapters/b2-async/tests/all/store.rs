@@ -28,7 +28,7 @@ pub(crate) struct Counts {
 
 /// What is wrong with the answers to ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum Misbehavior {
     Nothing,
     Short,
     Long,
@@ -50,7 +50,7 @@ struct State {
     waiting: BTreeMap<u64, u64>,
     released: HashSet<u64>,
     flying: HashMap<u64, u64>,
-    wrong: Wrong,
+    wrong: Misbehavior,
     /// Requests until the wrong ones begin.
     good: usize,
 }
@@ -94,7 +94,7 @@ impl Store {
             waiting: BTreeMap::new(),
             released: HashSet::new(),
             flying: HashMap::new(),
-            wrong: Wrong::Nothing,
+            wrong: Misbehavior::Nothing,
             good: 0,
         };
         let version = Version::default().etag(Some("\"1\"".to_owned()));
@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// Misbehaves after some good answers.
-    pub(crate) fn spoil(&self, wrong: Wrong, good: usize) {
+    pub(crate) fn spoil(&self, wrong: Misbehavior, good: usize) {
         let mut state = self.state.lock().unwrap();
         (state.wrong, state.good) = (wrong, good);
     }
@@ -151,7 +151,7 @@ impl Store {
     }
 
     async fn wait(&self, bytes: u64) {
-        let mut guard = Flying { state: &self.state, id: None };
+        let mut guard = RequestInFlight { state: &self.state, id: None };
         poll_fn(|_| {
             let mut state = self.state.lock().unwrap();
             let id = *guard.id.get_or_insert_with(|| {
@@ -180,12 +180,12 @@ impl Store {
 }
 
 /// Counts a request as in flight until its future ends or is dropped.
-struct Flying<'a> {
+struct RequestInFlight<'a> {
     state: &'a Mutex<State>,
     id: Option<u64>,
 }
 
-impl Drop for Flying<'_> {
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.state.lock().unwrap().flying.remove(&id);
@@ -221,7 +221,7 @@ impl RangeReader for Store {
         self.wait(range.end - range.start).await;
         let wrong = {
             let mut state = self.state.lock().unwrap();
-            let wrong = if state.good == 0 { state.wrong } else { Wrong::Nothing };
+            let wrong = if state.good == 0 { state.wrong } else { Misbehavior::Nothing };
             state.good = state.good.saturating_sub(1);
             wrong
         };
@@ -229,14 +229,14 @@ impl RangeReader for Store {
         let len = self.files[&file].len() as u64;
         let mut version = self.version.clone().len(Some(len));
         match wrong {
-            Wrong::Nothing => {}
-            Wrong::Short => bytes.truncate(bytes.len() - 1),
-            Wrong::Long => bytes = [&bytes[..], &[0]].concat().into(),
-            Wrong::Error => return Err(io::ErrorKind::ConnectionReset.into()),
-            Wrong::Etag => version.etag = Some("\"2\"".to_owned()),
-            Wrong::Modified => version = version.last_modified(Some("later".to_owned())),
-            Wrong::Length => version.len = Some(len + 1),
-            Wrong::Moved => bytes = [&bytes[1..], &[0]].concat().into(),
+            Misbehavior::Nothing => {}
+            Misbehavior::Short => bytes.truncate(bytes.len() - 1),
+            Misbehavior::Long => bytes = [&bytes[..], &[0]].concat().into(),
+            Misbehavior::Error => return Err(io::ErrorKind::ConnectionReset.into()),
+            Misbehavior::Etag => version.etag = Some("\"2\"".to_owned()),
+            Misbehavior::Modified => version = version.last_modified(Some("later".to_owned())),
+            Misbehavior::Length => version.len = Some(len + 1),
+            Misbehavior::Moved => bytes = [&bytes[1..], &[0]].concat().into(),
         }
         Ok(Answer::new(bytes, version))
     }
