@@ -199,9 +199,9 @@ fn a_stopped_upload_leaves_nothing() {
 }
 
 /// A file that fails in the middle.
-struct Broken(Bytes);
+struct FailingReader(Bytes);
 
-impl ReadAt for Broken {
+impl ReadAt for FailingReader {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
     }
@@ -224,7 +224,7 @@ fn a_file_that_fails_leaves_nothing() {
         .with_secret_access_key("b");
     let stores = Stores::new().unwrap();
     stores.insert("s3://bucket", store.build().unwrap());
-    let file = Broken(Bytes::from(vec![7; 50 << 20]));
+    let file = FailingReader(Bytes::from(vec![7; 50 << 20]));
     let error = stores.upload("s3://bucket/x", &file, false, &mut || Ok(())).unwrap_err();
     assert_eq!(error.to_string(), "the disk fails");
     assert!(!moto.has_parts());

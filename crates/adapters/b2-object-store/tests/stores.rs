@@ -76,16 +76,16 @@ mod uploads {
     use super::*;
 
     #[derive(Debug, Clone, Default)]
-    struct Noting(Arc<InMemory>, Arc<Mutex<Vec<String>>>);
+    struct RecordingStore(Arc<InMemory>, Arc<Mutex<Vec<String>>>);
 
-    impl fmt::Display for Noting {
+    impl fmt::Display for RecordingStore {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("noting")
         }
     }
 
     #[async_trait::async_trait]
-    impl MultipartStore for Noting {
+    impl MultipartStore for RecordingStore {
         async fn create_multipart(&self, path: &Path) -> Result<MultipartId> {
             self.1.lock().unwrap().push("create".into());
             self.0.create_multipart(path).await
@@ -116,7 +116,7 @@ mod uploads {
     }
 
     #[async_trait::async_trait]
-    impl ObjectStore for Noting {
+    impl ObjectStore for RecordingStore {
         async fn put_opts(&self, path: &Path, data: PutPayload, opts: PutOptions) -> Result<PutResult> {
             self.0.put_opts(path, data, opts).await
         }
@@ -152,7 +152,7 @@ mod uploads {
 
     #[test]
     fn the_part_with_the_header_goes_last() {
-        let (stores, store) = (Stores::new().unwrap(), Noting::default());
+        let (stores, store) = (Stores::new().unwrap(), RecordingStore::default());
         stores.insert("mem://x", store.clone());
         let file: Bytes = (0..30u32 << 20).map(|i| (i >> 12) as u8).collect::<Vec<_>>().into();
         stores.upload("mem://x/a", &file, false, &mut || Ok(())).unwrap();
