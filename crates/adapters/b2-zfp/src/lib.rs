@@ -31,10 +31,10 @@ macro_rules! codec {
                 CodecProperties::UNKNOWN.takes_floats(true)
             }
             fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-                Ok(Box::new(Stream::new($id, cx)?))
+                Ok(Box::new(StreamLayout::new($id, cx)?))
             }
             fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-                Ok(Box::new(Stream::new($id, cx)?))
+                Ok(Box::new(StreamLayout::new($id, cx)?))
             }
         }
     };
@@ -45,7 +45,7 @@ codec!(FixedRate, CodecId::ZFP_FIXED_RATE, "zfp_rate");
 
 /// The layout of a stream: one block without a zfp header, x being the last axis
 /// (docs/format/codecs-and-filters.md, section 7.2).
-struct Stream {
+struct StreamLayout {
     id: CodecId,
     config: ZfpConfig,
     double: bool,
@@ -54,7 +54,7 @@ struct Stream {
     nbytes: u64,
 }
 
-impl Stream {
+impl StreamLayout {
     fn new(id: CodecId, cx: &CodecContext<'_>) -> Result<Self, CodecError> {
         let unsupported = |what| CodecError::unsupported(id, what);
         let (scalar, double) = match cx.itemsize {
@@ -133,10 +133,10 @@ impl Stream {
         let mut stream = ZfpBitStream::new(capacity).map_err(|e| self.backend(e))?;
         let len = stream.compress(&self.config, &field).map_err(|e| self.backend(e))?;
         let words = stream.as_words();
-        let Some(out) = dst.get_mut(..len).filter(|out| out.len().div_ceil(WORD) <= words.len()) else {
+        let Some(out) = dst.get_mut(..len).filter(|out| out.len().div_ceil(WORD_LEN) <= words.len()) else {
             return Ok(Encoded::TooBig);
         };
-        for (out, word) in out.chunks_mut(WORD).zip(words) {
+        for (out, word) in out.chunks_mut(WORD_LEN).zip(words) {
             out.copy_from_slice(&word.to_le_bytes()[..out.len()]);
         }
         Ok(Encoded::Len(len))
@@ -145,21 +145,21 @@ impl Stream {
 
 /// Bytes per word. Streams consist of words stored as little-endian; the Rust zfp library, like zfp in C, holds them in
 /// the machine's byte order.
-const WORD: usize = 8;
+const WORD_LEN: usize = 8;
 
 /// Reads the words of a stream, padding the last one with zeros.
 fn words(src: &[u8]) -> Result<Vec<u64>, std::collections::TryReserveError> {
     let mut words = Vec::new();
-    words.try_reserve_exact(src.len().div_ceil(WORD))?;
-    words.extend(src.chunks(WORD).map(|bytes| {
-        let mut word = [0; WORD];
+    words.try_reserve_exact(src.len().div_ceil(WORD_LEN))?;
+    words.extend(src.chunks(WORD_LEN).map(|bytes| {
+        let mut word = [0; WORD_LEN];
         word[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(word)
     }));
     Ok(words)
 }
 
-impl Encoder for Stream {
+impl Encoder for StreamLayout {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
         if src.len() as u64 != self.nbytes {
             // The block is incomplete: the caller stores it uncompressed.
@@ -172,7 +172,7 @@ impl Encoder for Stream {
     }
 }
 
-impl Decoder for Stream {
+impl Decoder for StreamLayout {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
         self.check_len(dst.len())?;
         match self.double {
