@@ -27,14 +27,14 @@ const BOX: u64 = 32;
 const TURNS: usize = 40;
 
 /// A folder whose requests are counted, and take 20 ms each where that is asked for.
-struct Folder {
+struct CountingFolder {
     inner: FilesystemStore,
     bytes: AtomicUsize,
     rounds: AtomicUsize,
     far: AtomicBool,
 }
 
-impl Folder {
+impl CountingFolder {
     fn wait(&self) {
         self.rounds.fetch_add(1, Relaxed);
         if self.far.load(Relaxed) {
@@ -43,7 +43,7 @@ impl Folder {
     }
 }
 
-impl ReadableStorageTraits for Folder {
+impl ReadableStorageTraits for CountingFolder {
     fn get(&self, key: &StoreKey) -> Result<MaybeBytes, StorageError> {
         self.wait();
         let found = self.inner.get(key)?;
@@ -116,7 +116,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("b2kit.b2nd (zstd, shuffle)", Arc::new(B2ndCodec::new().blocks([BOX as u32; 3]))),
     ];
     let mut arrays = Vec::new();
-    let far = Arc::new(Folder {
+    let far = Arc::new(CountingFolder {
         inner: FilesystemStore::new(folder.path())?,
         bytes: AtomicUsize::new(0),
         rounds: AtomicUsize::new(0),

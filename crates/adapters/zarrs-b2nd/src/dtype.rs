@@ -6,7 +6,7 @@ use zarrs_data_type::DataType;
 use zarrs_plugin::{ExtensionName, ZarrVersion};
 
 /// Returns the type of Blosc2 in which items of a Zarr type are stored: opaque bytes if there is no such type.
-pub(crate) fn stored(data_type: &DataType, codec: &str) -> Result<Dtype, CodecError> {
+pub(crate) fn stored_dtype(data_type: &DataType, codec: &str) -> Result<Dtype, CodecError> {
     let name = data_type.name(ZarrVersion::V3).unwrap_or_default();
     let Some(size) = data_type.fixed_size().filter(|&size| size > 0 && !data_type.is_optional()) else {
         return Err(CodecError::UnsupportedDataType(data_type.clone(), codec.to_owned()));
@@ -48,17 +48,17 @@ fn unit(data_type: &DataType) -> String {
 
 /// Returns whether items of a stored type are those of the expected one, perhaps in another byte order. Opaque bytes are
 /// items of any type of their size.
-pub(crate) fn is_same(stored: &Dtype, expected: &Dtype) -> bool {
-    if stored.itemsize() != expected.itemsize() {
+pub(crate) fn is_same(stored_dtype: &Dtype, expected: &Dtype) -> bool {
+    if stored_dtype.itemsize() != expected.itemsize() {
         return false;
     }
     let unit = |dtype: &Dtype| dtype.as_str().split_once('[').map(|(_, unit)| unit.to_owned());
-    match (stored.kind(), expected.kind()) {
+    match (stored_dtype.kind(), expected.kind()) {
         (DtypeKind::Simple { code: 'V', .. }, _) => true,
         // Structures are bytes here.
         (DtypeKind::Struct(_), DtypeKind::Simple { code: 'V', .. }) => true,
         (DtypeKind::Simple { code: ours, .. }, DtypeKind::Simple { code, .. }) => {
-            ours == code && (!matches!(code, 'M' | 'm') || unit(stored) == unit(expected))
+            ours == code && (!matches!(code, 'M' | 'm') || unit(stored_dtype) == unit(expected))
         }
         (DtypeKind::Simple { .. } | DtypeKind::Struct(_), _) => false,
         _ => true,

@@ -26,7 +26,7 @@ pub use options::Filter;
 
 /// Registers the names by which zarrs finds a codec: ours, and that of imagecodecs for the same payload.
 macro_rules! aliases {
-    ($codec:ty, $ours:expr, $theirs:expr) => {
+    ($codec:ty, $ours:expr, $imagecodecs:expr) => {
         impl zarrs_plugin::ExtensionAliases<zarrs_plugin::ZarrVersion3> for $codec {
             fn aliases() -> std::sync::RwLockReadGuard<'static, zarrs_plugin::ExtensionAliasesConfig> {
                 ALIASES.read().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -39,8 +39,12 @@ macro_rules! aliases {
 
         static ALIASES: std::sync::LazyLock<std::sync::RwLock<zarrs_plugin::ExtensionAliasesConfig>> =
             std::sync::LazyLock::new(|| {
-                let theirs = vec![std::borrow::Cow::Borrowed($theirs)];
-                std::sync::RwLock::new(zarrs_plugin::ExtensionAliasesConfig::new($ours, theirs, Vec::new()))
+                let imagecodecs = vec![std::borrow::Cow::Borrowed($imagecodecs)];
+                std::sync::RwLock::new(zarrs_plugin::ExtensionAliasesConfig::new(
+                    $ours,
+                    imagecodecs,
+                    Vec::new(),
+                ))
             });
     };
 }

@@ -12,7 +12,7 @@ use zarrs_plugin::PluginCreateError;
 /// The name of the codec for arrays in the metadata.
 pub(crate) const B2ND: &str = "b2kit.b2nd";
 /// Filters by their names in imagecodecs.
-const THEIR_FILTERS: &[(&str, &[&str])] =
+const IMAGECODECS_FILTERS: &[(&str, &[&str])] =
     &[("NOFILTER", &[]), ("NOSHUFFLE", &[]), ("SHUFFLE", &["shuffle"]), ("BITSHUFFLE", &["bitshuffle"])];
 
 /// The codecs and filters: the built-in ones and zfp, as in the Python package.
@@ -53,12 +53,12 @@ pub(crate) struct Options {
     pub(crate) level: u8,
     pub(crate) filters: Vec<Filter>,
     /// Whether the codec has the name and the members that imagecodecs uses.
-    pub(crate) theirs: bool,
+    pub(crate) imagecodecs: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: "zstd".to_owned(), level: 5, filters: vec!["shuffle".into()], theirs: false }
+        Self { codec: "zstd".to_owned(), level: 5, filters: vec!["shuffle".into()], imagecodecs: false }
     }
 }
 
@@ -67,17 +67,17 @@ impl Options {
     /// beside them.
     pub(crate) fn parse(
         name: &str,
-        theirs: bool,
+        imagecodecs: bool,
         configuration: Option<&Map<String, Value>>,
         own: [&str; 2],
     ) -> Result<(Self, Value), PluginCreateError> {
         let invalid = |what: String| PluginCreateError::Other(format!("codec {name}: {what}"));
-        let mut options = Self { theirs, ..Self::default() };
+        let mut options = Self { imagecodecs, ..Self::default() };
         let mut special = Value::Null;
         let mut shuffle = None;
         for (key, value) in configuration.into_iter().flatten() {
             let wrong = |expected: &str| invalid(format!("{key} is {value}, expected {expected}"));
-            match (theirs, key.as_str()) {
+            match (imagecodecs, key.as_str()) {
                 (false, "codec") => {
                     options.codec = value.as_str().ok_or_else(|| wrong("a name"))?.to_owned();
                 }
@@ -99,14 +99,14 @@ impl Options {
                     options.level = level.clamp(0, 9) as u8;
                 }
                 (true, "shuffle") => shuffle = value.as_str().map(str::to_uppercase),
-                (_, key) if key == own[usize::from(theirs)] => special = value.clone(),
+                (_, key) if key == own[usize::from(imagecodecs)] => special = value.clone(),
                 // imagecodecs has members that say nothing about the bytes.
                 (true, _) => {}
                 (false, _) => return Err(invalid(format!("{key} is not a member of its configuration"))),
             }
         }
         if let Some(shuffle) = shuffle {
-            let known = THEIR_FILTERS.iter().find(|(known, _)| *known == shuffle);
+            let known = IMAGECODECS_FILTERS.iter().find(|(known, _)| *known == shuffle);
             let (_, filters) = known.ok_or_else(|| invalid(format!("shuffle {shuffle} is not known")))?;
             options.filters = filters.iter().map(|&filter| filter.into()).collect();
         }
@@ -116,12 +116,12 @@ impl Options {
     /// Returns the configuration, without the member that only one of the codecs has.
     pub(crate) fn configuration(&self) -> Map<String, Value> {
         let mut map = Map::new();
-        if self.theirs {
+        if self.imagecodecs {
             let same = |filters: &[&str]| {
                 filters.len() == self.filters.len()
                     && filters.iter().zip(&self.filters).all(|(&name, filter)| *filter == name.into())
             };
-            let shuffle = THEIR_FILTERS.iter().find(|(_, filters)| same(filters));
+            let shuffle = IMAGECODECS_FILTERS.iter().find(|(_, filters)| same(filters));
             map.insert("level".into(), self.level.into());
             map.insert("compressor".into(), self.codec.to_uppercase().into());
             map.insert("shuffle".into(), shuffle.map_or("NOFILTER", |(name, _)| name).into());
@@ -154,8 +154,8 @@ impl Options {
 }
 
 /// Returns the name of a codec, which is the one that it was created by.
-pub(crate) fn name(options: &Options, ours: &'static str, theirs: &'static str) -> Cow<'static, str> {
-    Cow::Borrowed(if options.theirs { theirs } else { ours })
+pub(crate) fn name(options: &Options, ours: &'static str, imagecodecs: &'static str) -> Cow<'static, str> {
+    Cow::Borrowed(if options.imagecodecs { imagecodecs } else { ours })
 }
 
 /// Converts an error, with its causes, to one of zarrs.

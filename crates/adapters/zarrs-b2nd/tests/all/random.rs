@@ -12,7 +12,7 @@ use zarrs::metadata_ext::data_type::NumpyTimeUnit;
 use zarrs::plugin::ExtensionName;
 use zarrs_b2nd::{B2ndCodec, Blosc2Codec, Filter};
 
-use crate::store::{Counting, asynchronous, cut, fixed, shape};
+use crate::store::{CountingStore, asynchronous, cut, fixed, shape};
 
 /// All kinds of types: those that Blosc2 has, and those that are stored as opaque bytes.
 pub(crate) fn types() -> Vec<DataType> {
@@ -61,9 +61,9 @@ pub(crate) fn codec(rng: &mut Rng, chunk: &[u64]) -> B2ndCodec {
 }
 
 /// One random array in a store.
-struct Case {
-    store: Arc<Counting>,
-    array: Array<Counting>,
+struct RandomArray {
+    store: Arc<CountingStore>,
+    array: Array<CountingStore>,
     lengths: Vec<u64>,
     chunk: Vec<u64>,
     itemsize: usize,
@@ -71,7 +71,7 @@ struct Case {
     is_sharded: bool,
 }
 
-fn case(seed: u64, number: u64) -> Case {
+fn case(seed: u64, number: u64) -> RandomArray {
     let mut rng = Rng::case(seed, number);
     let ndim = rng.within(1..=4);
     let most = [0, 30_000, 200, 34, 13][ndim];
@@ -100,7 +100,7 @@ fn case(seed: u64, number: u64) -> Case {
             Blosc2Codec::new().codec("lz4").filters(["shuffle"]).typesize(3),
         )]);
     }
-    let store = Arc::new(Counting::default());
+    let store = Arc::new(CountingStore::default());
     let array = builder.build(store.clone(), "/a").unwrap();
     array.store_metadata().unwrap();
     let nitems = lengths.iter().product::<u64>() as usize;
@@ -125,7 +125,7 @@ fn case(seed: u64, number: u64) -> Case {
     // As a reader finds it, by the metadata.
     let array = Array::open(store.clone(), "/a").unwrap();
     assert_eq!(array.data_type(), &kind);
-    Case { store, array, lengths, chunk, itemsize, items, is_sharded }
+    RandomArray { store, array, lengths, chunk, itemsize, items, is_sharded }
 }
 
 pub(crate) fn a_box(rng: &mut Rng, lengths: &[u64]) -> Vec<std::ops::Range<u64>> {
@@ -142,7 +142,7 @@ pub(crate) fn a_box(rng: &mut Rng, lengths: &[u64]) -> Vec<std::ops::Range<u64>>
 fn random_arrays_are_read_whole_and_in_parts() {
     let mut nparts = 0;
     for number in 0..60 {
-        let Case { store, array, lengths, chunk, itemsize, items, is_sharded } = case(71, number);
+        let RandomArray { store, array, lengths, chunk, itemsize, items, is_sharded } = case(71, number);
         let mut rng = Rng::case(72, number);
         let whole = ArraySubset::new_with_shape(lengths.clone());
         let found = fixed(array.retrieve_array_subset::<ArrayBytes>(&whole).unwrap());
@@ -192,7 +192,7 @@ fn random_arrays_are_read_whole_and_in_parts() {
 #[test]
 fn parts_are_written() {
     for number in 0..15 {
-        let Case { array, lengths, itemsize, mut items, .. } = case(73, number);
+        let RandomArray { array, lengths, itemsize, mut items, .. } = case(73, number);
         let mut rng = Rng::case(74, number);
         for _ in 0..3 {
             let ranges = a_box(&mut rng, &lengths);

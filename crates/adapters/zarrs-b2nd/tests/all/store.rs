@@ -14,7 +14,7 @@ use zarrs::storage::{
 
 /// A store in memory that counts. Ranges beyond the end of an object are errors, and its end if that is longer a panic.
 #[derive(Default)]
-pub(crate) struct Counting {
+pub(crate) struct CountingStore {
     pub(crate) inner: MemoryStore,
     counts: Mutex<Counts>,
 }
@@ -28,14 +28,14 @@ pub(crate) struct Counts {
     pub(crate) bytes: usize,
 }
 
-impl Counting {
+impl CountingStore {
     /// Returns what was asked since the last call.
     pub(crate) fn take(&self) -> Counts {
         std::mem::take(&mut self.counts.lock().unwrap())
     }
 }
 
-impl ReadableStorageTraits for Counting {
+impl ReadableStorageTraits for CountingStore {
     fn get(&self, key: &StoreKey) -> Result<MaybeBytes, StorageError> {
         let found = self.inner.get(key)?;
         let mut counts = self.counts.lock().unwrap();
@@ -70,7 +70,7 @@ impl ReadableStorageTraits for Counting {
     }
 }
 
-impl WritableStorageTraits for Counting {
+impl WritableStorageTraits for CountingStore {
     fn set(&self, key: &StoreKey, value: Bytes) -> Result<(), StorageError> {
         self.inner.set(key, value)
     }
@@ -89,9 +89,9 @@ impl WritableStorageTraits for Counting {
 }
 
 /// Runs at once what is to be run on another thread.
-pub(crate) struct Inline;
+pub(crate) struct InlineSpawner;
 
-impl SyncToAsyncSpawnBlocking for Inline {
+impl SyncToAsyncSpawnBlocking for InlineSpawner {
     async fn spawn_blocking<F, R>(&self, f: F) -> R
     where
         F: FnOnce() -> R + Send + 'static,
@@ -101,8 +101,10 @@ impl SyncToAsyncSpawnBlocking for Inline {
     }
 }
 
-pub(crate) fn asynchronous(store: &Arc<Counting>) -> Arc<SyncToAsyncStorageAdapter<Counting, Inline>> {
-    Arc::new(SyncToAsyncStorageAdapter::new(store.clone(), Inline))
+pub(crate) fn asynchronous(
+    store: &Arc<CountingStore>,
+) -> Arc<SyncToAsyncStorageAdapter<CountingStore, InlineSpawner>> {
+    Arc::new(SyncToAsyncStorageAdapter::new(store.clone(), InlineSpawner))
 }
 
 pub(crate) fn shape(lengths: &[u64]) -> Vec<NonZeroU64> {
