@@ -13,15 +13,15 @@ use crate::names::{self, EMBEDDED, MAX_MEMBERS, key_of, last_part};
 
 /// Length of the header of a member without its name and extra field.
 const HEADER_LEN: usize = 30;
-/// How the header of a member starts.
+/// Signature of a local file header.
 const SIGNATURE: [u8; 4] = *b"PK\x03\x04";
-/// The flags that change how a member is read: encryption, a descriptor behind the data, the encoding of the name.
+/// The flags that change how a member is read: encryption, a descriptor after the data, the encoding of the name.
 const CHECKED_FLAGS: u16 = 1 | HAS_DESCRIPTOR | 1 << 6 | 1 << 11;
-/// The flag for lengths and checksum behind the data, instead of in the header of the member.
+/// The flag for a descriptor: lengths and checksum follow the data instead of being in the member's header.
 const HAS_DESCRIPTOR: u16 = 1 << 3;
-/// Length of the longest descriptor.
+/// Maximum length of a descriptor.
 const MAX_DESCRIPTOR_LEN: u64 = 24;
-/// In place of a length that needs 64 bits, and is in the extra field with this id.
+/// Placeholder for a length that needs 64 bits and is stored in the extra field with this id.
 const LEN_IN_EXTRA_FIELD: u32 = u32::MAX;
 const ZIP64: u16 = 1;
 
@@ -32,11 +32,11 @@ pub struct Archive {
     entries: Vec<DirectoryEntry>,
     /// Where the directory starts.
     directory: u64,
-    /// How many entries the end of the archive promises.
+    /// Number of entries according to the end record.
     declared_count: u64,
 }
 
-/// What the directory says of an entry, to be compared with its header.
+/// An entry of the directory, to be compared with its header.
 struct DirectoryEntry {
     header: u64,
     name: Box<[u8]>,
@@ -48,7 +48,7 @@ struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    /// Returns where the entry ends at the earliest: the length of its extra field is only in its header.
+    /// Returns the lowest possible end of the entry: only its header has the length of its extra field.
     fn min_end(&self) -> u64 {
         let [len, _] = self.lens;
         self.header
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Archive {
 }
 
 impl Archive {
-    /// Opens an archive of members, and returns those of them that are files, by key, and the frame with small members.
+    /// Opens an archive of members. Returns its file members by key, and the frame with small members.
     pub fn members(file: Arc<dyn ReadAt>) -> Result<(Self, Members, Option<MemberLocation>), StoreError> {
         let wanted = |name: &str| name == EMBEDDED || key_of(last_part(name)).is_some();
         let (archive, entries) = Self::open(file, wanted)?;
@@ -143,7 +143,7 @@ impl Archive {
                     "compressed in the archive ({method}), must be stored; unpack the archive and use the directory"
                 ))
             } else if entry.uncompressed_size_hint() != len {
-                Some("of two lengths in the archive".to_owned())
+                Some("stored with two different lengths in the archive".to_owned())
             } else {
                 None
             };
@@ -163,7 +163,7 @@ impl Archive {
     }
 
     /// Returns where the bytes of a member are. The header of the member is read and compared with the directory only
-    /// now, so that listing an archive far away takes no request per member.
+    /// now, so that listing a remote archive takes no request per member.
     pub fn data(&self, header: u64, len: u64) -> Result<Range<u64>, StoreError> {
         let none = || StoreError::Damaged(format!("zip archive: no member starts at byte {header}"));
         let at = self.entries.binary_search_by_key(&header, |entry| entry.header).map_err(|_| none())?;
@@ -174,13 +174,13 @@ impl Archive {
         }
     }
 
-    /// Compares the directory with the headers of all members, also of those that are no members of a store.
+    /// Compares the directory with the headers of all entries, including those that are not store members.
     pub fn verify(&self) -> Result<(), StoreError> {
-        // Without 64 bits the count of many is only the rest of it.
+        // The 16-bit count of an archive without zip64 wraps around.
         let count = |entries: u64| entries & u64::from(u16::MAX);
         if count(self.declared_count) != count(self.entries.len() as u64) {
             return Err(StoreError::Damaged(format!(
-                "zip archive: the directory has {} entries, its end says {}",
+                "zip archive: the directory has {} entries, the end record says {}",
                 self.entries.len(),
                 self.declared_count
             )));
@@ -197,7 +197,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Returns where the entry behind the one at an index starts, or the directory.
+    /// Returns the start of the entry after the one at an index, or of the directory.
     fn next(&self, at: usize) -> u64 {
         self.entries.get(at.saturating_add(1)).map_or(self.directory, |entry| entry.header)
     }
@@ -224,7 +224,7 @@ impl Archive {
             Some(end) if end <= self.next(at) => start..end,
             _ => {
                 return Err(StoreError::Damaged(format!(
-                    "zip archive: the member at byte {header} is longer than its place in the archive"
+                    "zip archive: the member at byte {header} is longer than its slot in the archive"
                 )));
             }
         };
@@ -232,12 +232,12 @@ impl Archive {
             return Err(entry.damaged("its name"));
         }
         if method != entry.method {
-            return Err(entry.damaged("the method of compression"));
+            return Err(entry.damaged("the compression method"));
         }
         if flags & CHECKED_FLAGS != entry.flags & CHECKED_FLAGS {
             return Err(entry.damaged("the flags"));
         }
-        // Where both are in a descriptor, they may be missing here.
+        // With a descriptor, both may be missing here.
         let later = flags & HAS_DESCRIPTOR != 0;
         if crc != entry.crc && !(later && crc == 0) {
             return Err(entry.damaged("the checksum"));
@@ -261,7 +261,7 @@ impl Archive {
         Ok(data)
     }
 
-    /// Returns the length of the descriptor behind the data of an entry, after comparing it with the directory.
+    /// Returns the length of the descriptor that follows the data of an entry, after comparing it with the directory.
     fn descriptor(&self, entry: &DirectoryEntry, at: u64, next: u64) -> Result<u64, StoreError> {
         let found = at..next.min(at.saturating_add(MAX_DESCRIPTOR_LEN));
         let found = self.file.read_at(found).map_err(StoreError::archive)?;
@@ -278,7 +278,7 @@ impl Archive {
                 }
             }
         }
-        Err(entry.damaged("the lengths and the checksum behind the data"))
+        Err(entry.damaged("the descriptor after the data"))
     }
 
     /// Fails if there is a member in a gap between members.

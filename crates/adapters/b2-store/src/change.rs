@@ -1,4 +1,4 @@
-//! Changes of stores in directories, each of which is visible to others when it is complete.
+//! Changes of stores in directories. Each becomes visible to others when it is complete.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use crate::names::{self, EMBEDDED, EMBEDDED_MAP, MemberKind, absolute, last_part
 use crate::store::{Files, Store, StoreRoot};
 use crate::table::TABLE_META;
 
-/// The vlmetalayer of [`EMBEDDED`] that counts changes of members which are files.
+/// The vlmetalayer of [`EMBEDDED`] that counts changes of file members.
 const CHANGE_COUNTER: &str = "dstore_tick";
 
 impl Store {
-    /// Returns the directory of the store, which does not follow links: the file system for what is written to
+    /// Returns the directory of the store as a file system that does not follow links, for writing to
     /// [`place_for`](Self::place_for). `None` for archives and frames, which cannot be changed.
     pub fn directory(&self) -> Option<Arc<dyn FileSystem>> {
         self.inside().map(|inside| inside.clone() as _)
     }
 
-    /// Returns the directory with all that it can do.
+    /// Returns the directory with its full interface.
     #[doc(hidden)]
     pub fn inside(&self) -> Option<&Arc<Inside>> {
         match &self.root {
@@ -35,8 +35,8 @@ impl Store {
         }
     }
 
-    /// Allows changes of members of tables of python-blosc2 (`CTable`) after which it cannot read the table any more, or
-    /// reads other rows: columns that get another length, are replaced or removed, and changes of `_valid_rows`.
+    /// Allows changes of tables of python-blosc2 (`CTable`) after which it cannot read the table, or reads other rows:
+    /// resizing, replacing or removing columns, and changing `_valid_rows`.
     #[must_use]
     pub fn allow_table_edits(mut self) -> Self {
         self.table_edits = true;
@@ -55,8 +55,9 @@ impl Store {
         EditOptions::from(read).lock(self.locks)
     }
 
-    /// Opens a member for changing. In a table of python-blosc2, each commit of changed items marks the indexes of the table
-    /// as outdated first, and fails if the column gets another length (see [`allow_table_edits`](Self::allow_table_edits)).
+    /// Opens a member for changing. In a table of python-blosc2, each commit of changed items marks the indexes of the
+    /// table as outdated first, and fails if the length of the column changes (see
+    /// [`allow_table_edits`](Self::allow_table_edits)).
     ///
     /// ```no_run
     /// # use b2_frame::ReadOptions;
@@ -84,13 +85,13 @@ impl Store {
         Ok(self.edit_options(read).allow_table_edit(self.table_edits).edit(path)?)
     }
 
-    /// Tells other handles that share the store that members were added, replaced or removed: those of python-blosc2 that
-    /// were opened with `locking=True` list the members again. Call it after writing a member to
+    /// Notifies other handles that share the store that members were added, replaced or removed: handles of
+    /// python-blosc2 opened with `locking=True` list the members again. Call it after writing a member to
     /// [`place_for`](Self::place_for). Does nothing if no program shares the store in this way.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Frame`] when the frame that is to tell
-    /// cannot be changed.
+    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Frame`] when the frame with the
+    /// counter cannot be changed.
     pub fn announce(&self) -> Result<(), StoreError> {
         let inside = self.changed()?;
         let path = inside.path().join(EMBEDDED);
@@ -108,14 +109,14 @@ impl Store {
         Ok(())
     }
 
-    /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`, and
-    /// `_valid_rows` says which rows there are. The root is `""`.
+    /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`;
+    /// `_valid_rows` marks the existing rows. The root is `""`.
     pub fn is_table(&self, group: &str, options: &ReadOptions) -> bool {
         let key = format!("{}/{TABLE_META}", absolute(group).trim_end_matches('/'));
         self.frame(&key, options).is_ok_and(|frame| is_table(&frame))
     }
 
-    /// Fails if a member belongs to a table, unless all is allowed, and prepares the table for the change.
+    /// Fails if a member belongs to a table, unless table edits are allowed, and prepares the table for the change.
     fn check_table(&self, key: &str) -> Result<(), StoreError> {
         let read = self.options(&ReadOptions::default());
         let Some(table) = Table::of(&self.path_of(key)?, &read) else { return Ok(()) };
@@ -129,7 +130,7 @@ impl Store {
     /// Creates the directories above it.
     ///
     /// # Errors
-    /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken,
+    /// [`StoreError::Key`] when the key is not a relative path, [`StoreError::Exists`] when it is taken,
     /// [`StoreError::Unsupported`] when the store cannot be changed, or when a column of a table would be replaced (see
     /// [`allow_table_edits`](Self::allow_table_edits)); [`StoreError::Io`] when a directory cannot be created.
     pub fn place_for(&self, key: &str, kind: MemberKind, overwrite: bool) -> Result<PathBuf, StoreError> {
@@ -139,20 +140,20 @@ impl Store {
         }
         let path = self.with_parent_dirs(path, kind)?;
         match self.members.0.get(&absolute(key)).map(|member| &member.place) {
-            // Readers would go on to find the other file, or might.
+            // Readers might find the other file instead.
             Some(MemberLocation::Path(there)) if *there != path => {
-                Err(StoreError::Exists(format!("{key}: there is a member of another kind: remove it first")))
+                Err(StoreError::Exists(format!("{key}: a member of another kind exists; remove it first")))
             }
             _ => Ok(path),
         }
     }
 
-    /// Returns the path of the file of a member, to change it. A member in the frame with small members gets a file of its
-    /// own, and is taken off the list of that frame, as python-blosc2 keeps members that are not small.
+    /// Returns the path of the file of a member, to change it. A member in the frame with small members is moved to a
+    /// separate file and removed from the list of that frame, as python-blosc2 stores members that are not small.
     ///
     /// # Errors
     /// [`StoreError::NoSuchKey`] when there is no such member, [`StoreError::Unsupported`] when the store cannot be
-    /// changed, [`StoreError::Frame`] when the member cannot be read or its file not be written; otherwise as for
+    /// changed, [`StoreError::Frame`] when the member cannot be read or its file cannot be written; otherwise as for
     /// [`place_for`](Self::place_for).
     pub fn file_of(&self, key: &str, options: &ReadOptions) -> Result<PathBuf, StoreError> {
         let inside = self.changed()?;
@@ -161,7 +162,7 @@ impl Store {
         }
         let frame = self.frame(key, options)?;
         let path = self.with_parent_dirs(self.path_of(&absolute(key))?, kind_of(&frame))?;
-        // Another thread or process may have been faster.
+        // Another thread or process may have created it first.
         if inside.kind(&path, Links::Refuse).is_err() {
             copy_frame(&frame, inside, &path)?;
         }
@@ -169,8 +170,8 @@ impl Store {
         Ok(path)
     }
 
-    /// Takes members off the list of the frame with small members, if they are on it. Their bytes remain, as
-    /// python-blosc2 leaves them.
+    /// Removes members from the list of the frame with small members, if they are listed. Their bytes remain, as in
+    /// python-blosc2.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Damaged`] or [`StoreError::Frame`]
@@ -199,7 +200,7 @@ impl Store {
         Ok(())
     }
 
-    /// Creates a group. Readers see it only once it has members or attributes, since nothing else is stored.
+    /// Creates a group. Readers see it only once it has members or attributes; nothing else is stored.
     ///
     /// # Errors
     /// As for [`place_for`](Self::place_for).
@@ -211,9 +212,9 @@ impl Store {
     /// Removes a member, or a group and all its contents.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when the store cannot be changed or it
-    /// belongs to a table (see [`allow_table_edits`](Self::allow_table_edits)), [`StoreError::Io`] when a file cannot be
-    /// removed, or as for [`forget`](Self::forget).
+    /// [`StoreError::NoSuchKey`] when neither exists, [`StoreError::Unsupported`] when the store cannot be changed or
+    /// it belongs to a table (see [`allow_table_edits`](Self::allow_table_edits)), [`StoreError::Io`] when a file
+    /// cannot be removed, or as for [`forget`](Self::forget).
     pub fn remove(&self, key: &str) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, absolute(key));
         let group = format!("{key}/");
@@ -224,12 +225,12 @@ impl Store {
             return Err(StoreError::NoSuchKey(key));
         }
         self.check_table(&key)?;
-        // Also of those that are files now: there may be an older one of that key.
+        // Including file members: the list may have an older member with the same key.
         self.forget(&gone.iter().map(|(member, _)| (*member).clone()).collect::<Vec<_>>())?;
         let mut paths = Vec::new();
         for (_, found) in gone {
             let MemberLocation::Path(path) = &found.place else { continue };
-            // Files of the same key with another suffix would come to light.
+            // Files with the same key and another suffix would reappear.
             let others = names::suffixes().map(|suffix| path.with_extension(suffix));
             paths.extend(others.filter(|other| other != path && inside.kind(other, Links::Refuse).is_ok()));
             paths.push(path.clone());
@@ -267,7 +268,7 @@ impl Store {
             editor.commit()?;
             return Ok(());
         }
-        // Attributes in the frame with small members get a file of their own.
+        // Move attributes in the frame with small members to a separate file.
         let mut all = BTreeMap::new();
         if let Some(frame) = self.attributes(group, options)? {
             for (name, _) in frame.vlmetalayers().iter() {
@@ -324,7 +325,7 @@ impl Store {
     }
 }
 
-/// Checks that a key can be used: it is no group, no part of it is a member, and neither is the key itself.
+/// Checks that a key is free: it is not a group, and neither the key nor any prefix of it is a member.
 pub(crate) fn check_unused(
     key: &str,
     overwrite: bool,
@@ -335,12 +336,12 @@ pub(crate) fn check_unused(
         return Err(StoreError::Key(key.to_owned()));
     }
     if is_group(&format!("{key}/")) {
-        return Err(StoreError::Exists(format!("{key}: there is a group of that name")));
+        return Err(StoreError::Exists(format!("{key}: a group of that name exists")));
     }
     let slashes = key.match_indices('/').map(|(at, _)| at).skip(1);
     let above = slashes.filter_map(|at| key.get(..at)).chain((!overwrite).then_some(key));
     match above.into_iter().find(|key| is_member(key)) {
-        Some(key) => Err(StoreError::Exists(format!("{key}: there is a member of that name"))),
+        Some(key) => Err(StoreError::Exists(format!("{key}: a member of that name exists"))),
         None => Ok(()),
     }
 }

@@ -34,6 +34,6 @@ pub use names::{ATTRIBUTES, MemberKind};
 pub use store::Store;
 pub use write::{StoreLayout, StoreWriter};
 
-// For the page in a browser, which reads archives and frames asynchronously.
+// For the browser viewer, which reads archives and frames asynchronously.
 #[doc(hidden)]
 pub use {archive::Archive, members::Members};

@@ -25,7 +25,7 @@ pub enum MemberLocation {
     },
     /// A range of the uncompressed bytes of the frame with small members.
     Embedded(Range<u64>),
-    /// It cannot be opened: it is compressed in the archive, or elsewhere on the network.
+    /// It cannot be opened: it is compressed in the archive, or on another server.
     Unreadable(String),
 }
 
@@ -33,7 +33,7 @@ pub enum MemberLocation {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Member {
-    /// What its name says it holds.
+    /// The kind of content according to its name.
     pub kind: MemberKind,
     /// Where it is.
     pub place: MemberLocation,
@@ -66,7 +66,7 @@ impl Members {
         match (self.0.get(&key).map(|there| &there.place), &member.place) {
             // The names differ only in their suffix. Which one is used must not depend on the order of the directory.
             (Some(MemberLocation::Path(there)), MemberLocation::Path(path)) if there < path => {}
-            // Files come before embedded members, as in Python.
+            // Files take precedence over embedded members, as in Python.
             (Some(there), MemberLocation::Embedded(_)) if !matches!(there, MemberLocation::Embedded(_)) => {}
             _ => drop(self.0.insert(key, member)),
         }

@@ -18,7 +18,7 @@ use crate::names::{self, ATTRIBUTES, EMBEDDED, MAX_DEPTH, MAX_MEMBERS, key_of, l
 use crate::table::{self, TABLE_META};
 use crate::window::{FileWindow, FrameData};
 
-/// An open store: the keys, and where their members are. It does not follow later changes of the store.
+/// An open store: its keys and the locations of its members. It does not follow later changes.
 pub struct Store {
     name: String,
     pub(crate) root: StoreRoot,
@@ -39,7 +39,7 @@ pub(crate) enum StoreRoot {
 
 /// The files of a directory.
 pub(crate) enum Files {
-    /// On this computer: links are not followed.
+    /// On the local disk: links are not followed.
     Inside(Arc<Inside>),
     Other(Arc<dyn ReadFiles>),
 }
@@ -62,7 +62,7 @@ impl Files {
         }
     }
 
-    /// Returns whether there is something of this name.
+    /// Returns whether anything exists at this path.
     fn exists(&self, path: &Path) -> Result<bool, StoreError> {
         match self.file_system().kind(path, Links::Refuse) {
             Ok(_) => Ok(true),
@@ -72,7 +72,7 @@ impl Files {
     }
 }
 
-/// Returns whether there is nothing of a name. A link in place of a directory counts as nothing.
+/// Returns whether an error means that nothing exists. A link in place of a directory counts as missing.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -87,12 +87,12 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store at a path, told by its content; `None` if there is something else, or a frame that does not open.
-    /// `options` say how to read it, and from which file system.
+    /// Opens the store at a path, detected by its content; `None` if the path is something else, or a frame that does
+    /// not open. `options` determine how to read it, and from which file system.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if there is nothing or it cannot be read, [`StoreError::Unreadable`] if it is damaged, with
-    /// [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail),
+    /// [`StoreError::Io`] if nothing exists there or it cannot be read, [`StoreError::Unreadable`] if it is damaged,
+    /// with [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail),
     /// [`StoreError::Frame`] if the frame with the embedded members does not open.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
         let path = path.as_ref();
@@ -129,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Opens a store in a file that is not at a path, such as a remote one; `None` if there is something else. `name` is
+    /// Opens a store in a file that is not at a path, such as a remote one; `None` if it is something else. `name` is
     /// used in errors.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl Store {
         keys.filter(|key| last_part(key) != ATTRIBUTES && !self.is_index(key))
     }
 
-    /// Returns whether a member is an index that python-blosc2 keeps of an array or of a column of a table.
+    /// Returns whether a member is an index that python-blosc2 maintains for an array or a column of a table.
     #[doc(hidden)]
     pub fn is_index(&self, key: &str) -> bool {
         let of_table = || {
@@ -227,7 +227,7 @@ impl Store {
         table::is_index(last_part(key)) || of_table()
     }
 
-    /// Returns the member with this key. The slash at its start may be omitted.
+    /// Returns the member with this key. The leading slash may be omitted.
     ///
     /// # Errors
     /// [`StoreError::NoSuchKey`] if there is none.
@@ -240,7 +240,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoSuchKey`] if there is none, [`StoreError::Frame`] as for [`SuperChunk::open`],
-    /// [`StoreError::Unreadable`] if its place in the store is damaged or of a kind that cannot be read.
+    /// [`StoreError::Unreadable`] if its location in the store is damaged or cannot be read.
     pub fn frame(&self, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
         let opened = self.open_at(&self.member(key)?.place, key, options);
         opened.map_err(|error| error.of(&format!("{}:{key}", self.name)))
@@ -257,8 +257,8 @@ impl Store {
         }
     }
 
-    /// Compares the directory of an archive with the headers of all its members. Other stores have no directory, and are
-    /// fine. The members are not read; [`SuperChunk::verify`] does that for each.
+    /// Compares the directory of an archive with the headers of all its members. Other stores have no directory and
+    /// pass. The members are not read; use [`SuperChunk::verify`] for each.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] when they contradict each other or cannot be read, with
@@ -270,7 +270,7 @@ impl Store {
         }
     }
 
-    /// Returns the bytes of the archive that a member has; `None` for other stores and members.
+    /// Returns the range of the archive that holds a member; `None` for other stores and members.
     ///
     /// # Errors
     /// [`StoreError::NoSuchKey`] when there is no such member; [`StoreError::Unreadable`] when its header is damaged or
@@ -309,9 +309,9 @@ impl Store {
                 let data = archive.data(*header, *len)?;
                 let window = FileWindow::new(archive.file().clone(), data.start, *len);
                 options.from_reader(Arc::new(window), name()).map_err(|error| match error.detail() {
-                    FrameError::Truncated { need, .. } if need > len => {
-                        StoreError::Damaged(format!("has {need} bytes, its place in the archive {len}"))
-                    }
+                    FrameError::Truncated { need, .. } if need > len => StoreError::Damaged(format!(
+                        "has {need} bytes, but its slot in the archive has {len}"
+                    )),
                     _ => error.into(),
                 })
             }
@@ -380,8 +380,8 @@ fn read_start(file: &dyn ReadAt, offset: u64) -> io::Result<Vec<u8>> {
     Ok(file.read_at(offset.min(len)..offset.saturating_add(4).min(len))?.to_vec())
 }
 
-/// Returns whether a directory, or one of its subdirectories, has an entry with the name of a member. Looks no deeper,
-/// since the directory may be any.
+/// Returns whether a directory, or one of its subdirectories, has an entry with the name of a member. It looks no
+/// deeper, since the directory may be any directory.
 fn has_member(files: &Files, dir: &Path) -> Result<bool, StoreError> {
     let is_member =
         |(name, _): &(OsString, FileKind)| key_of(&names::text_of(name.as_encoded_bytes())).is_some();

@@ -1,4 +1,4 @@
-//! The names of the members of tables of python-blosc2 (`CTable`) that are no data of the user.
+//! The names of members of python-blosc2 tables (`CTable`) that are not user data.
 
 /// The member that makes a group a table.
 pub(crate) const TABLE_META: &str = "_meta";

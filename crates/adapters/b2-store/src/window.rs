@@ -1,11 +1,11 @@
-//! Members that are a range of something else.
+//! Members stored as a range of something else.
 
 use std::io;
 use std::sync::Arc;
 
 use b2_frame::{Pace, ReadAt, SuperChunk};
 
-/// A range of bytes as a file of its own, so that nothing outside is read.
+/// A range of a file as a separate file, so that nothing outside it is read.
 pub(crate) struct FileWindow {
     file: Arc<dyn ReadAt>,
     start: u64,

@@ -22,28 +22,29 @@ use crate::table;
 
 /// Chunk size of the frame for small members, as python-blosc2 creates it, in bytes.
 const EMBEDDED_CHUNKSIZE: usize = 1 << 13;
-/// Bytes copied at once.
+/// Number of bytes copied at a time.
 const COPY_LEN: u64 = 1 << 20;
 
-/// How a store is kept.
+/// The layout of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreLayout {
-    /// A directory with a file per member, as `TreeStore` keeps it: `.b2d`.
+    /// A directory with a file per member, as in `TreeStore`: `.b2d`.
     Directory,
     /// A zip archive of these files: `.b2z`.
     Archive,
-    /// One frame whose bytes are the members, as `EmbedStore` keeps it: `.b2e`.
+    /// One frame whose bytes are the members, as in `EmbedStore`: `.b2e`.
     Frame,
 }
 
-/// Writes a new store, which gets its name when it is [finished](Self::finish). Dropped before that, it leaves nothing.
+/// Writes a new store, which appears under its name when it is [finished](Self::finish). Dropping it before leaves
+/// nothing behind.
 pub struct StoreWriter {
     target: PathBuf,
     overwrite: bool,
-    /// In front of the directory, which Windows removes only when no file in it is open.
+    /// Must come before `staging`: Windows removes a directory only when no file in it is open.
     inner: LayoutWriter,
-    /// A directory beside the target, with the store under the name `new`.
+    /// A directory next to the target; the store is `new` in it.
     staging: TempDir,
     members: BTreeSet<String>,
     groups: BTreeSet<String>,
@@ -72,12 +73,12 @@ impl StoreWriter {
     ///
     /// # Errors
     /// [`StoreError::Exists`] when the path is taken, [`StoreError::Io`] or [`StoreError::Frame`] when nothing can be
-    /// created beside it.
+    /// created next to it.
     pub fn create(path: impl AsRef<Path>, layout: StoreLayout, overwrite: bool) -> Result<Self, StoreError> {
         let mut target = std::path::absolute(path.as_ref()).map_err(StoreError::io(path.as_ref()))?;
         check_target(&target, layout, overwrite)?;
         if target.is_symlink() {
-            // Keep the user's link and replace the file behind it.
+            // Keep the user's link and replace its target.
             target = Disk.resolve(&target).map_err(StoreError::io(&target))?;
         }
         let parent = target.parent().unwrap_or(&target);
@@ -110,13 +111,13 @@ impl StoreWriter {
         })
     }
 
-    /// Adds a member: a copy of the frame, byte by byte if it is contiguous. Only the description of the indexes that
-    /// python-blosc2 keeps of an array is left out, since they are not copied.
+    /// Adds a member: a copy of the frame, byte by byte if it is contiguous. The description of python-blosc2's indexes
+    /// of an array is left out, since they are not copied.
     ///
     /// # Errors
-    /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken;
+    /// [`StoreError::Key`] when the key is not a relative path, [`StoreError::Exists`] when it is taken;
     /// [`StoreError::Frame`] when the frame cannot be read; [`StoreError::Io`] or [`StoreError::Frame`] when the copy
-    /// cannot be written; [`StoreError::Unsupported`] when an archive cannot hold the name, or the store so many
+    /// cannot be written; [`StoreError::Unsupported`] when an archive cannot store the name, or the store has too many
     /// members. If writing has begun, the store is incomplete, and cannot be finished.
     pub fn put(&mut self, key: &str, frame: &SuperChunk) -> Result<(), StoreError> {
         let key = self.take(key)?;
@@ -125,11 +126,11 @@ impl StoreWriter {
         written
     }
 
-    /// Sets an attribute of a group, for which there need be no members. The value is msgpack; the root is `""`.
+    /// Sets an attribute of a group, which need not have members. The value is msgpack; the root is `""`.
     ///
     /// # Errors
-    /// [`StoreError::Key`] when the group is no relative path, [`StoreError::Exists`] when there is a member of that
-    /// name.
+    /// [`StoreError::Key`] when the group is not a relative path, [`StoreError::Exists`] when a member of that name
+    /// exists.
     pub fn set_attribute(
         &mut self,
         group: &str,
@@ -139,7 +140,7 @@ impl StoreWriter {
         let key = names::attributes_of(group);
         names::parts(&key)?;
         if self.members.contains(names::absolute(group).as_str()) {
-            return Err(StoreError::Exists(format!("{group}: there is a member of that name")));
+            return Err(StoreError::Exists(format!("{group}: a member of that name exists")));
         }
         self.note_groups(&key);
         self.attributes.entry(key).or_default().insert(name.as_ref().to_vec(), value.to_vec());
@@ -233,7 +234,7 @@ impl StoreWriter {
         Disk.sync_dir(parent).map_err(StoreError::io(parent))
     }
 
-    /// Takes a key for a new member.
+    /// Reserves the key of a new member.
     fn take(&mut self, key: &str) -> Result<String, StoreError> {
         names::parts(key)?;
         let key = names::absolute(key);
@@ -311,7 +312,7 @@ impl<E: Into<StoreError>> From<E> for WriteFailure {
     }
 }
 
-/// An archive that is being written is not damaged, whatever the zip library calls the failure.
+/// A failure of writing an archive is an I/O error, whatever the zip library calls it.
 fn into_io(error: rawzip::Error) -> io::Error {
     io::Error::other(error)
 }
@@ -345,22 +346,22 @@ fn write_file(inner: &mut LayoutWriter, name: &str, frame: &SuperChunk) -> Resul
     }
 }
 
-/// Returns the name of an entry as it is to be stored: the archive writer drops what precedes a colon, unless it is told
-/// to keep all bytes, and then it cannot mark them as UTF-8.
+/// Returns the name of an entry as stored: the archive writer drops what precedes a colon, except from raw bytes, which
+/// it cannot mark as UTF-8.
 fn entry_path(name: &str) -> Result<EntryPath<'_>, StoreError> {
     match (name.contains(':'), name.is_ascii()) {
         (false, _) => Ok(EntryPath::conformant(name)),
         (true, true) => Ok(EntryPath::verbatim(name.as_bytes())),
         (true, false) => Err(StoreError::Unsupported(format!(
-            "{name}: a name with a colon and letters beyond ASCII cannot be stored in an archive"
+            "{name}: a name with both a colon and non-ASCII letters cannot be stored in an archive"
         ))),
     }
 }
 
 /// Passes the bytes of a frame to `put`, piece by piece.
 ///
-/// The header is that with which the frame was opened: another program may commit a change meanwhile, which overwrites
-/// the header in the file but nothing that the frame as it was opened consists of.
+/// It takes the header from memory: another program may commit a change in the meantime, which overwrites the header in
+/// the file, but no other part of the opened state.
 fn copy(
     frame: &SuperChunk,
     mut put: impl FnMut(&[u8]) -> Result<(), WriteFailure>,

@@ -9,7 +9,7 @@ use b2nd::ArrayBuilder;
 
 use crate::{bytes, items, open, options};
 
-/// Adds an array as programs do: at the path that the store gives, in its directory.
+/// Adds an array as programs do: at the path that the store returns.
 fn add(store: &Store, key: &str, overwrite: bool, values: &[u32]) -> Result<(), StoreError> {
     let path = store.place_for(key, MemberKind::Array, overwrite)?;
     let inside = store.directory().expect("a directory");
@@ -83,7 +83,7 @@ fn what_is_embedded_gets_a_file_and_what_is_archived_cannot_be_changed() {
     fs::copy(&small, path.join("embed.b2e")).unwrap();
     let store = open(&path);
     let plain = |frame: SuperChunk| frame.read_bytes(0..frame.nbytes()).unwrap();
-    // For a change, a member is taken out of the frame with small members.
+    // Changing a member moves it out of the frame with small members.
     let file = store.file_of("g/b", &options()).unwrap();
     assert_eq!(file, std::path::absolute(&path).unwrap().join("g/b.b2f"));
     assert_eq!(store.file_of("/g/b", &options()).unwrap(), file);
@@ -94,14 +94,14 @@ fn what_is_embedded_gets_a_file_and_what_is_archived_cannot_be_changed() {
     assert!(matches!(open(&path).frame("/g/b", &options()), Err(StoreError::NoSuchKey(_))));
     open(&path).remove("/h").unwrap();
     assert!(open(&path).keys().eq(["/g/a"]));
-    // Attributes that python-blosc2 has embedded are kept in a file of their own.
+    // Attributes that python-blosc2 embedded are moved to a separate file.
     store.set_attributes("/g", &[("new".to_owned(), b"\x02".to_vec())], &[], &options()).unwrap();
     let frame = open(&path).attributes("/g", &options()).unwrap().unwrap();
     assert!(
         frame.vlmetalayers().names().eq(["new", "old"]) || frame.vlmetalayers().names().eq(["old", "new"])
     );
     assert!(path.join("g/__vlmeta__.b2f").is_file());
-    // A file comes before an embedded member of its key.
+    // A file takes precedence over an embedded member with the same key.
     add(&open(&path), "/g/a", true, &[7]).unwrap();
     assert_eq!(items(open(&path).frame("/g/a", &options()).unwrap()), [7]);
     open(&path).remove("/g/a").unwrap();

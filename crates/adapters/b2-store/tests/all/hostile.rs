@@ -1,4 +1,4 @@
-//! Stores that were made to lead elsewhere, to contradict themselves, or to be too large.
+//! Hostile stores: they lead elsewhere, contradict themselves, or are too large.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use b2_testkit::Rng;
 
 use crate::{bytes, embedding, open, options, raw, refused};
 
-/// A member of an archive: what its own header and what the directory say.
+/// A member of an archive, with its header and directory entry.
 #[derive(Clone)]
 struct ArchiveEntry<'a> {
     name: &'a str,
@@ -104,10 +104,10 @@ fn entries_that_contradict_each_other() {
     // Of two of one name, the last one counts, as in Python.
     let store = archive(&zip(&[entry("x.b2f", &one), entry("x.b2f", &two)])).unwrap().unwrap();
     assert_eq!((store.members().len(), read(&store, "/x").unwrap()), (1, b"second".to_vec()));
-    // Two in one place.
+    // Two at the same offset.
     let same = ArchiveEntry { at: Some(0), ..entry("y.b2f", &one) };
     refused(archive(&zip(&[entry("x.b2f", &one), same])), "overlap");
-    // One that reaches into the next, or into the directory, as the directory says.
+    // One that overlaps the next or the directory, according to the directory.
     let longer = Some([one.len() as u32 + 1; 2]);
     refused(
         archive(&zip(&[ArchiveEntry { lens: longer, ..entry("x.b2f", &one) }, entry("y.b2f", &two)])),
@@ -123,12 +123,12 @@ fn entries_that_contradict_each_other() {
         bytes[directory + at..][..4].copy_from_slice(&(one.len() as u32).to_le_bytes());
     }
     let store = archive(&bytes).unwrap().unwrap();
-    refused(read(&store, "/x"), "longer than its place in the archive");
+    refused(read(&store, "/x"), "longer than its slot in the archive");
     assert_eq!(read(&store, "/y").unwrap(), b"second");
     // A frame that is longer than its member.
     let shorter = &one[..one.len() - 1];
     let store = archive(&zip(&[entry("x.b2f", shorter), entry("y.b2f", &two)])).unwrap().unwrap();
-    refused(read(&store, "/x"), "its place in the archive");
+    refused(read(&store, "/x"), "its slot in the archive");
     // No member at the offset, and one beyond the end.
     let mut bytes = zip(&[entry("x.b2f", &one), entry("y.b2f", &two)]);
     let header = 35 + one.len();
@@ -151,7 +151,7 @@ fn what_is_packed_or_encrypted_is_listed_and_refused() {
     ];
     let store = archive(&zip(&entries)).unwrap().unwrap();
     assert!(store.keys().eq(["/bomb", "/locked", "/odd", "/plain"]));
-    for (key, why) in [("/bomb", "compressed"), ("/locked", "encrypted"), ("/odd", "two lengths")] {
+    for (key, why) in [("/bomb", "compressed"), ("/locked", "encrypted"), ("/odd", "two different lengths")] {
         refused(read(&store, key), why);
         assert!(
             matches!(&store.member(key).unwrap().place, MemberLocation::Unreadable(told) if told.contains(why))
@@ -177,7 +177,7 @@ fn lengths_in_64_bits() {
         refused(made(len), "overlap");
     }
     let longer = made(frame.len() as u64 + 1).unwrap().unwrap();
-    refused(read(&longer, "/x"), "longer than its place in the archive");
+    refused(read(&longer, "/x"), "longer than its slot in the archive");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn archives_cut_anywhere_or_with_changed_bytes() {
     for _ in 0..600 {
         let mut odd = whole.clone();
         for _ in 0..rng.within(1..=3) {
-            // Most of them where the directory is.
+            // Mostly in the directory.
             let at = if rng.chance(70) { whole.len() - 1 - rng.below(220) } else { rng.below(whole.len()) };
             odd[at] = *rng.pick(&[0, 1, 0x7F, 0x80, 0xFF]);
         }
@@ -209,7 +209,7 @@ fn archives_cut_anywhere_or_with_changed_bytes() {
     }
 }
 
-/// Reads all there is after comparing everything, by key.
+/// Verifies everything, then reads all members by key.
 fn verified(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let store = archive(bytes)?.ok_or_else(|| StoreError::Damaged("not a store".to_owned()))?;
     store.verify_directory()?;
@@ -340,7 +340,7 @@ fn counts_and_depths_are_bounded() {
     assert!(open(folder.path()).keys().eq(["/a"]));
     fs::create_dir_all(folder.path().join("d/".repeat(65))).unwrap();
     refused(Store::open(folder.path(), &options()), "nested more than 64 deep");
-    // A directory of more entries than any store has: 48 MB of them, which say that they are empty.
+    // A directory with too many entries: 48 MB of entries for empty files.
     let count: u32 = (1 << 20) + 1;
     let mut out = zip(&[entry("a.b2f", &frame)]);
     let start = out.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
@@ -380,7 +380,7 @@ fn maps_of_embedded_members() {
     }
     refused(Store::from_frame(embedding(&frame, "{}")), "estore_metadata");
     refused(Store::from_frame(embedding(&frame, "5")), "estore_metadata");
-    // Keys are names and no paths; a copy to a directory is where they would become paths.
+    // Keys are not paths; copying to a directory would turn them into paths.
     let whole = format!(r#"{{"offset": 0, "length": {len}}}"#);
     let store = made(&format!(
         r#""/../../s": {whole}, "t": {whole}, "/short": {{"offset": 0, "length": {}}}"#,
@@ -400,7 +400,7 @@ fn maps_of_embedded_members() {
         assert!(matches!(writer.copy(&store, "", &options()), Err(StoreError::Key(_))));
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    // References are listed and not followed.
+    // References are listed but not followed.
     let store = made(r#""/far": {"urlbase": "http://127.0.0.1:9/", "path": "@public/a"}"#).unwrap().unwrap();
     assert!(store.keys().eq(["/far"]));
     refused(read(&store, "/far"), "not followed");
@@ -462,7 +462,7 @@ fn links_in_directories_are_not_followed() {
     fs::rename(folder.path().join("was"), path.join("g")).unwrap();
     open(&path).remove("/g").unwrap();
     assert!(!path.join("g").exists() && out.join("a.b2f").exists());
-    // In place of the frame with small members, and of a store.
+    // A link in place of the frame with small members, and of a store.
     symlink(out.join("a.b2f"), path.join("embed.b2e")).unwrap();
     assert!(Store::open(&path, &options()).is_err());
     symlink(&path, folder.path().join("named.b2d")).unwrap();
@@ -473,7 +473,7 @@ fn links_in_directories_are_not_followed() {
     );
 }
 
-/// An error of the storage, and none of the store.
+/// A storage error is not an error of the store.
 #[test]
 fn failing_storage_is_an_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is written is read again, in every layout.
+//! Round trips in every layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -154,7 +154,7 @@ fn stores_are_members_of_stores() {
         writer.finish().unwrap();
         let found = Store::from_frame(open(&path).frame("/within", &options()).unwrap()).unwrap().unwrap();
         assert_eq!(items(found.frame("/deep/a", &options()).unwrap()), values);
-        // A member that is no store.
+        // A member that is not a store.
         assert!(Store::from_frame(found.frame("/deep/a", &options()).unwrap()).unwrap().is_none());
     }
 }
@@ -212,7 +212,7 @@ fn nothing_is_left_and_nothing_is_replaced_unasked() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     #[cfg(unix)]
     {
-        // A link is kept, and the file behind it replaced.
+        // A link is kept and its target replaced.
         let (real, link) = (folder.path().join("real"), folder.path().join("link.b2z"));
         fs::write(&real, b"old").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
@@ -247,7 +247,7 @@ fn keys_with_colons_are_kept() {
         }
         assert!(store.attributes("/x1:y", &options()).unwrap().is_some());
     }
-    // In an archive, such a name can only be stored without saying that it is UTF-8.
+    // An archive can store such a name only without marking it as UTF-8.
     let folder = tempfile::tempdir().unwrap();
     let mut writer = StoreWriter::create(folder.path().join("z"), StoreLayout::Archive, false).unwrap();
     assert!(matches!(writer.put("/\u{e4}:b", &bytes(b"x")), Err(StoreError::Unsupported(_))));
@@ -309,7 +309,7 @@ fn copies_are_of_the_frame_as_it_was_opened() {
     editor.commit().unwrap();
     let target = folder.path().join("s.b2z");
     let mut writer = StoreWriter::create(&target, StoreLayout::Archive, false).unwrap();
-    // Either the frame as it was, or an error that says that it has changed.
+    // Either the frame as it was, or an error saying that it changed.
     if writer.put("/a", &frame).is_ok() {
         writer.finish().unwrap();
         let copied = open(&target).frame("/a", &options()).unwrap();
