@@ -44,8 +44,8 @@ impl HttpOptions {
         Self { timeout, ..self }
     }
 
-    /// Sets how many requests a call may have in flight at once; 64 by default. If answers take less than 40 ms, at
-    /// most 32 are, and if they take less than 10 ms, 16.
+    /// Sets the maximum number of concurrent requests of a call; 64 by default. It adapts to the latency: at most 32
+    /// below 40 ms, and 16 below 10 ms.
     pub fn in_flight(self, in_flight: usize) -> Self {
         Self { in_flight: in_flight.max(1), ..self }
     }
@@ -114,7 +114,7 @@ pub(crate) struct RangeReply {
 enum RequestError {
     /// A permanent error; a retry would not help.
     Always(io::Error),
-    /// There is no such host, or nothing answers there. It may be restarting, but more often the name is wrong.
+    /// The host does not exist or does not respond. It may be restarting, but more often the name is wrong.
     Unreached(io::Error),
     /// A temporary error; a retry may succeed, after this time if the server specified one.
     Now(io::Error, Option<Duration>),
@@ -124,7 +124,7 @@ enum RequestError {
 const MAX_REDIRECTS: usize = 5;
 /// Maximum number of retries.
 const MAX_RETRIES: u32 = 6;
-/// Maximum number of retries where no server is reached, and how long it may have taken so far.
+/// Maximum number of retries if no server was reached, and the maximum time so far.
 const MAX_UNREACHED: (u32, Duration) = (2, Duration::from_secs(1));
 /// Longest pause before a retry.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
@@ -221,7 +221,7 @@ impl Client {
         if let Some(authorization) = url.authorization() {
             request = request.header("authorization", authorization);
         }
-        // A limit of zero would mean no limit.
+        // Zero would mean no limit.
         let left = left.max(Duration::from_millis(1));
         let connect = left.min(Duration::from_secs(15));
         let request = request.config().timeout_global(Some(left)).timeout_connect(Some(connect)).build();
@@ -245,9 +245,9 @@ impl Client {
         }
         let told = text("content-range").and_then(content_range);
         let Some((start, end, len)) = told else {
-            return Err(wrong("the server does not say which range it sends"));
+            return Err(wrong("the server does not state which range it sends"));
         };
-        // The last bytes end with the file, so `a-b/*` states its length as well.
+        // A suffix ends with the file, so `a-b/*` implies its length.
         let len = if matches!(requested, RangeRequest::Last(_)) { len.or(Some(end)) } else { len };
         let fits = match requested {
             RangeRequest::Part(from, to) => {
@@ -259,7 +259,7 @@ impl Client {
             }
         };
         if !fits {
-            return Err(wrong("the server sends another range than the requested one"));
+            return Err(wrong("the server sends a different range than requested"));
         }
         let count = end.saturating_sub(start);
         if text("content-length").is_some_and(|length| length.trim().parse() != Ok(count)) {
@@ -342,7 +342,7 @@ fn status_error(status: StatusCode, headers: &HeaderMap) -> RequestError {
         ),
         408 | 429 | 500 | 502 | 503 | 504 => {
             let after = headers.get("retry-after").and_then(|value| value.to_str().ok()?.trim().parse().ok());
-            let error = io::Error::other(format!("the server cannot answer now ({status})"));
+            let error = io::Error::other(format!("the server is temporarily unavailable ({status})"));
             RequestError::Now(error, after.map(Duration::from_secs))
         }
         _ => always(io::ErrorKind::Other, format!("the server answered {status}")),
@@ -357,7 +357,7 @@ fn transport_error(error: ureq::Error) -> RequestError {
         |what: &str| RequestError::Unreached(io::Error::new(io::ErrorKind::HostUnreachable, what));
     match error {
         E::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            let what = "the connection was refused: no server answers at this address";
+            let what = "the connection was refused: no server is listening at this address";
             RequestError::Unreached(io::Error::new(error.kind(), what))
         }
         E::Io(error) => RequestError::Now(connection_error(error), None),
@@ -372,7 +372,7 @@ fn transport_error(error: ureq::Error) -> RequestError {
     }
 }
 
-/// Says what took too long.
+/// Describes what timed out.
 fn timeout_message(what: ureq::Timeout) -> &'static str {
     use ureq::Timeout as T;
     match what {
@@ -385,23 +385,23 @@ fn timeout_message(what: ureq::Timeout) -> &'static str {
 /// Returns the error for a broken connection.
 fn connection_error(error: io::Error) -> io::Error {
     let kind = match error.kind() {
-        // These kinds mean something else to callers.
+        // These kinds have another meaning for callers.
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => io::ErrorKind::Other,
         kind => kind,
     };
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
     if kind == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_))) {
-        return io::Error::new(io::ErrorKind::TimedOut, "timed out before the answer was complete");
+        return io::Error::new(io::ErrorKind::TimedOut, "timed out before the response was complete");
     }
     let text = error.to_string();
-    // What TLS says about an answer that is not TLS.
+    // The TLS error for a response that is not TLS.
     if text.contains("InvalidContentType") {
-        return io::Error::new(kind, "the server does not speak https here (try http://)");
+        return io::Error::new(kind, "the server does not support https here (try http://)");
     }
     io::Error::new(kind, format!("the connection was lost: {text}"))
 }
 
-/// Returns a random part of the pause, so that clients do not retry at the same moment.
+/// Returns a random fraction of the pause, so that clients do not retry simultaneously.
 fn jitter(pause: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let part = RandomState::new().hash_one(0) % 256;

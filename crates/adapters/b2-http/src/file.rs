@@ -11,13 +11,13 @@ use bytes::Bytes;
 use crate::client::{Client, RangeReply, RangeRequest};
 use crate::url::Url;
 
-/// Length of the first read of a chunk file, in bytes. Its end has no metadata and needs no separate read.
+/// Length of the first read of a chunk file, in bytes. It has no metadata at its end, so no second read is needed.
 const CHUNK_FILE_HEAD_LEN: u64 = 128 << 10;
 
 /// A file on a server, read in ranges.
 pub type HttpFile = RemoteFile<HttpSource>;
 
-/// Where requests for the ranges of a file go.
+/// The source of a file's ranges.
 #[derive(Debug)]
 pub struct HttpSource {
     client: Arc<Client>,

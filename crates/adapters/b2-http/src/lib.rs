@@ -14,7 +14,7 @@
         clippy::string_slice,
         clippy::unreachable,
         clippy::unwrap_used,
-        reason = "servers may send anything, and nothing of it may cause a panic or a wrong number"
+        reason = "servers may send anything, and none of it may cause a panic or a wrong number"
     )
 )]
 

@@ -34,7 +34,7 @@ impl Resolver for HostResolver {
             Ok(_) => receiver.recv_timeout(*timeout.after).unwrap_or(Err(Error::Timeout(timeout.reason))),
             Err(_) => self.0.resolve(uri, config, unlimited),
         };
-        // What the system says about a name that it cannot find.
+        // The system's error for an unknown name.
         found.map_err(|error| if let Error::Io(_) = error { Error::HostNotFound } else { error })
     }
 }

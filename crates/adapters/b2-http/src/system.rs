@@ -15,7 +15,7 @@ use crate::url::{Url, is_url};
 
 /// A file system whose paths are URLs. It only reads. Cloning is cheap; clones share connections.
 ///
-/// The path of a sparse frame is that of the folder with its files.
+/// The path of a sparse frame is the folder that contains its files.
 #[derive(Clone, Debug)]
 pub struct Http(Arc<HttpState>);
 
@@ -28,7 +28,7 @@ struct HttpState {
 
 impl fmt::Debug for HttpState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The hidden URLs have secrets.
+        // The hidden URLs contain secrets.
         f.debug_struct("Shared").field("client", &self.client).finish_non_exhaustive()
     }
 }
@@ -73,7 +73,7 @@ impl Http {
     /// opens the name like the URL itself. A URL without them is its own name.
     pub fn hide(&self, url: &str) -> String {
         let redacted = redact(url);
-        // What is no URL for requests, for example because of a blank, may have secrets, too.
+        // An invalid URL, such as one with a blank, may contain secrets, too.
         if redacted == url || is_url(url) && Url::parse(url).is_some_and(|url| url.is_public()) {
             return url.to_owned();
         }
@@ -92,9 +92,9 @@ impl Http {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] when the path is not a URL; [`io::ErrorKind::NotFound`] or
-    /// [`io::ErrorKind::PermissionDenied`] when the server says so; [`io::ErrorKind::Unsupported`] when it does not
-    /// support ranges; [`io::ErrorKind::TimedOut`], [`io::ErrorKind::HostUnreachable`] or what the connection fails with
-    /// when it cannot be reached; [`io::ErrorKind::InvalidData`] when its answer makes no sense.
+    /// [`io::ErrorKind::PermissionDenied`] as reported by the server; [`io::ErrorKind::Unsupported`] when it does not
+    /// support ranges; [`io::ErrorKind::TimedOut`], [`io::ErrorKind::HostUnreachable`] or the connection's error when
+    /// it cannot be reached; [`io::ErrorKind::InvalidData`] when its response is invalid.
     pub fn open_file(&self, path: &Path) -> io::Result<Arc<HttpFile>> {
         self.0.open_file(path)
     }
@@ -157,7 +157,7 @@ mod tests {
         let http = Http::default();
         let folder = http.hide("http://me:secret@host/a/b.b2nd?key=1");
         for name in [INDEX_NAME, "0000000F.chunk"] {
-            // As this system joins them.
+            // As joined on this system.
             let url = http.0.url(&Path::new(&folder).join(name)).unwrap();
             assert_eq!(url.target(), format!("http://host/a/b.b2nd/{name}?key=1"));
             assert!(url.authorization().is_some());

@@ -61,7 +61,7 @@ impl Url {
             Some((user, host)) => (Some(user.to_owned()), host),
             None => (None, authority),
         };
-        // What looks like a port and is none is part of a password with a slash in it.
+        // An invalid port is part of a password that contains a slash.
         let port = if host.starts_with('[') { "" } else { host.split_once(':').map_or("", |(_, port)| port) };
         if host.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;

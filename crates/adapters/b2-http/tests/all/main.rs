@@ -1,4 +1,4 @@
-//! Reading from a server on the loopback, which counts, and which misbehaves.
+//! Reading from a local server that counts requests and misbehaves.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -56,7 +56,7 @@ fn arrays_are_read_in_few_requests() {
         far.slice(view.clone()).unwrap().read_bytes().unwrap(),
         near.slice(view).unwrap().read_bytes().unwrap()
     );
-    // The client counts too.
+    // The client counts the same.
     server.counts();
     let before = http.counts();
     far.slice((10, ..)).unwrap().read_bytes().unwrap();
@@ -68,7 +68,7 @@ fn arrays_are_read_in_few_requests() {
     assert!(counts.requests > 0);
 }
 
-/// Requests wait at the same time: with one after the other it would take twelve delays.
+/// Requests overlap: in sequence they would take twelve delays.
 #[test]
 fn requests_are_in_flight_together() {
     let server = Server::start().unwrap();
@@ -81,7 +81,7 @@ fn requests_are_in_flight_together() {
     assert!(counts.most >= 6, "{counts:?}");
 }
 
-/// A server far away gets more requests at once, one nearby does not.
+/// A distant server gets more concurrent requests than a nearby one.
 #[test]
 fn requests_in_flight_follow_the_latency() {
     let server = Server::start().unwrap();
@@ -95,7 +95,7 @@ fn requests_in_flight_follow_the_latency() {
         server.counts();
         far.all().read_bytes().unwrap();
         let counts = server.counts();
-        // Two chunks came with the opening.
+        // Opening read two chunks already.
         assert_eq!(counts.requests, 98);
         counts.most
     };
@@ -172,22 +172,22 @@ fn sparse_frames_are_folders() {
     }
 }
 
-/// Each of these is an error, in bounded time and memory, and says what is wrong.
+/// Each of these is an error that describes the problem, in bounded time and memory.
 #[test]
 fn servers_that_misbehave_are_errors() {
     let cases = [
         (Manner::Whole, "does not support range requests"),
-        (Manner::Other, "another range"),
+        (Manner::Other, "a different range"),
         (Manner::Short, "connection"),
         (Manner::Long, "more or less"),
         (Manner::Endless, "more than the range"),
         (Manner::Slow, "timed out"),
         (Manner::Freeze, "timed out"),
         (Manner::Compressed, "compressed"),
-        (Manner::Silent, "does not say which range"),
+        (Manner::Silent, "does not state which range"),
         (Manner::Status(404, false), "no such file"),
         (Manner::Status(403, false), "refuses access"),
-        (Manner::Status(503, true), "cannot answer now"),
+        (Manner::Status(503, true), "temporarily unavailable"),
         (Manner::Status(418, false), "418"),
         (Manner::Redirect("file:///etc/passwd".to_owned()), "redirects to something"),
         (Manner::Redirect("/a.b2nd".to_owned()), "redirects too often"),
@@ -198,7 +198,7 @@ fn servers_that_misbehave_are_errors() {
         let server = Server::start().unwrap();
         let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
         let text = |error: NdError| report(&error);
-        // Short only where it is waited for, since a machine may be slow.
+        // Short only where the test waits for it, since a machine may be slow.
         let timeout = if matches!(manner, Manner::Slow | Manner::Freeze) { 1_500 } else { 60_000 };
         // While opening.
         server.spoil(manner.clone(), 0, usize::MAX);
@@ -213,7 +213,7 @@ fn servers_that_misbehave_are_errors() {
     }
 }
 
-/// A file that a local writer truncates is read again, but not one whose responses end too early.
+/// A file truncated by a local writer is read again, but not one whose responses end too early.
 #[test]
 fn responses_that_always_end_early_are_not_requested_over_and_over() {
     for manner in [Manner::Short, Manner::Close] {
@@ -262,15 +262,15 @@ fn a_changed_file_is_an_error() {
     // Between the two requests of opening.
     server.spoil(Manner::Changed, 1, 1);
     assert!(open(&client(60_000), &url).is_err());
-    // Nothing tells of changes here.
+    // Changes cannot be detected here.
     server.spoil(Manner::Unguarded, 0, usize::MAX);
     let http = client(60_000);
     open(&http, &url).unwrap().all().read_bytes().unwrap();
     assert!(!http.open_file(Path::new(&url)).unwrap().version().is_guarded());
-    // The end is asked for by its place where the server knows no other way.
+    // The end is requested by its offsets if the server does not support suffix ranges.
     server.spoil(Manner::NoSuffix, 0, usize::MAX);
     open(&client(60_000), &url).unwrap().all().read_bytes().unwrap();
-    // The last bytes say how long the file is, where the server does not (`a-b/*`).
+    // The last bytes reveal the file's length if the server does not report it (`a-b/*`).
     server.spoil(Manner::NoLength, 0, usize::MAX);
     let far = open(&client(60_000), &url).unwrap();
     assert_eq!(far.all().read::<Vec<u32>>().unwrap()[77], mix(77));
@@ -293,7 +293,7 @@ fn credentials_are_sent_once_and_never_shown() {
         !heads.is_empty()
             && heads.iter().all(|head| !head.contains("uthorization") && !head.contains("secret"))
     );
-    // Names for it do not show it.
+    // Its name does not show the secret.
     let name = http.hide(&secret);
     assert!(!name.contains("secret"), "{name}");
     open(&http, &name).unwrap();
@@ -301,14 +301,14 @@ fn credentials_are_sent_once_and_never_shown() {
     let http = client(300);
     let error = report(&open(&http, &http.hide(&secret)).map(drop).unwrap_err());
     assert!(!error.contains("secret"), "{error}");
-    // A target that has expired is asked for again.
+    // An expired target is requested again.
     server.spoil(Manner::Redirect(other.url("b.b2nd")), 0, usize::MAX);
     let far = open(&client(60_000), &secret).unwrap();
     other.spoil(Manner::Status(403, false), 0, 1);
     far.all().read_bytes().unwrap();
 }
 
-/// A program can tell an address that nobody answers from a file that is not there.
+/// An unreachable host and a missing file have different error kinds.
 #[test]
 fn hosts_that_cannot_be_reached_have_a_kind() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -324,7 +324,7 @@ fn hosts_that_cannot_be_reached_are_told_soon() {
     for url in [format!("http://{free}/a.b2nd"), "http://no-such-host.invalid/a.b2nd".to_owned()] {
         let http = Http::new(HttpOptions::default().proxy(false));
         let error = open(&http, &url).map(drop).unwrap_err();
-        // Opening sends two requests at once.
+        // Opening sends two concurrent requests.
         assert!(http.counts().requests <= 6, "{url}: {:?}", http.counts());
         assert!(matches!(error.detail(), NdError::Frame(FrameError::Io { .. })), "{error:?}");
     }
@@ -346,7 +346,7 @@ fn redirects_to_other_hosts_can_be_refused() {
     open(&http, &url).unwrap();
 }
 
-/// What one file system has opened it takes for unchanged.
+/// A file system assumes that files it has opened are unchanged.
 #[test]
 fn a_file_system_that_begins_afresh_sees_the_new_file() {
     let server = Server::start().unwrap();
@@ -358,6 +358,6 @@ fn a_file_system_that_begins_afresh_sees_the_new_file() {
     assert!(again.open_file(Path::new(&url)).unwrap().version().is_guarded());
     let array = open(&again, &url).unwrap();
     assert_eq!(array.slice((0, 0)).unwrap().read::<Vec<u32>>().unwrap(), [mix(1)]);
-    // The clients count together, because they are one.
+    // Both share one client, so they count together.
     assert_eq!(http.counts(), again.counts());
 }
