@@ -66,7 +66,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     ///
     /// # Errors
     /// [`FrameError::Io`] when the store fails, [`FrameError::Changed`] when the file changes meanwhile; as for
-    /// [`SuperChunk::open`] when it holds no frame, or a damaged one: [`FrameError::Unreadable`].
+    /// [`SuperChunk::open`] when it holds no frame or a damaged one: [`FrameError::Unreadable`].
     pub async fn open(reader: R) -> Result<Self, FrameError> {
         Self::open_with(reader, &AsyncOptions::new()).await
     }

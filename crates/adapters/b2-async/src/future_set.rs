@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Futures of one type that are polled together. Each wake polls all of them, which is cheap for
-/// the few requests that are in flight at once.
+/// Futures of one type that are polled together. Each wake polls all of them, which is cheap for the few requests in
+/// flight.
 pub(crate) struct FutureSet<F>(Vec<Pin<Box<F>>>);
 
 impl<F: Future> FutureSet<F> {

@@ -21,8 +21,8 @@ impl Default for AsyncOptions {
 }
 
 impl From<ReadOptions> for AsyncOptions {
-    /// Takes plugins, limits, control, checksums, offset and costs from options for reading. The file system is not used.
-    /// For storage far away, set the costs to [`ReadCosts::REMOTE`], which [`AsyncOptions::new`] has.
+    /// Copies plugins, limits, control, checksums, offset and costs from `ReadOptions`. The file system is not used.
+    /// For remote storage, set the costs to [`ReadCosts::REMOTE`], the default of [`AsyncOptions::new`].
     fn from(options: ReadOptions) -> Self {
         Self { options, ..Self::default() }
     }
@@ -49,8 +49,8 @@ impl AsyncOptions {
         Self { options: self.options.costs(costs), ..self }
     }
 
-    /// Sets how many bytes may be in flight at once for one call; 64 MiB by default. A single
-    /// request is always allowed, however large.
+    /// Sets the maximum number of bytes in flight for one call; 64 MiB by default. A single request is always allowed,
+    /// however large.
     pub fn max_bytes_in_flight(self, max_bytes: u64) -> Self {
         Self { max_bytes, ..self }
     }

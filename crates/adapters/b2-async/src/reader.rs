@@ -30,9 +30,9 @@ impl<T: ?Sized> MaybeSync for T {}
 
 /// Storage that serves byte ranges of one frame.
 ///
-/// The frame is one object ([`FrameFile::Main`]), or many if it is sparse: the index, which is
-/// `FrameFile::Main` too, and one object per chunk ([`FrameFile::Chunk`]). Several ranges are
-/// requested at once, by several calls whose futures are polled together.
+/// The frame is one object ([`FrameFile::Main`]), or many if it is sparse: the index, which is `FrameFile::Main` too,
+/// and one object per chunk ([`FrameFile::Chunk`]). Several ranges are requested concurrently, by calls whose futures
+/// are polled together.
 ///
 /// ```
 /// use std::{io, ops::Range};
@@ -46,7 +46,7 @@ impl<T: ?Sized> MaybeSync for T {}
 ///         "frame in memory".to_owned()
 ///     }
 ///     async fn open(&self, _: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
-///         // An HTTP client would request `bytes=0-(first-1)` and `bytes=-(last)` at once.
+///         // An HTTP client would request `bytes=0-(first-1)` and `bytes=-(last)` concurrently.
 ///         let len = self.0.len();
 ///         let first = self.0.slice(..len.min(first as usize));
 ///         let last = self.0.slice(len.saturating_sub(last as usize)..);
@@ -62,8 +62,7 @@ pub trait RangeReader: MaybeSend + MaybeSync {
     /// Returns the name of the frame for errors. It must not contain credentials.
     fn name(&self) -> String;
 
-    /// Reads the first and the last bytes of a file at once; fewer if the file is shorter. They may
-    /// overlap.
+    /// Reads the first and the last bytes of a file concurrently; fewer if the file is shorter. They may overlap.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is no such file, or any other error of the storage. It becomes
@@ -88,8 +87,8 @@ pub trait RangeReader: MaybeSend + MaybeSync {
         range: Range<u64>,
     ) -> impl Future<Output = io::Result<Answer>> + MaybeSend;
 
-    /// Returns how many requests may be in flight at once; 64 by default. If answers take less than 40 ms, at most 32
-    /// are, and if they take less than 10 ms, or if there is no clock, as on wasm, 16.
+    /// Returns the maximum number of concurrent requests; 64 by default. It adapts to the latency: at most 32 below 40
+    /// ms, and 16 below 10 ms or where there is no clock, as on wasm.
     fn in_flight(&self) -> usize {
         64
     }

@@ -53,7 +53,7 @@ impl<R: RangeReader> Remote<R> {
             || main.last.len() as u64 != last.min(len)
             || main.version.len.is_some_and(|reported| reported != len)
         {
-            let what = "the store returned another length than it reports";
+            let what = "the store returned a different number of bytes than it reported";
             return Err(failed(&name, io::Error::new(io::ErrorKind::InvalidData, what)));
         }
         main.version.len = Some(len);
@@ -82,7 +82,7 @@ impl<R: RangeReader> Remote<R> {
         &self.main.version
     }
 
-    /// Runs a plan to its end. The ranges of each step are requested at once.
+    /// Runs a plan to its end. The ranges of each step are requested concurrently.
     pub(crate) async fn run<P: Plan>(&self, plan: P) -> Result<P::Output, FrameError> {
         self.run_plan(plan).await.map_err(|error| error.of(&self.name))
     }
@@ -97,7 +97,7 @@ impl<R: RangeReader> Remote<R> {
         }
     }
 
-    /// Fetches extents, in any order, and returns them in the given one.
+    /// Fetches extents in any order and returns them in the given order.
     pub(crate) async fn fetch_all(&self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
         let mut parts = vec![Bytes::new(); extents.len()];
         let mut futures = FutureSet::new();
@@ -144,7 +144,7 @@ impl<R: RangeReader> Remote<R> {
             false => self.known(extent.file, &answer.version).accept(&range, answer),
         });
         let bytes = bytes.map_err(|error| failed(&self.name, error))?;
-        // The length of a chunk file is not known before.
+        // The length of a chunk file is not known in advance.
         extent.within(range.start.saturating_add(bytes.len() as u64))?;
         Ok(bytes)
     }
@@ -164,7 +164,7 @@ fn size(request: &Request) -> u64 {
     request.extent.range.end.saturating_sub(request.extent.range.start)
 }
 
-/// Begins to measure a request. In browsers there is no clock for it.
+/// Starts timing a request. Browsers have no clock for it.
 #[cfg(not(target_family = "wasm"))]
 fn begin(pace: &Pace) -> Flight<'_> {
     pace.begin()
@@ -192,8 +192,7 @@ impl<R: RangeReader> SelectionDriver for Remote<R> {
 }
 
 impl<R: RangeReader> Remote<R> {
-    /// Fetches what a read needs, with several requests in flight, and runs its jobs until it is
-    /// done.
+    /// Fetches what a read needs with concurrent requests, and runs its jobs, until it is done.
     pub(crate) async fn drive<P: Places>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
         let (control, workers) = (read.control().clone(), read.workers());
         let mut futures = FutureSet::new();
@@ -205,7 +204,7 @@ impl<R: RangeReader> Remote<R> {
                     None => read.need()?,
                 };
                 let Some(request) = next else { break };
-                // A single request is always allowed, however large. What has arrived may wait for it.
+                // A single request is always allowed, however large; received data may depend on it.
                 let soon = futures.len() > 0 || !jobs.is_empty();
                 let kept = bytes.saturating_add(read.held());
                 if soon && kept.saturating_add(size(&request)) > self.max_bytes {
@@ -218,7 +217,7 @@ impl<R: RangeReader> Remote<R> {
             let mut answers = futures.ready().await;
             jobs.extend(std::iter::from_fn(|| read.job()));
             if answers.is_empty() && jobs.is_empty() {
-                // Nothing new has arrived, and there is nothing to decode meanwhile.
+                // Nothing new has arrived, and there is nothing to decode in the meantime.
                 match futures.next().await {
                     Some(answer) => answers.push(answer),
                     None if held.is_none() => return Ok(()),
@@ -245,7 +244,7 @@ impl<R: RangeReader> Remote<R> {
 /// Number of bytes that are decoded before requests are handled again: responses arrive only while they are polled.
 const DECODE_BATCH_LEN: u64 = 8 << 20;
 
-/// Stands for the files of a frame that can only be read asynchronously.
+/// A placeholder for the files of a frame that can only be read asynchronously.
 #[derive(Clone)]
 struct NoLocalStorage {
     name: Arc<str>,

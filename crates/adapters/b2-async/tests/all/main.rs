@@ -1,4 +1,4 @@
-//! Reading asynchronously, beside reading synchronously.
+//! Reading asynchronously, compared with reading synchronously.
 
 mod arrays;
 mod fixtures;
