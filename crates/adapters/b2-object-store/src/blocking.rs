@@ -65,7 +65,7 @@ impl ProcessState {
     /// opened again on use.
     fn for_child(parent: Option<&Self>) -> io::Result<Self> {
         let Some(parent) = parent else { return Self::new(HashMap::new()) };
-        // A thread that the child does not have may hold the lock forever, so do not wait for it.
+        // The lock may be held by a thread that does not exist in the child, so do not wait for it.
         let Ok(buckets) = parent.buckets.try_lock() else {
             return Err(io::Error::other("the process was forked while stores were being opened"));
         };
@@ -138,8 +138,8 @@ impl Stores {
     /// `going` is called after each part. An error from it, like any other error, aborts the upload, so
     /// that the store keeps no parts.
     ///
-    /// Without `replace` an existing object of that name is an error. For an object with a single part
-    /// the store checks this atomically on creation; for others it is checked before the upload.
+    /// Without `replace`, an existing object of that name is an error. Single-part objects are checked atomically by
+    /// the store; others are checked before the upload.
     ///
     /// # Errors
     /// When the file cannot be read, the store fails, or the object exists and `replace` is not set.
@@ -210,7 +210,7 @@ impl Stores {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| bad("not a URL"))?;
         let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
         if name.is_empty() || path.is_empty() {
-            return Err(bad("a URL of a store names a bucket and an object: s3://bucket/path"));
+            return Err(bad("a store URL must name a bucket and an object: s3://bucket/path"));
         }
         let path = Path::parse(path.trim_end_matches('/')).map_err(|error| bad(&error.to_string()))?;
         let prefix = format!("{}://{name}", scheme.to_ascii_lowercase());
@@ -263,13 +263,13 @@ fn open_bucket(prefix: &str) -> io::Result<Bucket> {
             Ok(Bucket::new(store.map_err(failed)?))
         }
         scheme => {
-            let what = format!("this build has no stores for {scheme} URLs (features aws, gcp, azure)");
+            let what = format!("this build does not support {scheme} URLs (features aws, gcp, azure)");
             Err(io::Error::new(io::ErrorKind::Unsupported, what))
         }
     }
 }
 
-/// Where requests for the ranges of an object go.
+/// The source of an object's ranges.
 struct ObjectSource {
     stores: Stores,
     url: String,
@@ -306,7 +306,7 @@ impl ReadFiles for Stores {
     }
 }
 
-/// Returns the URL of an object. Windows joins the name of a file of a sparse frame to its folder by a backslash.
+/// Returns the URL of an object. On Windows, paths of files in sparse frames are joined with a backslash.
 fn url_of(path: &str, is_separator: fn(char) -> bool) -> Cow<'_, str> {
     let of_frame = |name: &str| name == INDEX_NAME || name.ends_with(".chunk");
     match path.rsplit_once(is_separator) {

@@ -39,7 +39,7 @@ pub async fn open(
     }
 }
 
-/// Whether there may be a folder at the path. Windows denies to open a folder as a file.
+/// Returns whether there may be a folder at the path. Windows refuses to open a folder as a file.
 fn may_be_folder(error: &NdError) -> bool {
     let NdError::Frame(b2_frame::FrameError::Io { source, .. }) = error else { return false };
     source.kind() == io::ErrorKind::NotFound || cfg!(windows) && source.kind() == io::ErrorKind::Other

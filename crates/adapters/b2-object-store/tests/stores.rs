@@ -26,7 +26,7 @@ async fn arrays_in_memory_read_as_here() {
     store.put(&Path::from("a/b.b2nd"), frame.clone().into()).await.unwrap();
     let far = b2_object_store::open(store.clone(), "a/b.b2nd").await.unwrap();
     assert!(far.is_guarded());
-    // On a task of its own, which may move between threads.
+    // In a separate task, which may move between threads.
     let all = far.all();
     let all = tokio::spawn(async move { all.read_bytes().await }).await.unwrap().unwrap();
     assert!(all == near.all().read_bytes().unwrap());
@@ -61,7 +61,7 @@ async fn sparse_frames_are_folders_of_objects() {
     assert!(far.all().read_bytes().await.unwrap() == near);
 }
 
-/// Uploads go through a store that notes the order of parts.
+/// Uploads to a store that records the order of parts.
 #[cfg(feature = "blocking")]
 mod uploads {
     use std::fmt;
