@@ -43,8 +43,8 @@ codec!(FixedAccuracy, CodecId::ZFP_FIXED_ACCURACY, "zfp_acc");
 codec!(FixedPrecision, CodecId::ZFP_FIXED_PRECISION, "zfp_prec");
 codec!(FixedRate, CodecId::ZFP_FIXED_RATE, "zfp_rate");
 
-/// The layout of a stream: one block without a zfp header, x being the last axis
-/// (docs/format/codecs-and-filters.md, section 7.2).
+/// The layout of a stream: one block without a zfp header; x is the last axis (docs/format/codecs-and-filters.md,
+/// section 7.2).
 struct StreamLayout {
     id: CodecId,
     config: ZfpConfig,
@@ -67,7 +67,7 @@ impl StreamLayout {
             2 => (ZfpDimensionality::D2, 7),
             3 => (ZfpDimensionality::D3, 9),
             4 => (ZfpDimensionality::D4, 11),
-            _ => return Err(unsupported("blocks other than of 1 to 4 dimensions")),
+            _ => return Err(unsupported("blocks with other than 1 to 4 dimensions")),
         };
         if cx.blockshape.iter().any(|&n| n < 4) {
             return Err(unsupported("blocks of fewer than 4 items along a dimension"));
@@ -186,7 +186,7 @@ impl Decoder for StreamLayout {
 mod tests {
     use super::*;
 
-    /// Checks only the words, on any machine. Testing whole streams in the other byte order needs a big-endian machine.
+    /// Checks only the words, on any machine. Testing whole streams in big-endian order needs such a machine.
     #[test]
     fn words_are_little_endian() {
         assert_eq!(words(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).unwrap(), [0x0807_0605_0403_0201, 0x0A09]);
