@@ -1,4 +1,4 @@
-//! What the two codecs share: how new chunks are compressed, and the names for it in the metadata.
+//! Compression options of both codecs, and their names in the metadata.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use zarrs_plugin::PluginCreateError;
 
 /// The name of the codec for arrays in the metadata.
 pub(crate) const B2ND: &str = "b2kit.b2nd";
-/// Filters by their names in imagecodecs.
+/// Filters by their imagecodecs names.
 const IMAGECODECS_FILTERS: &[(&str, &[&str])] =
     &[("NOFILTER", &[]), ("NOSHUFFLE", &[]), ("SHUFFLE", &["shuffle"]), ("BITSHUFFLE", &["bitshuffle"])];
 
@@ -23,7 +23,7 @@ pub(crate) static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
         .with_codec(b2_zfp::FixedRate)
 });
 
-/// A filter of Blosc2 by its name, with a parameter or without.
+/// A Blosc2 filter by name, with or without a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -52,7 +52,7 @@ pub(crate) struct Options {
     pub(crate) codec: String,
     pub(crate) level: u8,
     pub(crate) filters: Vec<Filter>,
-    /// Whether the codec has the name and the members that imagecodecs uses.
+    /// Whether to use imagecodecs' codec name and configuration members.
     pub(crate) imagecodecs: bool,
 }
 
@@ -63,8 +63,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Takes them from the configuration of a codec. The last member, which only one of the codecs has, is returned
-    /// beside them.
+    /// Parses the configuration of a codec. The member that only one of the codecs has is returned separately.
     pub(crate) fn parse(
         name: &str,
         imagecodecs: bool,
@@ -100,14 +99,14 @@ impl Options {
                 }
                 (true, "shuffle") => shuffle = value.as_str().map(str::to_uppercase),
                 (_, key) if key == own[usize::from(imagecodecs)] => special = value.clone(),
-                // imagecodecs has members that say nothing about the bytes.
+                // imagecodecs has members that do not affect the bytes.
                 (true, _) => {}
-                (false, _) => return Err(invalid(format!("{key} is not a member of its configuration"))),
+                (false, _) => return Err(invalid(format!("{key} is not a member of the configuration"))),
             }
         }
         if let Some(shuffle) = shuffle {
             let known = IMAGECODECS_FILTERS.iter().find(|(known, _)| *known == shuffle);
-            let (_, filters) = known.ok_or_else(|| invalid(format!("shuffle {shuffle} is not known")))?;
+            let (_, filters) = known.ok_or_else(|| invalid(format!("unknown shuffle {shuffle}")))?;
             options.filters = filters.iter().map(|&filter| filter.into()).collect();
         }
         Ok((options, special))
@@ -136,16 +135,15 @@ impl Options {
     /// Returns the settings for new chunks.
     pub(crate) fn compression(&self) -> Result<Compression, CodecError> {
         let codec = CodecId::from_name(&self.codec);
-        let codec = codec
-            .ok_or_else(|| CodecError::Other(format!("no codec of Blosc2 is called {:?}", self.codec)))?;
+        let codec =
+            codec.ok_or_else(|| CodecError::Other(format!("unknown Blosc2 codec {:?}", self.codec)))?;
         let slots = self.filters.iter().map(|filter| {
             let (name, parameter) = match filter {
                 Filter::Name(name) => (name, 0),
                 Filter::With(name, parameter) => (name, *parameter),
             };
             let id = FilterId::from_name(name);
-            let id =
-                id.ok_or_else(|| CodecError::Other(format!("no filter of Blosc2 is called {name:?}")))?;
+            let id = id.ok_or_else(|| CodecError::Other(format!("unknown Blosc2 filter {name:?}")))?;
             Ok(FilterSlot::new(id, parameter))
         });
         let slots = slots.collect::<Result<Vec<_>, CodecError>>()?;
@@ -153,12 +151,12 @@ impl Options {
     }
 }
 
-/// Returns the name of a codec, which is the one that it was created by.
+/// Returns the name by which a codec was created.
 pub(crate) fn name(options: &Options, ours: &'static str, imagecodecs: &'static str) -> Cow<'static, str> {
     Cow::Borrowed(if options.imagecodecs { imagecodecs } else { ours })
 }
 
-/// Converts an error, with its causes, to one of zarrs.
+/// Converts an error with its causes to a zarrs error.
 pub(crate) fn failed(name: &str, error: &(dyn std::error::Error + 'static)) -> CodecError {
     CodecError::Other(format!("{name}: {}", b2_core::Report(error)))
 }

@@ -1,4 +1,4 @@
-//! Reads parts of chunks: from their ranges of bytes, whichever interface of zarrs fetches them.
+//! Partial reads of chunks, through either storage interface of zarrs.
 
 use std::any::Any;
 use std::ops::Range;
@@ -20,28 +20,28 @@ use zarrs_storage::{ReadableWritableStorage, StorageError};
 use crate::chunk::{ZarrChunk, control};
 use crate::options::{B2ND as NAME, failed};
 
-/// Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB.
+/// Number of bytes requested at the end of a chunk: enough for index and checksums of chunks of up to 8 MiB.
 const TAIL_LEN: u64 = 4096;
-/// Chunks with at most this many bytes of items are fetched whole: one request takes longer than to transfer them.
+/// Chunks of at most this many bytes of items are fetched whole: a second request would take longer than the transfer.
 const MAX_WHOLE_CHUNK_LEN: u64 = 64 << 10;
-/// Most rounds of requests to read a chunk; damaged chunks may ask for more.
+/// Maximum number of request rounds per chunk; damaged chunks may request more.
 const MAX_ROUNDS: usize = 16;
 
-/// What fetches bytes of a chunk.
+/// Fetches byte ranges of a chunk.
 pub(crate) trait RangeFetcher {
-    /// Fetches ranges together; `None` if there is no chunk.
+    /// Fetches several ranges; `None` if the chunk does not exist.
     fn fetch(
         &self,
         ranges: Vec<ByteRange>,
         options: &CodecOptions,
     ) -> impl MaybeSendFuture<Output = Result<Option<Vec<Bytes>>, CodecError>>;
 
-    /// Returns whether parts can be fetched for less than the whole.
+    /// Returns whether fetching parts is cheaper than fetching the whole.
     fn has_parts(&self) -> bool;
 
-    /// Returns whether the end of the chunk may be asked for while its length is not known, behind a first range that is at
-    /// least as long. Only blocking stores may: they answer ranges in order, and fail at the first. Others would subtract
-    /// more than the length; and the inner chunks of a shard are answered with the bytes before them.
+    /// Returns whether a suffix may be requested before the length of the chunk is known, after a first range that is
+    /// at least as long. Only blocking stores allow it: they process ranges in order and fail at the first. Others
+    /// would underflow the offset, and for inner chunks of a shard they would return the preceding bytes.
     fn supports_suffix(&self) -> bool;
 }
 
@@ -49,7 +49,7 @@ fn to_bytes(parts: Vec<ArrayBytesRaw<'_>>) -> Vec<Bytes> {
     parts.into_iter().map(|part| Bytes::from(part.into_owned())).collect()
 }
 
-/// The blocking interface. Its futures are ready at once.
+/// The blocking interface. Its futures are ready immediately.
 struct BlockingFetcher(Arc<dyn BytesPartialDecoderTraits>);
 
 impl RangeFetcher for BlockingFetcher {
@@ -71,7 +71,7 @@ impl RangeFetcher for BlockingFetcher {
     }
 }
 
-/// Runs a future that is ready at once.
+/// Runs a future that is ready immediately.
 fn run<T>(future: impl Future<Output = Result<T, CodecError>>) -> Result<T, CodecError> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -79,18 +79,18 @@ fn run<T>(future: impl Future<Output = Result<T, CodecError>>) -> Result<T, Code
     }
 }
 
-/// Reads parts of one chunk. Head and end of the chunk are kept, so that the next part needs only its blocks.
+/// Reads parts of one chunk. Its head and end are cached, so that the next part needs only its blocks.
 pub(crate) struct PartialDecoder<F> {
     source: F,
     chunk: ZarrChunk,
-    /// How many bytes to request first, to include the places of the blocks if a writer followed the specification.
+    /// Length of the first request: includes the block positions if the writer followed the specification.
     first: u64,
     opened: Mutex<Option<Arc<RangedOpening>>>,
 }
 
 impl<F: RangeFetcher> PartialDecoder<F> {
     fn new(source: F, chunk: ZarrChunk, blocks: Option<&[u32]>) -> Self {
-        // The header of the frame with shapes and dtype, and the header of the chunk.
+        // The frame header with shapes and dtype, and the chunk header.
         let known = 256 + 24 * chunk.shape.len() as u64 + 48;
         let starts = match blocks {
             Some(blocks) if blocks.len() == chunk.shape.len() => {
@@ -104,7 +104,7 @@ impl<F: RangeFetcher> PartialDecoder<F> {
         Self { source, chunk, first, opened: Mutex::default() }
     }
 
-    /// Fetches head and end of the chunk, or all of it, and opens it. `None` if there is no chunk.
+    /// Fetches head and end of the chunk, or all of it, and opens it; `None` if it does not exist.
     async fn open(
         &self,
         all: bool,
@@ -123,19 +123,19 @@ impl<F: RangeFetcher> PartialDecoder<F> {
         } else {
             let mut ranges = vec![ByteRange::FromStart(0, Some(self.first))];
             if self.source.supports_suffix() {
-                // The first range is at least as long, so a chunk without this end fails before it is asked for.
+                // The first range is at least as long, so a shorter chunk fails before the suffix is requested.
                 ranges.push(ByteRange::Suffix(TAIL_LEN));
             }
             match self.source.fetch(ranges, options).await {
                 Ok(parts) => parts.map(|parts| (self.first, parts)),
-                // Most stores reject ranges that are longer than the object. Other errors will occur again.
+                // Most stores reject ranges that are longer than the object. Other errors will recur.
                 Err(_) => whole().await?,
             }
         };
         let Some((asked, parts)) = parts else { return Ok(None) };
         let mut parts = parts.into_iter();
         let first = parts.next().unwrap_or_default();
-        // What is short has its end in the first part.
+        // The first part of a short chunk includes its end.
         let end = parts.next().filter(|_| first.len() as u64 == asked).unwrap_or_default();
         let mut opening = RangedOpening::new(self.chunk.read_options(options), asked, first, end);
         for _ in 0..MAX_ROUNDS {
@@ -153,14 +153,14 @@ impl<F: RangeFetcher> PartialDecoder<F> {
         Err(missing_ranges_error())
     }
 
-    /// Fetches ranges that reading has asked for.
+    /// Fetches the ranges requested by a read.
     async fn fetch_more(
         &self,
         ranges: &[Range<u64>],
         options: &CodecOptions,
     ) -> Result<Option<Vec<Bytes>>, CodecError> {
         if ranges.iter().any(|range| range.end > self.chunk.max_frame()) {
-            let what = format!("{NAME}: the chunk claims more bytes than a chunk of its shape can have");
+            let what = format!("{NAME}: the chunk claims to be larger than a chunk of its shape can be");
             return Err(CodecError::Other(what));
         }
         let ranges =
@@ -211,10 +211,10 @@ impl<F: RangeFetcher> PartialDecoder<F> {
 }
 
 fn missing_ranges_error() -> CodecError {
-    CodecError::Other(format!("{NAME}: the chunk does not say where its bytes are"))
+    CodecError::Other(format!("{NAME}: the chunk never completes its list of required ranges"))
 }
 
-/// The items that an indexer selects.
+/// The selection of an indexer.
 enum IndexerSelection {
     Box(Vec<Range<u64>>),
     /// The positions of single items, by dimension.
@@ -240,7 +240,7 @@ impl IndexerSelection {
             if at.len() != shape.len() || at.iter().zip(shape).any(|(at, length)| at >= length) {
                 return Err(outside(&at).into());
             }
-            // Lengths of dimensions are below 2^31.
+            // Dimension lengths are below 2^31.
             points.iter_mut().zip(at).for_each(|(points, at)| points.push(at as i64));
         }
         Ok(Self::Points(points))

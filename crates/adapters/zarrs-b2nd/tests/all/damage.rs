@@ -1,4 +1,4 @@
-//! Damaged and hostile chunks are errors: whatever is returned is what was written.
+//! Damaged and hostile chunks are errors: reads never return anything other than what was written.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use zarrs_b2nd::{B2ndCodec, Blosc2Codec};
 
 use crate::store::{CountingStore, asynchronous, fixed};
 
-/// 80 KB of items: beyond what is fetched whole.
+/// 80 KB of items: too large to be fetched whole.
 const SHAPE: [u64; 2] = [200, 100];
 
 struct DamagedChunk {
@@ -42,7 +42,7 @@ fn victim(blosc2: bool) -> DamagedChunk {
     DamagedChunk { store, array, key, good, items }
 }
 
-/// What the reads of a damaged chunk did.
+/// Outcomes of reading a damaged chunk.
 #[derive(Default, Debug)]
 struct ReadOutcomes {
     errors: usize,
@@ -74,7 +74,7 @@ impl DamagedChunk {
             block_on(asynchronous.async_retrieve_array_subset::<ArrayBytes>(&part)).ok().map(fixed),
             &expected,
         );
-        // No request for more than such a chunk can have.
+        // No request exceeds the maximum size of such a chunk.
         for range in self.store.take().ranges {
             let end = match range {
                 ByteRange::FromStart(start, len) => start + len.unwrap_or(0),
@@ -95,7 +95,7 @@ fn flipped_bits_are_errors_or_change_nothing() {
         bytes[at] ^= 1 << rng.below(8);
         victim.read(&bytes, &mut seen);
     }
-    // The sums of the frame are compared, so no other values are returned.
+    // The checksums are verified, so no other values are returned.
     assert_eq!(seen.other, 0, "{seen:?}");
     assert!(seen.errors > 600 && seen.same > 0, "{seen:?}");
 }
@@ -155,7 +155,7 @@ fn frames_of_other_shapes_and_types_are_errors() {
             assert!(error.contains(what), "{what}: {error}");
         }
     }
-    // Opaque items, the other byte order, several chunks.
+    // Opaque items, swapped byte order, several chunks.
     let swapped: Vec<u8> = victim.items.chunks(4).flat_map(|item| item.iter().rev().copied()).collect();
     let other = if cfg!(target_endian = "big") { "<f4" } else { ">f4" };
     for frame in [
@@ -185,7 +185,7 @@ fn damaged_chunks_of_bytes_are_errors_or_bytes() {
     }
     // Such chunks have no checksums.
     assert!(seen.errors > 200, "{seen:?}");
-    // A chunk that claims two gigabytes is an error before they are allocated.
+    // A chunk that claims two gigabytes is rejected before allocation.
     let mut bytes = victim.good.clone();
     bytes[4..8].copy_from_slice(&(i32::MAX - 100).to_le_bytes());
     let mut seen = ReadOutcomes::default();

@@ -1,4 +1,4 @@
-//! Random arrays: what was written is read, whole and in parts, through both interfaces.
+//! Random arrays: round trips, whole and in parts, through both interfaces.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use zarrs_b2nd::{B2ndCodec, Blosc2Codec, Filter};
 
 use crate::store::{CountingStore, asynchronous, cut, fixed, shape};
 
-/// All kinds of types: those that Blosc2 has, and those that are stored as opaque bytes.
+/// All kinds of types: Blosc2's own, and those stored as opaque bytes.
 pub(crate) fn types() -> Vec<DataType> {
     let one = NonZeroU32::MIN;
     vec![
@@ -87,7 +87,7 @@ fn case(seed: u64, number: u64) -> RandomArray {
         true => ShardingCodecBuilder::new(shape(&inner), &kind).array_to_bytes_codec(codec).build_arc(),
         false => codec,
     };
-    // Any bytes are integers; not all are floating-point numbers, texts or booleans that the metadata can name.
+    // Any bytes are valid integers, but not valid floats, texts or booleans in the metadata.
     let name = kind.name_v3().unwrap();
     let is_plain =
         ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"].contains(&&*name);
@@ -111,7 +111,7 @@ fn case(seed: u64, number: u64) -> RandomArray {
     let whole = ArraySubset::new_with_shape(lengths.clone());
     array.store_array_subset(&whole, ArrayBytes::new_flen(items.clone())).unwrap();
     if rng.chance(30) {
-        // A chunk that is missing has the fill value.
+        // A missing chunk has the fill value.
         let at: Vec<u64> =
             lengths.iter().zip(&chunk).map(|(n, c)| rng.below(n.div_ceil(*c) as usize) as u64).collect();
         let cut = array.chunk_subset_bounded(&at).unwrap();
@@ -122,7 +122,7 @@ fn case(seed: u64, number: u64) -> RandomArray {
             items[flat * itemsize..(flat + 1) * itemsize].copy_from_slice(&fill);
         }
     }
-    // As a reader finds it, by the metadata.
+    // Open it by its metadata, like a reader.
     let array = Array::open(store.clone(), "/a").unwrap();
     assert_eq!(array.data_type(), &kind);
     RandomArray { store, array, lengths, chunk, itemsize, items, is_sharded }
@@ -158,7 +158,7 @@ fn random_arrays_are_read_whole_and_in_parts() {
             assert_eq!(fixed(found), expected, "case {number}: {ranges:?} of {lengths:?}, asynchronously");
             nparts += 1;
         }
-        // Parts of one chunk, through a decoder that is kept.
+        // Parts of one chunk, through a cached decoder.
         let at: Vec<u64> =
             lengths.iter().zip(&chunk).map(|(n, c)| rng.below(n.div_ceil(*c) as usize) as u64).collect();
         let plain = fixed(array.retrieve_chunk::<ArrayBytes>(&at).unwrap());
@@ -169,7 +169,7 @@ fn random_arrays_are_read_whole_and_in_parts() {
             let subset = ArraySubset::new_with_ranges(&ranges);
             let found = fixed(decoder.partial_decode(&subset, &options).unwrap());
             assert_eq!(found, cut(&plain, itemsize, &chunk, &ranges), "case {number}: {ranges:?} of a chunk");
-            // Several boxes, which are read as single items.
+            // Several boxes, read as single items.
             let boxes = vec![subset, ArraySubset::new_with_ranges(&a_box(&mut rng, &chunk))];
             let expected: Vec<u8> =
                 boxes.iter().flat_map(|one| cut(&plain, itemsize, &chunk, &one.to_ranges())).collect();

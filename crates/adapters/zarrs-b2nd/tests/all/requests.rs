@@ -1,4 +1,4 @@
-//! How many bytes and rounds a part costs.
+//! The cost of partial reads in bytes and rounds.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn a_box_costs_two_rounds_and_its_blocks() {
     let (ours, theirs) = (read("/b2nd"), read("/sharding"));
     assert_eq!(ours.rounds, 2, "{ours:?}");
     assert!(ours.ranges.len() <= 3, "{ours:?}");
-    // Head and end of 4 KiB each, and blocks of 16 KiB, read in runs of at least that.
+    // Head and end of 4 KiB each, and coalesced reads of blocks of 16 KiB.
     assert!(ours.bytes <= 8192 + 2 * 16384, "{ours:?}");
     println!("a box: {} bytes, sharding {}", ours.bytes, theirs.bytes);
 
@@ -129,7 +129,7 @@ fn inner_chunks_of_shards_are_read_in_parts() {
         array.retrieve_array_subset(&ArraySubset::new_with_ranges(&[50..51, 50..51, 50..51])).unwrap();
     assert_eq!(found, [items[((50 * N + 50) * N + 50) as usize]]);
     let counts = store.take();
-    // The index of the shard, then head, end and block of the inner chunk, whose length is not known.
+    // The index of the shard, then head, end and block of the inner chunk, whose length is unknown.
     assert_eq!(counts.rounds, 4, "{counts:?}");
     assert!((counts.bytes as u64) < size / 20, "{counts:?} of {size}");
 }

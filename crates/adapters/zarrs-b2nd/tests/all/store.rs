@@ -1,4 +1,4 @@
-//! Stores that count what is asked of them, and arrays in them.
+//! Stores that count requests, and arrays in them.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,8 @@ use zarrs::storage::{
     StoreKey, StorePrefix, WritableStorageTraits,
 };
 
-/// A store in memory that counts. Ranges beyond the end of an object are errors, and its end if that is longer a panic.
+/// A store in memory that counts requests. Ranges beyond the end of an object are errors; a suffix longer than the
+/// object panics.
 #[derive(Default)]
 pub(crate) struct CountingStore {
     pub(crate) inner: MemoryStore,
@@ -22,14 +23,14 @@ pub(crate) struct CountingStore {
 /// What was asked of a store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// Calls, each of which may ask for several ranges.
+    /// Calls, each of which may request several ranges.
     pub(crate) rounds: usize,
     pub(crate) ranges: Vec<ByteRange>,
     pub(crate) bytes: usize,
 }
 
 impl CountingStore {
-    /// Returns what was asked since the last call.
+    /// Returns the counts since the last call.
     pub(crate) fn take(&self) -> Counts {
         std::mem::take(&mut self.counts.lock().unwrap())
     }
@@ -88,7 +89,7 @@ impl WritableStorageTraits for CountingStore {
     }
 }
 
-/// Runs at once what is to be run on another thread.
+/// Runs blocking tasks inline.
 pub(crate) struct InlineSpawner;
 
 impl SyncToAsyncSpawnBlocking for InlineSpawner {
