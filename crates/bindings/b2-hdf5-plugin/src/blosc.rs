@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::filter::control;
 use crate::parameters::Parameters;
-use crate::{Dataset, Error, Filter, Memory, Plain};
+use crate::{Dataset, Error, Filter, Memory, PlainBytes};
 
 /// Revision of the filter, and version of the format of its chunks.
 const REVISIONS: [u32; 2] = [2, 2];
@@ -25,7 +25,7 @@ impl Filter for Blosc {
     fn parameters(given: &[u32], dataset: &Dataset<'_>) -> Result<Vec<u32>, Error> {
         // The bytes of larger items are not shuffled.
         let itemsize = Some(dataset.base_itemsize).filter(|&size| size <= MAX_ITEMSIZE).unwrap_or(1);
-        Parameters::of_dataset(given, REVISIONS, itemsize, dataset)
+        Parameters::for_dataset(given, REVISIONS, itemsize, dataset)
     }
 
     fn encode(parameters: &[u32], plain: &[u8]) -> Result<Option<Bytes>, Error> {
@@ -39,7 +39,7 @@ impl Filter for Blosc {
         Ok(Some(chunk).filter(|chunk| chunk.len() <= plain.len()))
     }
 
-    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<Plain<M>, Error> {
+    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<PlainBytes<M>, Error> {
         let parameters = Parameters::new(parameters)?;
         let chunk = ChunkRef::from_slice(stored)?;
         let dparams = DParams::default().control(control());

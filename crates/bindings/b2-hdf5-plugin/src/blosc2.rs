@@ -10,10 +10,10 @@ use bytes::Bytes;
 
 use crate::filter::control;
 use crate::parameters::Parameters;
-use crate::{Dataset, Error, Filter, Memory, Plain};
+use crate::{Dataset, Error, Filter, Memory, PlainBytes};
 
 /// Revision of the filter.
-const CURRENT: u32 = 1;
+const REVISION: u32 = 1;
 /// The place of the size of a block in bytes, which the creator of a data set may give; 0 for the default.
 const BLOCKSIZE: usize = 1;
 /// The place of the number of dimensions; their lengths follow. Data sets of one dimension have neither.
@@ -21,9 +21,9 @@ const NDIM: usize = 7;
 /// Most dimensions of an array of Blosc2.
 const MAX_DIMENSIONS: usize = 16;
 /// The metalayers of arrays, today's and that of the time before C-Blosc2 2.0.
-const ARRAY: [&str; 2] = ["b2nd", "caterva"];
+const ARRAY_METALAYERS: [&str; 2] = ["b2nd", "caterva"];
 /// Most memory that metadata, buffers and bookkeeping of any chunk may take, beside what grows with its size.
-const SLACK: u64 = 16 << 20;
+const MAX_OVERHEAD: u64 = 16 << 20;
 
 /// The filter of Blosc2: a chunk of HDF5 is a contiguous frame. It holds an array of the shape of the chunk if that has 2 to
 /// 16 dimensions, so that readers of Blosc2 can read parts of it, and a super-chunk otherwise.
@@ -35,8 +35,8 @@ impl Filter for Blosc2 {
     const NAME: &'static CStr = c"blosc2";
 
     fn parameters(given: &[u32], dataset: &Dataset<'_>) -> Result<Vec<u32>, Error> {
-        let revisions = [CURRENT, given.get(BLOCKSIZE).copied().unwrap_or(0)];
-        let mut values = Parameters::of_dataset(given, revisions, dataset.base_itemsize, dataset)?;
+        let revisions = [REVISION, given.get(BLOCKSIZE).copied().unwrap_or(0)];
+        let mut values = Parameters::for_dataset(given, revisions, dataset.base_itemsize, dataset)?;
         if (2..=MAX_DIMENSIONS).contains(&dataset.chunk.len()) {
             Parameters::complete(&mut values);
             // Lengths are below the size of the chunk, which was found to be below 4 GiB.
@@ -61,11 +61,11 @@ impl Filter for Blosc2 {
         Ok(Some(frame))
     }
 
-    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<Plain<M>, Error> {
+    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<PlainBytes<M>, Error> {
         let parameters = Parameters::new(parameters)?;
         let shape = shape(parameters)?;
         let frame = open(&read_options(parameters, shape.as_deref()), stored)?;
-        if ARRAY.iter().all(|name| frame.metalayers().get(name).is_none()) {
+        if ARRAY_METALAYERS.iter().all(|name| frame.metalayers().get(name).is_none()) {
             return parameters.decoded(frame.nbytes(), |bytes| Ok(frame.read_bytes_into(0, bytes)?));
         }
         let array = NdArray::from_super_chunk(frame)?;
@@ -163,15 +163,15 @@ fn read_options(parameters: Parameters<'_>, shape: Option<&[u64]>) -> ReadOption
         let lengths: Vec<u64> = shape.iter().map(|length| length.saturating_mul(2)).collect();
         nbytes(&lengths, parameters.itemsize())
     });
-    let most = padded.max(parameters.most() as u64);
+    let most = padded.max(parameters.max_chunk_nbytes() as u64);
     let limits = Limits::default();
     let limits = limits
         .clone()
         .max_chunk_nbytes(most.min(limits.max_chunk_nbytes))
         .max_nchunks(most.min(limits.max_nchunks))
-        .max_metadata(SLACK)
+        .max_metadata(MAX_OVERHEAD)
         .max_output(most)
-        .max_memory(most.saturating_mul(4).saturating_add(SLACK).min(limits.max_memory));
+        .max_memory(most.saturating_mul(4).saturating_add(MAX_OVERHEAD).min(limits.max_memory));
     SuperChunk::options().limits(limits).control(control())
 }
 

@@ -48,7 +48,7 @@ pub trait Memory: Sized {
 
 /// A decoded chunk.
 #[derive(Debug)]
-pub struct Plain<M> {
+pub struct PlainBytes<M> {
     /// The decoded bytes; where they are fewer than a chunk has, zeros follow.
     pub memory: M,
     /// The number of decoded bytes.
@@ -78,7 +78,7 @@ pub trait Filter {
     ///
     /// # Errors
     /// When it is damaged, or not a chunk of the data set.
-    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<Plain<M>, Error>;
+    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<PlainBytes<M>, Error>;
 }
 
 /// Returns how many threads a call may use: one, unless the environment asks for more.

@@ -31,7 +31,7 @@ mod tests;
 pub use blosc::Blosc;
 pub use blosc2::Blosc2;
 pub use error::Error;
-pub use filter::{Dataset, Filter, Memory, Plain};
+pub use filter::{Dataset, Filter, Memory, PlainBytes};
 
 /// Exports what HDF5 and hdf5plugin look up in a library that holds one filter.
 #[macro_export]

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use b2_chunk::{CodecId, Compression, FilterId};
 
-use crate::filter::{Memory, Plain, control};
+use crate::filter::{Memory, PlainBytes, control};
 use crate::{Dataset, Error};
 
 /// Where a parameter is. Those before `LEVEL` are always there; the filter sets them, whatever was given.
@@ -18,7 +18,7 @@ pub(crate) const CODEC: usize = 6;
 const DEFAULTS: [u32; 3] = [5, 1, 0];
 
 /// Filters that come before ours may make a chunk longer, by an eighth and this many bytes. It is known for none.
-const LONGER: usize = 64 << 10;
+const MAX_EXPANSION: usize = 64 << 10;
 
 /// The parameters of a data set.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl<'a> Parameters<'a> {
     }
 
     /// Returns those of a new data set: the first ones as the filter sets them, then what is given, and the defaults.
-    pub(crate) fn of_dataset(
+    pub(crate) fn for_dataset(
         given: &[u32],
         revisions: [u32; 2],
         itemsize: usize,
@@ -78,9 +78,9 @@ impl<'a> Parameters<'a> {
     }
 
     /// Returns the most bytes that a chunk can have when it comes to this filter.
-    pub(crate) fn most(self) -> usize {
+    pub(crate) fn max_chunk_nbytes(self) -> usize {
         let nbytes = self.chunk_nbytes();
-        nbytes.saturating_add(nbytes / 8).saturating_add(LONGER)
+        nbytes.saturating_add(nbytes / 8).saturating_add(MAX_EXPANSION)
     }
 
     /// Returns the size that blocks should have in bytes; 0 for the default.
@@ -120,13 +120,13 @@ impl<'a> Parameters<'a> {
         self,
         nbytes: u64,
         decode: impl FnOnce(&mut [u8]) -> Result<(), Error>,
-    ) -> Result<Plain<M>, Error> {
+    ) -> Result<PlainBytes<M>, Error> {
         let nbytes = self.claimed(nbytes)?;
         let len = nbytes.max(self.chunk_nbytes());
         let mut memory = M::zeroed(len).ok_or(Error::OutOfMemory(len))?;
         let bytes = memory.bytes().get_mut(..nbytes).ok_or(Error::OutOfMemory(len))?;
         decode(bytes)?;
-        Ok(Plain { memory, nbytes })
+        Ok(PlainBytes { memory, nbytes })
     }
 
     /// Like [`decoded`](Self::decoded), for decoders that do not need zeros to begin with: filling memory with them takes a
@@ -135,19 +135,19 @@ impl<'a> Parameters<'a> {
         self,
         nbytes: u64,
         decode: impl for<'m> FnOnce(&'m mut [MaybeUninit<u8>]) -> Result<&'m mut [u8], Error>,
-    ) -> Result<Option<Plain<M>>, Error> {
+    ) -> Result<Option<PlainBytes<M>>, Error> {
         let nbytes = self.claimed(nbytes)?;
         if nbytes < self.chunk_nbytes() {
             return Ok(None);
         }
         let memory = M::filled(nbytes, decode).ok_or(Error::OutOfMemory(nbytes))??;
-        Ok(Some(Plain { memory, nbytes }))
+        Ok(Some(PlainBytes { memory, nbytes }))
     }
 
     /// Returns the number of bytes that a chunk claims to have, if a chunk of the data set can have so many.
     fn claimed(self, nbytes: u64) -> Result<usize, Error> {
-        let most = self.most();
-        let claimed = usize::try_from(nbytes).ok().filter(|&nbytes| 0 < nbytes && nbytes <= most);
+        let max_chunk_nbytes = self.max_chunk_nbytes();
+        let claimed = usize::try_from(nbytes).ok().filter(|&nbytes| 0 < nbytes && nbytes <= max_chunk_nbytes);
         claimed.ok_or_else(|| {
             Error::Mismatch(format!("{nbytes} bytes are stored for a chunk of {}", self.chunk_nbytes()))
         })

@@ -6,7 +6,7 @@ use b2_chunk::{Chunk, ChunkRef, CodecId, Compression};
 use b2_frame::SuperChunk;
 use b2nd::{ArrayBuilder, NdArray};
 
-use crate::{Blosc, Blosc2, Dataset, Error, Filter, Memory, Plain};
+use crate::{Blosc, Blosc2, Dataset, Error, Filter, Memory, PlainBytes};
 
 impl Memory for Vec<u8> {
     fn zeroed(len: usize) -> Option<Self> {
@@ -30,7 +30,7 @@ impl Memory for Vec<u8> {
 }
 
 fn decode<F: Filter>(parameters: &[u32], stored: &[u8]) -> Result<Vec<u8>, Error> {
-    let Plain { mut memory, nbytes } = F::decode::<Vec<u8>>(parameters, stored)?;
+    let PlainBytes { mut memory, nbytes } = F::decode::<Vec<u8>>(parameters, stored)?;
     memory.truncate(nbytes);
     Ok(memory)
 }

@@ -53,8 +53,8 @@ unsafe extern "C" {
 
 /// Returns the path of the library that has called this one.
 fn caller() -> Option<CString> {
-    const GO_ON: c_int = 0; // _URC_NO_REASON
-    const STOP: c_int = 4; // _URC_NORMAL_STOP
+    const CONTINUE_SEARCH: c_int = 0; // _URC_NO_REASON
+    const STOP_SEARCH: c_int = 4; // _URC_NORMAL_STOP
 
     /// Visits a frame of the stack: stops at the first that is not of this library.
     extern "C" fn visit(frame: *mut c_void, found: *mut c_void) -> c_int {
@@ -65,9 +65,9 @@ fn caller() -> Option<CString> {
         match (other, library_of(visit as *const c_void)) {
             (Some((base, name)), Some((own, _))) if base != own => {
                 *found = Some(name);
-                STOP
+                STOP_SEARCH
             }
-            _ => GO_ON,
+            _ => CONTINUE_SEARCH,
         }
     }
 

@@ -14,7 +14,7 @@ use windows_sys::Win32::System::LibraryLoader::{
 pub(super) struct Library(pub(super) *mut c_void);
 
 /// Frames of the stack that are looked at.
-const FRAMES: usize = 62;
+const MAX_STACK_FRAMES: usize = 62;
 
 /// Loads a library, which stays loaded.
 ///
@@ -43,9 +43,10 @@ pub(super) fn shown_to_all() -> Option<Library> {
 /// Looks up in the library that has called this one: the first on the stack that is another.
 pub(super) fn in_caller<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
     let own = library_of(shown_to_all as *const c_void)?;
-    let mut frames = [ptr::null_mut(); FRAMES];
+    let mut frames = [ptr::null_mut(); MAX_STACK_FRAMES];
     // SAFETY: there is room for so many addresses.
-    let count = unsafe { RtlCaptureStackBackTrace(0, FRAMES as u32, frames.as_mut_ptr(), ptr::null_mut()) };
+    let count =
+        unsafe { RtlCaptureStackBackTrace(0, MAX_STACK_FRAMES as u32, frames.as_mut_ptr(), ptr::null_mut()) };
     let callers = frames.iter().take(count.into()).filter_map(|&address| library_of(address));
     let mut others = callers.filter(|caller| *caller != own);
     look(&Library(others.next()?))

@@ -10,7 +10,7 @@ use super::loader_unix::{self as loader, Library};
 use super::loader_windows::{self as loader, Library};
 
 /// The library that hdf5plugin has named, which is linked to HDF5. It is never closed.
-static NAMED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static LIBRARY_NAMES: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Loads the library that hdf5plugin names. Returns `None` if it cannot be loaded.
 ///
@@ -19,7 +19,7 @@ static NAMED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 pub(super) unsafe fn name(path: &CStr) -> Option<()> {
     // SAFETY: the caller promises so.
     let library = unsafe { loader::load(path) }?;
-    NAMED.store(library.0, Ordering::Release);
+    LIBRARY_NAMES.store(library.0, Ordering::Release);
     Some(())
 }
 
@@ -32,7 +32,7 @@ pub(super) fn find<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
     if let Some(found) = loader::in_caller(&look) {
         return Some(found);
     }
-    let named = NAMED.load(Ordering::Acquire);
+    let named = LIBRARY_NAMES.load(Ordering::Acquire);
     let named = (!named.is_null()).then(|| look(&Library(named))).flatten();
     named.or_else(|| look(&loader::shown_to_all()?))
 }

@@ -13,7 +13,7 @@ use std::slice;
 use b2_core::Report;
 
 use crate::Error;
-use crate::filter::{Dataset, Filter, Memory, Plain};
+use crate::filter::{Dataset, Filter, Memory, PlainBytes};
 
 #[cfg(unix)]
 mod loader_unix;
@@ -107,7 +107,7 @@ fn guarded<F: Filter, T>(failure: T, work: impl FnOnce() -> Result<T, Error>) ->
 /// Encodes or decodes a chunk. Returns the number of bytes, or 0 for a failure.
 ///
 /// # Safety
-/// As HDF5 calls it: `count` parameters are at `values`; `*buffer` is memory as [`Allocated`] has, with `*room` bytes, and the first
+/// As HDF5 calls it: `count` parameters are at `values`; `*buffer` is memory as [`AllocatedBytes`] has, with `*room` bytes, and the first
 /// `nbytes` of them are the chunk.
 unsafe extern "C" fn filter<F: Filter>(
     flags: c_uint,
@@ -129,11 +129,11 @@ unsafe extern "C" fn filter<F: Filter>(
                 unsafe { ptr::copy_nonoverlapping(chunk.as_ptr(), buffer.cast::<u8>(), chunk.len()) };
                 return Ok(chunk.len());
             }
-            let mut memory = Allocated::zeroed(chunk.len()).ok_or(Error::OutOfMemory(chunk.len()))?;
+            let mut memory = AllocatedBytes::zeroed(chunk.len()).ok_or(Error::OutOfMemory(chunk.len()))?;
             memory.bytes().copy_from_slice(&chunk);
-            Plain { memory, nbytes: chunk.len() }
+            PlainBytes { memory, nbytes: chunk.len() }
         } else {
-            F::decode::<Allocated>(values, bytes)?
+            F::decode::<AllocatedBytes>(values, bytes)?
         };
         *room = result.memory.bytes().len();
         let old = std::mem::replace(buffer, result.memory.into_raw());
@@ -168,12 +168,12 @@ extern "C" fn set_local<F: Filter>(properties: Id, item_type: Id, _space: Id) ->
 }
 
 /// Memory in which HDF5 wants to get results, and which it frees.
-struct Allocated {
+struct AllocatedBytes {
     start: NonNull<u8>,
     len: usize,
 }
 
-impl Allocated {
+impl AllocatedBytes {
     /// Leaves the memory to the caller.
     fn into_raw(self) -> *mut c_void {
         let start = self.start.as_ptr().cast();
@@ -182,7 +182,7 @@ impl Allocated {
     }
 }
 
-impl Memory for Allocated {
+impl Memory for AllocatedBytes {
     fn zeroed(len: usize) -> Option<Self> {
         let start = memory::zeroed(len.max(1))?.cast();
         Some(Self { start, len })
@@ -209,7 +209,7 @@ impl Memory for Allocated {
     }
 }
 
-impl Drop for Allocated {
+impl Drop for AllocatedBytes {
     fn drop(&mut self) {
         // SAFETY: it was allocated in the same place, and `into_raw` forgets what it gives away.
         unsafe { memory::free(self.start.as_ptr().cast()) };

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::slice;
 
-use super::{Allocated, REVERSE, description, memory};
+use super::{AllocatedBytes, REVERSE, description, memory};
 use crate::filter::{Dataset, Filter, Memory};
 use crate::tests::noise;
 use crate::{Blosc, Blosc2};
@@ -105,13 +105,13 @@ fn chunks_that_do_not_compress_stay_as_they_are() {
 
 #[test]
 fn memory_is_freed_if_it_is_not_filled() {
-    let failed = Allocated::filled(8, |_| Err("no"));
+    let failed = AllocatedBytes::filled(8, |_| Err("no"));
     assert!(matches!(failed, Some(Err("no"))));
     // A part is not enough: the rest would be uninitialised.
-    let part = Allocated::filled::<()>(8, |memory| Ok(ones(&mut memory[..4])));
+    let part = AllocatedBytes::filled::<()>(8, |memory| Ok(ones(&mut memory[..4])));
     assert!(part.is_none());
-    let mut all = Allocated::filled::<()>(8, |memory| Ok(ones(memory))).unwrap().unwrap();
+    let mut all = AllocatedBytes::filled::<()>(8, |memory| Ok(ones(memory))).unwrap().unwrap();
     assert_eq!(all.bytes(), [1; 8]);
-    let mut none = Allocated::zeroed(0).unwrap();
+    let mut none = AllocatedBytes::zeroed(0).unwrap();
     assert_eq!(none.bytes(), []);
 }
