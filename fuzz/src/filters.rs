@@ -62,9 +62,9 @@ pub(crate) fn run(data: &[u8]) {
     fuzzing::force(None);
 }
 
-type Outcome = Result<Vec<u8>, String>;
+type FilterResult = Result<Vec<u8>, String>;
 
-fn agree(first: &mut Option<Outcome>, outcome: Outcome, kernel: &str) {
+fn agree(first: &mut Option<FilterResult>, outcome: FilterResult, kernel: &str) {
     match first {
         None => *first = Some(outcome),
         Some(first) => same(first, &outcome, kernel),

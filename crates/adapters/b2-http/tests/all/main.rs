@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use b2_frame::{Compare, FrameError, FrameWriter, ReadCosts, ReadOptions, Storage, SuperChunk};
 use b2_http::{Http, HttpOptions};
-use b2_testkit::web::{Manner, Server};
+use b2_testkit::web::{Misbehavior, Server};
 use b2nd::{ArrayBuilder, NdArray, NdError, range, source};
 
 fn mix(i: u64) -> u32 {
@@ -122,7 +122,7 @@ fn responses_may_come_in_any_order() {
     }
     // One response never ends: an error after the time limit, not wrong bytes.
     let far = open(&client(1500), &url).unwrap();
-    server.spoil(Manner::Freeze, 5, 1);
+    server.spoil(Misbehavior::Freeze, 5, 1);
     let error = far.all().read_bytes().unwrap_err();
     assert!(report(&error).contains("timed out"), "{}", report(&error));
     assert!(far.all().read_bytes().unwrap() == near.all().read_bytes().unwrap());
@@ -176,30 +176,30 @@ fn sparse_frames_are_folders() {
 #[test]
 fn servers_that_misbehave_are_errors() {
     let cases = [
-        (Manner::Whole, "does not support range requests"),
-        (Manner::Other, "a different range"),
-        (Manner::Short, "connection"),
-        (Manner::Long, "more or less"),
-        (Manner::Endless, "more than the range"),
-        (Manner::Slow, "timed out"),
-        (Manner::Freeze, "timed out"),
-        (Manner::Compressed, "compressed"),
-        (Manner::Silent, "does not state which range"),
-        (Manner::Status(404, false), "no such file"),
-        (Manner::Status(403, false), "refuses access"),
-        (Manner::Status(503, true), "temporarily unavailable"),
-        (Manner::Status(418, false), "418"),
-        (Manner::Redirect("file:///etc/passwd".to_owned()), "redirects to something"),
-        (Manner::Redirect("/a.b2nd".to_owned()), "redirects too often"),
-        (Manner::Noise, ""),
-        (Manner::Close, ""),
+        (Misbehavior::Whole, "does not support range requests"),
+        (Misbehavior::Other, "a different range"),
+        (Misbehavior::Short, "connection"),
+        (Misbehavior::Long, "more or less"),
+        (Misbehavior::Endless, "more than the range"),
+        (Misbehavior::Slow, "timed out"),
+        (Misbehavior::Freeze, "timed out"),
+        (Misbehavior::Compressed, "compressed"),
+        (Misbehavior::Silent, "does not state which range"),
+        (Misbehavior::Status(404, false), "no such file"),
+        (Misbehavior::Status(403, false), "refuses access"),
+        (Misbehavior::Status(503, true), "temporarily unavailable"),
+        (Misbehavior::Status(418, false), "418"),
+        (Misbehavior::Redirect("file:///etc/passwd".to_owned()), "redirects to something"),
+        (Misbehavior::Redirect("/a.b2nd".to_owned()), "redirects too often"),
+        (Misbehavior::Noise, ""),
+        (Misbehavior::Close, ""),
     ];
     for (manner, what) in cases {
         let server = Server::start().unwrap();
         let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
         let text = |error: NdError| report(&error);
         // Short only where the test waits for it, since a machine may be slow.
-        let timeout = if matches!(manner, Manner::Slow | Manner::Freeze) { 1_500 } else { 60_000 };
+        let timeout = if matches!(manner, Misbehavior::Slow | Misbehavior::Freeze) { 1_500 } else { 60_000 };
         // While opening.
         server.spoil(manner.clone(), 0, usize::MAX);
         let error = text(open(&client(timeout), &url).map(drop).unwrap_err());
@@ -216,7 +216,7 @@ fn servers_that_misbehave_are_errors() {
 /// A file truncated by a local writer is read again, but not one whose responses end too early.
 #[test]
 fn responses_that_always_end_early_are_not_requested_over_and_over() {
-    for manner in [Manner::Short, Manner::Close] {
+    for manner in [Misbehavior::Short, Misbehavior::Close] {
         for good in [0, 1, 2] {
             let server = Server::start().unwrap();
             let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
@@ -241,7 +241,12 @@ fn report(error: &dyn std::error::Error) -> String {
 
 #[test]
 fn failures_that_pass_are_tried_again() {
-    for manner in [Manner::Status(503, true), Manner::Status(429, false), Manner::Short, Manner::Close] {
+    for manner in [
+        Misbehavior::Status(503, true),
+        Misbehavior::Status(429, false),
+        Misbehavior::Short,
+        Misbehavior::Close,
+    ] {
         let server = Server::start().unwrap();
         let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
         server.spoil(manner.clone(), 0, 2);
@@ -256,22 +261,22 @@ fn a_changed_file_is_an_error() {
     let server = Server::start().unwrap();
     let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
     let far = open(&client(60_000), &url).unwrap();
-    server.spoil(Manner::Changed, 3, usize::MAX);
+    server.spoil(Misbehavior::Changed, 3, usize::MAX);
     let error = far.all().read_bytes().map(drop).unwrap_err();
     assert!(matches!(error, NdError::Frame(FrameError::Changed { .. })), "{error}");
     // Between the two requests of opening.
-    server.spoil(Manner::Changed, 1, 1);
+    server.spoil(Misbehavior::Changed, 1, 1);
     assert!(open(&client(60_000), &url).is_err());
     // Changes cannot be detected here.
-    server.spoil(Manner::Unguarded, 0, usize::MAX);
+    server.spoil(Misbehavior::Unguarded, 0, usize::MAX);
     let http = client(60_000);
     open(&http, &url).unwrap().all().read_bytes().unwrap();
     assert!(!http.open_file(Path::new(&url)).unwrap().version().is_guarded());
     // The end is requested by its offsets if the server does not support suffix ranges.
-    server.spoil(Manner::NoSuffix, 0, usize::MAX);
+    server.spoil(Misbehavior::NoSuffix, 0, usize::MAX);
     open(&client(60_000), &url).unwrap().all().read_bytes().unwrap();
     // The last bytes reveal the file's length if the server does not report it (`a-b/*`).
-    server.spoil(Manner::NoLength, 0, usize::MAX);
+    server.spoil(Misbehavior::NoLength, 0, usize::MAX);
     let far = open(&client(60_000), &url).unwrap();
     assert_eq!(far.all().read::<Vec<u32>>().unwrap()[77], mix(77));
 }
@@ -284,7 +289,7 @@ fn credentials_are_sent_once_and_never_shown() {
     let target = other.put("b.b2nd", frame);
     let secret = format!("{}?X-Signature=secret", url.replace("127", "me:secret@127"));
     let http = client(60_000);
-    server.spoil(Manner::Redirect(target), 0, usize::MAX);
+    server.spoil(Misbehavior::Redirect(target), 0, usize::MAX);
     open(&http, &secret).unwrap();
     let heads = server.heads();
     assert!(heads.iter().all(|head| head.contains("uthorization: Basic") && head.contains("X-Signature")));
@@ -297,14 +302,14 @@ fn credentials_are_sent_once_and_never_shown() {
     let name = http.hide(&secret);
     assert!(!name.contains("secret"), "{name}");
     open(&http, &name).unwrap();
-    server.spoil(Manner::Status(500, false), 0, usize::MAX);
+    server.spoil(Misbehavior::Status(500, false), 0, usize::MAX);
     let http = client(300);
     let error = report(&open(&http, &http.hide(&secret)).map(drop).unwrap_err());
     assert!(!error.contains("secret"), "{error}");
     // An expired target is requested again.
-    server.spoil(Manner::Redirect(other.url("b.b2nd")), 0, usize::MAX);
+    server.spoil(Misbehavior::Redirect(other.url("b.b2nd")), 0, usize::MAX);
     let far = open(&client(60_000), &secret).unwrap();
-    other.spoil(Manner::Status(403, false), 0, 1);
+    other.spoil(Misbehavior::Status(403, false), 0, 1);
     far.all().read_bytes().unwrap();
 }
 
@@ -338,11 +343,11 @@ fn redirects_to_other_hosts_can_be_refused() {
     server.put("b.b2nd", frame.clone());
     let options = HttpOptions::default().proxy(false).pause(Duration::from_millis(1));
     let http = Http::new(options.other_hosts(false));
-    server.spoil(Manner::Redirect(other.put("b.b2nd", frame)), 0, usize::MAX);
+    server.spoil(Misbehavior::Redirect(other.put("b.b2nd", frame)), 0, usize::MAX);
     let error = report(&open(&http, &url).map(drop).unwrap_err());
     assert!(error.contains("another host"), "{error}");
     assert!(other.heads().is_empty());
-    server.spoil(Manner::Redirect("/b.b2nd".to_owned()), 0, 1);
+    server.spoil(Misbehavior::Redirect("/b.b2nd".to_owned()), 0, 1);
     open(&http, &url).unwrap();
 }
 
