@@ -68,19 +68,20 @@ fn round_half(x: f64) -> f64 {
 /// The fewest digits that identify a finite number, and the exponent of the first one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Digits {
-    text: [u8; Self::MOST],
+    text: [u8; Self::MAX_DIGITS],
     len: usize,
     exponent: i32,
 }
 
 impl Digits {
     /// No double needs more.
-    const MOST: usize = 17;
+    const MAX_DIGITS: usize = 17;
 
     /// Those of a number as a program would write it, such as `0.0012` or `1.5e-7`.
     fn of(number: &str) -> Self {
         let (number, power) = number.split_once('e').unwrap_or((number, "0"));
-        let mut this = Self { text: [b'0'; Self::MOST], len: 0, exponent: power.parse().unwrap_or(0) - 1 };
+        let mut this =
+            Self { text: [b'0'; Self::MAX_DIGITS], len: 0, exponent: power.parse().unwrap_or(0) - 1 };
         let mut whole = true;
         for byte in number.bytes() {
             match byte {
@@ -148,10 +149,11 @@ fn shortest_half(x: f64) -> Digits {
     Digits::of(&format!("{x:e}"))
 }
 
-/// Whether a number with [`MORE`] extra digits is exactly halfway between two shorter ones, the lower of which is even.
+/// Whether a number with [`TIE_DIGITS`] extra digits is exactly halfway between two shorter ones, the lower of which is even.
 /// NumPy rounds to that one; `format!` rounds up.
 fn is_even_tie(digits: &str) -> bool {
-    let Some((head, tail)) = digits.len().checked_sub(MORE).and_then(|at| digits.split_at_checked(at)) else {
+    let Some((head, tail)) = digits.len().checked_sub(TIE_DIGITS).and_then(|at| digits.split_at_checked(at))
+    else {
         return false;
     };
     let last = head.bytes().rfind(u8::is_ascii_digit).unwrap_or(b'0');
@@ -160,24 +162,24 @@ fn is_even_tie(digits: &str) -> bool {
 }
 
 /// Number of extra digits for detecting exact ties.
-const MORE: usize = 30;
+const TIE_DIGITS: usize = 30;
 
 /// Rounds the exact value to this number of decimal places, ties to even.
 fn rounded(x: f64, places: usize) -> String {
-    let long = format!("{:.1$}", x.abs(), places + MORE);
+    let long = format!("{:.1$}", x.abs(), places + TIE_DIGITS);
     if is_even_tie(&long) {
-        return long[..long.len() - MORE].to_owned();
+        return long[..long.len() - TIE_DIGITS].to_owned();
     }
     format!("{:.places$}", x.abs())
 }
 
 /// Like [`rounded`], in scientific notation: the digits and the exponent.
 fn rounded_exp(x: f64, places: usize) -> (String, i32) {
-    let long = format!("{:.1$e}", x.abs(), places + MORE);
+    let long = format!("{:.1$e}", x.abs(), places + TIE_DIGITS);
     let short = format!("{:.places$e}", x.abs());
     let (digits, exponent) = long.split_once('e').unwrap_or((&long, "0"));
     let (digits, exponent) = match is_even_tie(digits) {
-        true => (digits.get(..digits.len() - MORE).unwrap_or(digits), exponent),
+        true => (digits.get(..digits.len() - TIE_DIGITS).unwrap_or(digits), exponent),
         false => short.split_once('e').unwrap_or((&short, "0")),
     };
     (digits.trim_end_matches('.').to_owned(), exponent.parse().unwrap_or(0))

@@ -7,7 +7,7 @@ use b2nd::{NdArray, Selection};
 use crate::slice::Axis;
 
 /// A dimension is not thinned to fewer pixels than this for the sake of square ones.
-const FEW: u64 = 64;
+const MIN_PIXELS: u64 = 64;
 
 /// The positions of pixels along a dimension of which `range` is shown: one for every `step` items, in their middle.
 pub fn pixels(range: &Range<u64>, step: u64) -> Vec<u64> {
@@ -24,19 +24,19 @@ pub fn pixels(range: &Range<u64>, step: u64) -> Vec<u64> {
 pub fn steps(lengths: [u64; 2], most: [usize; 2]) -> [u64; 2] {
     let least = [0, 1].map(|d| lengths[d].div_ceil((most[d] as u64).max(1)).max(1));
     let square = least[0].max(least[1]);
-    [0, 1].map(|d| square.min(lengths[d] / FEW).max(least[d]))
+    [0, 1].map(|d| square.min(lengths[d] / MIN_PIXELS).max(least[d]))
 }
 
 /// How a dimension is cut: lengths of chunks and blocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub struct ChunkedAxis {
     /// Length of chunks, in items.
     pub chunk: u64,
     /// Length of blocks, in items.
     pub block: u64,
 }
 
-impl Cut {
+impl ChunkedAxis {
     /// How an array is cut along a dimension.
     pub fn of(array: &NdArray, dim: usize) -> Self {
         let length = |lens: &[u32]| u64::from(lens.get(dim).copied().unwrap_or(1));
@@ -90,13 +90,13 @@ pub fn distinct(blocks: &[u64]) -> u64 {
 }
 
 /// Items that are kept at once for a picture, in bytes.
-const KEPT: u64 = 48 << 20;
+const MAX_PICTURE_BYTES: u64 = 48 << 20;
 /// The most pixels of a picture of small items.
-const LARGEST: usize = 1 << 20;
+const MAX_PIXELS: usize = 1 << 20;
 
 /// Which items are read for a picture of two dimensions.
 #[derive(Clone, Debug)]
-pub struct Grid {
+pub struct PixelGrid {
     /// The places along both dimensions that the pixels stand for.
     pub at: [Vec<u64>; 2],
     /// Every n-th block is read.
@@ -109,7 +109,7 @@ pub struct Grid {
     read: [Vec<usize>; 2],
 }
 
-impl Grid {
+impl PixelGrid {
     /// Chooses the items. `windows` are the places that are shown, `most` the numbers of pixels; `position` says where a
     /// place along a dimension is in the file, which is cut by `cuts` into blocks of `nbytes`, of which `decoded` bytes may
     /// be decoded.
@@ -118,13 +118,13 @@ impl Grid {
         most: [usize; 2],
         itemsize: usize,
         position: impl Fn(usize, u64) -> u64,
-        cuts: [Cut; 2],
+        cuts: [ChunkedAxis; 2],
         nbytes: u64,
         decoded: u64,
     ) -> Self {
         // Large records are fewer pixels.
         let side = |most: usize| {
-            let fit = (KEPT / itemsize.max(1) as u64) as f64 / (LARGEST as f64);
+            let fit = (MAX_PICTURE_BYTES / itemsize.max(1) as u64) as f64 / (MAX_PIXELS as f64);
             ((most as f64 * fit.sqrt().min(1.0)) as usize).max(1)
         };
         let most = most.map(side);
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(snap(&blocks, 3), [2, 2, 2, 3, 3, 3, 8, 8, 8]);
         assert_eq!(snap(&blocks, 100), [4, 4, 4, 4, 4, 5, 5, 5, 5]);
         assert_eq!((distinct(&blocks), distinct(&[])), (5, 0));
-        let cut = Cut { chunk: 10, block: 4 };
+        let cut = ChunkedAxis { chunk: 10, block: 4 };
         let ids: Vec<u64> = (0..22).map(|k| cut.block_of(k)).collect();
         assert_eq!(ids, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 6, 6]);
         for (position, id) in ids.iter().enumerate() {

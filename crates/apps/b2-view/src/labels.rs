@@ -4,8 +4,8 @@ use b2nd::{Dtype, NdArray};
 use rmpv::Value;
 
 /// The attribute with the names of the dimensions, and the one that holds attributes for which there was no other room.
-const NAMES: &str = "_ARRAY_DIMENSIONS";
-const REST: &str = "attrs";
+const DIMENSION_NAMES: &str = "_ARRAY_DIMENSIONS";
+const OTHER_ATTRIBUTES: &str = "attrs";
 
 /// The attributes of an array that say what its numbers are.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ impl Labels {
 
     /// Reads them through a function that returns the value of an attribute.
     pub fn from_attributes(ndim: usize, attribute: impl Fn(&str) -> Option<Value>) -> Self {
-        let names = match attribute(NAMES) {
+        let names = match attribute(DIMENSION_NAMES) {
             Some(Value::Array(names)) => {
                 names.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
             }
@@ -63,7 +63,7 @@ fn attribute(array: &NdArray, name: &str) -> Option<Value> {
     if let Ok(Some(value)) = array.attrs().get(name) {
         return Some(value);
     }
-    let Ok(Some(Value::Map(rest))) = array.attrs().get(REST) else { return None };
+    let Ok(Some(Value::Map(rest))) = array.attrs().get(OTHER_ATTRIBUTES) else { return None };
     rest.into_iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
 }
 

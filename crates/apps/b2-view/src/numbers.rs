@@ -5,7 +5,7 @@ use std::ops::Range;
 use b2nd::{Dtype, DtypeKind};
 
 use crate::colours;
-use crate::items::{Simple, Value};
+use crate::items::{ItemReader, Value};
 
 /// Why items are no numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum NoNumbers {
 /// How the items of a file are taken as numbers.
 #[derive(Clone, Debug)]
 pub struct Numbers {
-    simple: Simple,
+    simple: ItemReader,
     code: char,
     /// Size of an item, and where the number is in it.
     itemsize: usize,
@@ -33,7 +33,7 @@ pub struct Numbers {
     /// Numbers that stand for missing ones.
     fills: Vec<f64>,
     /// Numbers in it are not missing, however large they are.
-    known: colours::Range,
+    known: colours::ColourRange,
 }
 
 impl Numbers {
@@ -65,18 +65,18 @@ impl Numbers {
             return Err(NoNumbers::Other(of.as_str().to_owned()));
         }
         Ok(Self {
-            simple: Simple::new(of),
+            simple: ItemReader::new(of),
             code,
             itemsize: dtype.itemsize(),
             part,
             fills,
-            known: colours::Range { low: 0.0, high: 0.0 },
+            known: colours::ColourRange { low: 0.0, high: 0.0 },
         })
     }
 
     /// Takes numbers in this range as they are, however large.
     #[must_use]
-    pub fn known(self, known: colours::Range) -> Self {
+    pub fn known(self, known: colours::ColourRange) -> Self {
         Self { known, ..self }
     }
 

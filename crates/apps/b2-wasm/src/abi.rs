@@ -10,11 +10,11 @@ use b2_frame::Version;
 use bytes::Bytes;
 
 use crate::engine::Engine;
-use crate::host::{Ask, Found};
+use crate::host::{HostRequest, HostResponse};
 use crate::json::Object;
 
 #[derive(Default)]
-struct Room {
+struct AbiState {
     engine: Engine,
     input: Vec<u8>,
     json: String,
@@ -22,11 +22,11 @@ struct Room {
 }
 
 thread_local! {
-    static ROOM: RefCell<Room> = RefCell::default();
+    static STATE: RefCell<AbiState> = RefCell::default();
 }
 
-fn with<T>(work: impl FnOnce(&mut Room) -> T) -> T {
-    ROOM.with_borrow_mut(work)
+fn with<T>(work: impl FnOnce(&mut AbiState) -> T) -> T {
+    STATE.with_borrow_mut(work)
 }
 
 // SAFETY: no other code exports these names.
@@ -82,7 +82,7 @@ export! {
             let len = (len >= 0.0).then_some(len as u64);
             let version = Version::default().etag(etag).last_modified(modified).len(len);
             let found = match kind {
-                0 => Ok(Found { bytes, version }),
+                0 => Ok(HostResponse { bytes, version }),
                 kind => {
                     let kind = match kind {
                         2 => io::ErrorKind::NotFound,
@@ -107,7 +107,7 @@ export! {
             if let Some(ask) = room.engine.ask() {
                 let object = Object::new();
                 room.json = match ask {
-                    Ask::Read { request, file, chunk, range } => {
+                    HostRequest::Read { request, file, chunk, range } => {
                         let object = object
                             .int("read", request.into())
                             .int("file", file.into())
@@ -118,8 +118,8 @@ export! {
                             None => object,
                         }
                     }
-                    Ask::Length { request, file } => object.int("length", request.into()).int("file", file.into()),
-                    Ask::Forget { request } => object.int("forget", request.into()),
+                    HostRequest::Length { request, file } => object.int("length", request.into()).int("file", file.into()),
+                    HostRequest::Forget { request } => object.int("forget", request.into()),
                 }
                 .finish();
                 return 1;

@@ -11,52 +11,52 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use anyhow::{Context, Result, bail};
 use b2_core::Report;
-use b2_view::edges::Points;
+use b2_view::edges::Coordinates;
 
-use crate::file::Opened;
-use crate::host::{Ask, Host};
+use crate::file::OpenFile;
+use crate::host::{Host, HostRequest};
 use crate::json::Object;
-use crate::look::{self, Look, Wanted};
+use crate::look::{self, LookRequest, Picture};
 use crate::npy;
 
 /// What comes of a task: its number, and JSON and bytes, or what is wrong.
-pub type Done = (u32, Result<Answer, String>);
+pub type TaskResult = (u32, Result<TaskOutput, String>);
 
 /// The answer to a command.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct TaskOutput {
     /// JSON, an object.
     pub json: String,
     /// Pixels or items.
     pub bytes: Vec<u8>,
 }
 
-impl Answer {
+impl TaskOutput {
     fn json(json: String) -> Self {
         Self { json, bytes: Vec::new() }
     }
 }
 
-type Task = Pin<Box<dyn Future<Output = Result<Answer>>>>;
+type Task = Pin<Box<dyn Future<Output = Result<TaskOutput>>>>;
 
 /// Open files and what was last read of each.
 #[derive(Debug, Default)]
-struct Files {
+struct OpenFiles {
     next: u32,
-    open: HashMap<u32, Rc<Opened>>,
-    looks: HashMap<u32, Rc<Look>>,
+    open: HashMap<u32, Rc<OpenFile>>,
+    looks: HashMap<u32, Rc<Picture>>,
     /// The coordinates of dimensions of files.
-    points: HashMap<(u32, usize), Points>,
+    points: HashMap<(u32, usize), Coordinates>,
 }
 
 /// The engine.
 #[derive(Default)]
 pub struct Engine {
     host: Host,
-    files: Rc<RefCell<Files>>,
+    files: Rc<RefCell<OpenFiles>>,
     /// In order, so that what is asked first is done first.
     tasks: BTreeMap<u32, Task>,
-    done: Vec<Done>,
+    done: Vec<TaskResult>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -74,12 +74,12 @@ impl Engine {
 
     /// Returns the next request for the page.
     #[must_use]
-    pub fn ask(&self) -> Option<Ask> {
+    pub fn ask(&self) -> Option<HostRequest> {
         self.host.next()
     }
 
     /// Returns a task that has ended.
-    pub fn done(&mut self) -> Option<Done> {
+    pub fn done(&mut self) -> Option<TaskResult> {
         self.done.pop()
     }
 
@@ -145,11 +145,11 @@ impl Command {
     }
 
     /// Pairs of numbers: `0,10,5,20` are two windows.
-    fn wanted(&self) -> Result<Wanted> {
+    fn wanted(&self) -> Result<LookRequest> {
         let windows: Vec<u64> = self.numbers("windows")?;
         let most: Vec<usize> = self.numbers("most")?;
         let [high, wide] = most[..] else { bail!("two numbers of pixels are needed") };
-        Ok(Wanted {
+        Ok(LookRequest {
             slice: self.text("slice").to_owned(),
             dims: self.numbers("dims")?,
             windows: windows.chunks_exact(2).filter_map(|pair| Some(*pair.first()?..*pair.last()?)).collect(),
@@ -161,7 +161,7 @@ impl Command {
     }
 }
 
-async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<Answer> {
+async fn run(host: Host, files: Rc<RefCell<OpenFiles>>, command: Command) -> Result<TaskOutput> {
     let handle = || command.number::<u32>("handle");
     let opened_as = |key: &str| {
         let open = files.borrow().open.get(&command.number(key)?).cloned();
@@ -172,25 +172,25 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
         let look = files.borrow().looks.get(&handle()?).cloned();
         look.context("nothing has been drawn yet")
     };
-    let scale = |look: &Look| {
+    let scale = |look: &Picture| {
         let map = look::map(command.text("map"))?;
         look.scale(command.text("range"), map, command.text("log") == "1")
     };
-    let keep = |opened: Opened| {
+    let keep = |opened: OpenFile| {
         let described = opened.describe();
         let mut files = files.borrow_mut();
         files.next = files.next.wrapping_add(1);
         let handle = files.next;
         files.open.insert(handle, Rc::new(opened));
-        Answer::json(Object::new().int("handle", handle.into()).raw("file", &described).finish())
+        TaskOutput::json(Object::new().int("handle", handle.into()).raw("file", &described).finish())
     };
     Ok(match command.name.as_str() {
-        "open" => keep(Opened::open(&host, command.number("file")?, command.text("name")).await?),
+        "open" => keep(OpenFile::open(&host, command.number("file")?, command.text("name")).await?),
         "member" => {
-            let Opened::Store(store) = &*opened()? else { bail!("this file is no store") };
+            let OpenFile::Store(store) = &*opened()? else { bail!("this file is no store") };
             let key =
                 store.members().keys().nth(command.number("member")?).context("there is no such member")?;
-            keep(Opened::frame(store.member(key).await?).await?)
+            keep(OpenFile::frame(store.member(key).await?).await?)
         }
         "close" => {
             let mut files = files.borrow_mut();
@@ -198,52 +198,52 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
             files.looks.remove(&handle()?);
             let closed = handle()?;
             files.points.retain(|(of, _), _| *of != closed);
-            Answer::default()
+            TaskOutput::default()
         }
-        "axes" => Answer::json(look::describe(command.text("slice"), &opened()?.items()?.2)?),
+        "axes" => TaskOutput::json(look::describe(command.text("slice"), &opened()?.items()?.2)?),
         "look" => {
             let opened = opened()?;
-            let look = Look::read(&opened, &command.wanted()?).await?;
-            let answer = Answer::json(look.describe());
+            let look = Picture::read(&opened, &command.wanted()?).await?;
+            let answer = TaskOutput::json(look.describe());
             files.borrow_mut().looks.insert(handle()?, Rc::new(look));
             answer
         }
         "paint" => {
             let (json, bytes) = seen()?.paint(scale(&*seen()?)?);
-            Answer { json, bytes }
+            TaskOutput { json, bytes }
         }
         "values" => {
             let (look, scale) = (seen()?, scale(&*seen()?)?);
             let bytes = look.values(scale).flat_map(f64::to_le_bytes).collect();
-            Answer { json: "{}".to_owned(), bytes }
+            TaskOutput { json: "{}".to_owned(), bytes }
         }
         "points" => {
             let dim = command.number("dim")?;
             let len = opened()?.items()?.2.get(dim).copied().context("there is no such dimension")?;
             let points = opened_as("of")?.points(len).await?;
             files.borrow_mut().points.insert((handle()?, dim), points);
-            Answer::default()
+            TaskOutput::default()
         }
         "edges" => {
             let (look, handle, names) = (seen()?, handle()?, opened()?.items()?.1.names);
             let files = files.borrow();
             let points = |dim| files.points.get(&(handle, dim));
-            Answer::json(look.edges(&names, &command.numbers("most")?, points))
+            TaskOutput::json(look.edges(&names, &command.numbers("most")?, points))
         }
         "cell" => {
             let (look, handle) = (seen()?, handle()?);
             let files = files.borrow();
             let points = |dim| files.points.get(&(handle, dim));
-            Answer::json(look.cell(command.number("row")?, command.number("column")?, points)?)
+            TaskOutput::json(look.cell(command.number("row")?, command.number("column")?, points)?)
         }
-        "item" => Answer::json(Object::new().text("value", &opened()?.item().await?).finish()),
+        "item" => TaskOutput::json(Object::new().text("value", &opened()?.item().await?).finish()),
         "chunks" => {
             let bytes = opened()?.chunks()?.iter().flat_map(|size| size.to_le_bytes()).collect();
-            Answer { json: "{}".to_owned(), bytes }
+            TaskOutput { json: "{}".to_owned(), bytes }
         }
         "npy" => {
             let part = npy::part(&*opened()?, command.text("slice"), command.number("part")?).await?;
-            Answer { json: Object::new().flag("more", part.more).finish(), bytes: part.bytes }
+            TaskOutput { json: Object::new().flag("more", part.more).finish(), bytes: part.bytes }
         }
         name => bail!("the page asks for {name}, which this engine does not know"),
     })

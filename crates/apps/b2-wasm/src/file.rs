@@ -7,7 +7,7 @@ use b2_async::{AsyncNdArray, AsyncSuperChunk};
 use b2_chunk::SpecialKind;
 use b2_frame::{Checksums, Entry, INDEXES, Metalayers, SuperChunk};
 use b2_store::{MemberKind, MemberLocation};
-use b2_view::edges::{MOST, Points};
+use b2_view::edges::{Coordinates, MAX_COORDINATES};
 use b2_view::items;
 use b2_view::labels::{Labels, shown_dtype, unit};
 use b2_view::numbers::Numbers;
@@ -21,20 +21,20 @@ use crate::source::{File, Source};
 use crate::store;
 
 /// Longer texts of metadata are cut.
-const TEXT: usize = 4000;
+const MAX_TEXT_LEN: usize = 4000;
 
 /// An open file.
 #[derive(Debug)]
-pub enum Opened {
+pub enum OpenFile {
     /// An array.
     Array(AsyncNdArray<Source>),
     /// A super-chunk that is no array.
     Frame(AsyncSuperChunk<Source>),
     /// Several of them.
-    Store(store::Opened),
+    Store(store::OpenStore),
 }
 
-impl Opened {
+impl OpenFile {
     /// Opens a file of the page.
     ///
     /// # Errors
@@ -46,14 +46,14 @@ impl Opened {
         }
         let first = file.first().clone();
         if first.starts_with(b"PK") {
-            return Ok(Self::Store(store::Opened::archive(file).await?));
+            return Ok(Self::Store(store::OpenStore::archive(file).await?));
         }
         if !first.starts_with(&b2_frame::MAGIC) {
             bail!("this is no Blosc2 file: it has no frame and is no store{}", guess(&first));
         }
         let frame = Self::frame(Source::File(file.clone())).await?;
         if let Self::Frame(frame) = &frame
-            && let Some(store) = store::Opened::frame(file, frame)?
+            && let Some(store) = store::OpenStore::frame(file, frame)?
         {
             return Ok(Self::Store(store));
         }
@@ -147,13 +147,13 @@ impl Opened {
     ///
     /// # Errors
     /// When it is no such array, or cannot be read.
-    pub async fn points(&self, len: u64) -> Result<Points> {
+    pub async fn points(&self, len: u64) -> Result<Coordinates> {
         let Self::Array(array) = self else { bail!("coordinates are an array") };
         let dtype = shown_dtype(array.array());
-        if array.shape() != [len] || !(1..=MOST).contains(&len) || !Points::can_be(&dtype) {
+        if array.shape() != [len] || !(1..=MAX_COORDINATES).contains(&len) || !Coordinates::can_be(&dtype) {
             bail!("these are no coordinates of {len} items");
         }
-        Ok(Points::new(&dtype, array.all().read_bytes().await?, unit(array.array())))
+        Ok(Coordinates::new(&dtype, array.all().read_bytes().await?, unit(array.array())))
     }
 
     /// Returns what the index says of each chunk: how many bytes there are up to the next one, or a negative number for
@@ -284,7 +284,7 @@ fn msgpack(mut bytes: &[u8]) -> String {
 
 /// The start of a long text.
 fn short(text: &str) -> String {
-    match text.char_indices().nth(TEXT) {
+    match text.char_indices().nth(MAX_TEXT_LEN) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }

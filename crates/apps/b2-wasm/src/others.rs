@@ -6,7 +6,7 @@ const PICTURE: &str =
     "a picture; NumPy and Pillow make a `.npy` file of it, and `b2kit pack` an array of that";
 
 /// How files begin that people have, but that are none of ours, and what they are told.
-const OTHERS: &[(&[u8], &str)] = &[
+const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (
         b"\x93NUMPY",
         "a NumPy file; `b2kit pack` makes an array of it, and `b2kit view` draws it in a terminal",
@@ -30,7 +30,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 
 /// What a file that is none of ours may be.
 pub(crate) fn guess(first: &[u8]) -> String {
-    let other = OTHERS.iter().find(|(start, _)| first.starts_with(start));
+    let other = OTHER_FORMATS.iter().find(|(start, _)| first.starts_with(start));
     other.map_or_else(String::new, |(_, what)| format!(". It is {what}"))
 }
 

@@ -120,7 +120,7 @@ impl RangeReader for Source {
 
     async fn open(&self, which: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
         if which != FrameFile::Main {
-            return Err(apart());
+            return Err(split_ranges());
         }
         match self {
             Self::Memory(_, bytes) => bytes.open(which, first, last).await,
@@ -143,7 +143,7 @@ impl RangeReader for Source {
                 let found = file.host.read(file.number, Some(chunk), range).await?;
                 Ok(Answer::new(found.bytes, found.version))
             }
-            _ if which != FrameFile::Main => Err(apart()),
+            _ if which != FrameFile::Main => Err(split_ranges()),
             (Self::Memory(_, bytes), _) => bytes.range(which, range).await,
             (Self::File(file), _) => Ok(Answer::new(file.range(range).await?, Version::default())),
         }
@@ -151,6 +151,6 @@ impl RangeReader for Source {
 }
 
 /// Members of stores have no other files.
-fn apart() -> io::Error {
+fn split_ranges() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "the chunks of this sparse frame are not in the store")
 }

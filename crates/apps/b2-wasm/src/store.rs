@@ -19,31 +19,31 @@ use crate::others::guess_zip;
 use crate::source::{File, Source};
 
 /// Bytes are fetched in pages of this size.
-const PAGE: u64 = 64 << 10;
+const PAGE_LEN: u64 = 64 << 10;
 /// The most that is kept of one store.
-const MOST: u64 = 256 << 20;
+const MAX_CACHED_BYTES: u64 = 256 << 20;
 
 /// What is known of a file.
 #[derive(Clone, Debug)]
-struct Known {
+struct CachedFile {
     len: u64,
-    pages: Arc<Mutex<Pages>>,
+    pages: Arc<Mutex<PageCache>>,
 }
 
 #[derive(Debug, Default)]
-struct Pages {
+struct PageCache {
     known: BTreeMap<u64, Bytes>,
     /// What was read but is not known.
     missing: Option<Range<u64>>,
 }
 
-impl Known {
-    fn lock(&self) -> MutexGuard<'_, Pages> {
+impl CachedFile {
+    fn lock(&self) -> MutexGuard<'_, PageCache> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ReadAt for Known {
+impl ReadAt for CachedFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.len)
     }
@@ -54,7 +54,7 @@ impl ReadAt for Known {
         let mut pages = self.lock();
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let page = at / PAGE * PAGE;
+            let page = at / PAGE_LEN * PAGE_LEN;
             let found =
                 pages.known.get(&page).and_then(|bytes| bytes.get(usize::try_from(at - page).ok()?..));
             let Some(found) = found.filter(|found| !found.is_empty()) else {
@@ -72,21 +72,21 @@ impl ReadAt for Known {
 
 /// An open store.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenStore {
     members: Members,
     file: Arc<File>,
-    archive: Option<(Archive, Known)>,
+    archive: Option<(Archive, CachedFile)>,
     /// The frame with small members.
     embedded: Option<AsyncSuperChunk<Source>>,
 }
 
-impl Opened {
+impl OpenStore {
     /// Opens the archive in a file.
     ///
     /// # Errors
     /// When it cannot be read, is damaged, or has no members.
     pub async fn archive(file: Arc<File>) -> Result<Self> {
-        let known = Known { len: file.len(), pages: Arc::default() };
+        let known = CachedFile { len: file.len(), pages: Arc::default() };
         let reader: Arc<dyn ReadAt> = Arc::new(known.clone());
         let (archive, members, place) = work(&file, &known, || Archive::members(reader.clone())).await?;
         let mut opened = Self { members, file, archive: Some((archive, known)), embedded: None };
@@ -154,23 +154,23 @@ impl Opened {
 }
 
 /// Does the work until it needs nothing more.
-async fn work<T>(file: &File, known: &Known, work: impl Fn() -> Result<T, StoreError>) -> Result<T> {
+async fn work<T>(file: &File, known: &CachedFile, work: impl Fn() -> Result<T, StoreError>) -> Result<T> {
     loop {
         let result = work();
         let Some(missing) = known.lock().missing.take() else { return Ok(result?) };
-        let have = known.lock().known.len() as u64 * PAGE;
-        let end = missing.end.div_ceil(PAGE).saturating_mul(PAGE).min(known.len);
-        if have.saturating_add(end.saturating_sub(missing.start)) > MOST {
-            bail!("the directory of the store is larger than {} MiB", MOST >> 20);
+        let have = known.lock().known.len() as u64 * PAGE_LEN;
+        let end = missing.end.div_ceil(PAGE_LEN).saturating_mul(PAGE_LEN).min(known.len);
+        if have.saturating_add(end.saturating_sub(missing.start)) > MAX_CACHED_BYTES {
+            bail!("the directory of the store is larger than {} MiB", MAX_CACHED_BYTES >> 20);
         }
         let bytes = file.range(missing.start..end).await?;
         let mut pages = known.lock();
         let mut at = missing.start;
         let mut rest = bytes;
         while !rest.is_empty() {
-            let page = rest.split_to(rest.len().min(PAGE as usize));
+            let page = rest.split_to(rest.len().min(PAGE_LEN as usize));
             pages.known.insert(at, page);
-            at = at.saturating_add(PAGE);
+            at = at.saturating_add(PAGE_LEN);
         }
         // A file that is shorter than it says would be asked for the same bytes again and again.
         if at < end {
