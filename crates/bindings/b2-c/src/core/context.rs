@@ -12,16 +12,16 @@ use b2_core::Pool;
 
 use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::header::Head;
+use crate::core::header::ChunkHead;
 use crate::core::instrument;
 use crate::core::params;
-use crate::ffi::callbacks::{self, Call, Hooks, Tuner};
-use crate::ffi::exclusive::Exclusive;
+use crate::ffi::callbacks::{self, CallContext, Hooks, Tuner};
 use crate::ffi::locked;
+use crate::ffi::try_lock::TryLock;
 
 /// What a context was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ContextKind {
     Compress,
     Decompress,
 }
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 /// Programs should not use one from two calls at a time, but functions for blocks, codecs and threads of programs may do so. Then
 /// the second call works with encoders and buffers of its own, which costs time and is otherwise as good.
 pub(crate) struct Context {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ContextKind,
     pub(crate) hooks: Hooks,
     settings: Mutex<Settings>,
     /// How often the settings were changed.
@@ -46,7 +46,7 @@ pub(crate) struct Context {
     instrumented: bool,
     /// The block size of the last chunk that was compressed, 0 if there is none.
     blocksize: AtomicI32,
-    state: Exclusive<State>,
+    state: TryLock<ContextState>,
 }
 
 /// The parameters of a context.
@@ -60,10 +60,10 @@ pub(crate) struct Settings {
 }
 
 /// What is made from the parameters, and kept from call to call.
-struct State {
+struct ContextState {
     /// How often the settings were changed, and codecs and filters registered, when this was made.
     version: (u64, u64),
-    call: Arc<Call>,
+    call: Arc<CallContext>,
     /// The threads that help, as long as this lives.
     _pool: Option<Arc<Pool>>,
     /// Whether a dictionary is wanted of a codec that has none.
@@ -74,7 +74,7 @@ struct State {
     spare: Vec<u8>,
 }
 
-impl State {
+impl ContextState {
     fn compressor(&mut self, context: &Context) -> Result<&mut Compressor> {
         // Not taken out and put back: it is large, and small chunks take less time than that.
         if self.compressor.is_none() {
@@ -150,16 +150,16 @@ impl State {
 impl Context {
     pub(crate) fn compressing(cparams: blosc2_cparams, hooks: Hooks, tuner: Option<Tuner>) -> Self {
         let dparams = blosc2_dparams { nthreads: cparams.nthreads, ..blosc2_dparams::DEFAULT };
-        Self { tuner, ..Self::new(Kind::Compress, cparams, dparams, hooks) }
+        Self { tuner, ..Self::new(ContextKind::Compress, cparams, dparams, hooks) }
     }
 
     pub(crate) fn decompressing(dparams: blosc2_dparams, hooks: Hooks) -> Self {
-        Self::new(Kind::Decompress, blosc2_cparams::DEFAULT, dparams, hooks)
+        Self::new(ContextKind::Decompress, blosc2_cparams::DEFAULT, dparams, hooks)
     }
 
-    fn new(kind: Kind, cparams: blosc2_cparams, dparams: blosc2_dparams, hooks: Hooks) -> Self {
+    fn new(kind: ContextKind, cparams: blosc2_cparams, dparams: blosc2_dparams, hooks: Hooks) -> Self {
         let settings = Settings { cparams, dparams, blosc1: false, blockshape: Arc::default() };
-        let state = Exclusive::new(Self::state_of(&settings, (0, callbacks::generation())));
+        let state = TryLock::new(Self::state_of(&settings, (0, callbacks::generation())));
         Self {
             kind,
             hooks,
@@ -174,14 +174,22 @@ impl Context {
         }
     }
 
-    fn state_of(settings: &Settings, version: (u64, u64)) -> State {
-        let call = Call::new(settings.cparams, settings.dparams);
+    fn state_of(settings: &Settings, version: (u64, u64)) -> ContextState {
+        let call = CallContext::new(settings.cparams, settings.dparams);
         let codec = CodecId(settings.cparams.compcode);
         let no_dict =
             settings.cparams.use_dict != 0 && !callbacks::plugins(&call).codec_properties(codec).dictionaries;
         let nthreads = settings.cparams.nthreads.max(settings.dparams.nthreads);
         let pool = crate::ffi::threads::pool(nthreads);
-        State { version, call, _pool: pool, no_dict, compressor: None, decompressor: None, spare: Vec::new() }
+        ContextState {
+            version,
+            call,
+            _pool: pool,
+            no_dict,
+            compressor: None,
+            decompressor: None,
+            spare: Vec::new(),
+        }
     }
 
     /// Returns the parameters.
@@ -233,9 +241,9 @@ impl Context {
 
     /// Works with what is kept from call to call, or, while another call has it, with the same made anew.
     #[inline]
-    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut ContextState) -> T) -> T {
         let version = (self.changes.load(Ordering::Acquire), callbacks::generation());
-        match self.state.take() {
+        match self.state.try_lock() {
             Some(mut state) => {
                 if state.version != version {
                     *state = Self::state_of(&self.settings(), version);
@@ -263,14 +271,14 @@ impl Context {
 
     /// Compresses `src` into `dst` and returns the size of the chunk, or 0 if it does not fit.
     pub(crate) fn compress(&self, src: &[u8], dst: &mut [u8]) -> Result<usize> {
-        ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
+        ensure(self.kind == ContextKind::Compress, code::INVALID_PARAM)?;
         ensure(src.len() <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
         if dst.len() < MAX_OVERHEAD {
             let least = if self.settings().blosc1 { crate::abi::MIN_HEADER } else { MAX_OVERHEAD };
             ensure(dst.len() >= least, code::MAX_BUFSIZE_EXCEEDED)?;
         }
         let cbytes = self.tuned(|| self.with(|state| state.compress(self, src, dst)))?;
-        if let Ok(head) = Head::parse(&dst[..cbytes]) {
+        if let Ok(head) = ChunkHead::parse(&dst[..cbytes]) {
             self.blocksize.store(head.blocksize, Ordering::Relaxed);
         }
         Ok(cbytes)
@@ -296,7 +304,7 @@ impl Context {
 
     /// Compresses blocks of any lengths into a chunk.
     pub(crate) fn compress_blocks(&self, blocks: &[&[u8]]) -> Result<Chunk> {
-        ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
+        ensure(self.kind == ContextKind::Compress, code::INVALID_PARAM)?;
         ensure(!self.instrumented, code::CODEC_SUPPORT)?;
         ensure(!self.with(|state| state.no_dict), code::CODEC_PARAM)?;
         self.tuned(|| Chunk::compress_vl(blocks, &self.compression()?).map_err(Error::compressing))
@@ -305,7 +313,7 @@ impl Context {
     /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks that the mask leaves
     /// out are not written.
     pub(crate) fn decompress(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
-        ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
+        ensure(self.kind == ContextKind::Decompress, code::INVALID_PARAM)?;
         if let Some(mask) = self.take_maskout() {
             return self.decompress_masked(chunk, &mask, dst);
         }
@@ -318,7 +326,7 @@ impl Context {
             Err(error) => error,
         };
         // What C answers where the sizes are wrong.
-        let head = Head::parse(chunk)?;
+        let head = ChunkHead::parse(chunk)?;
         head.check_len(chunk)?;
         ensure(dst.len() >= head.nbytes as usize, code::WRITE_BUFFER)?;
         Err(error.into())
@@ -326,7 +334,7 @@ impl Context {
 
     /// As [`decompress`](Self::decompress), into memory of the program, which a chunk of items that do not matter leaves as it is.
     pub(crate) fn decompress_for_program(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
-        let plain = self.kind == Kind::Decompress && !self.hooks.has_postfilter();
+        let plain = self.kind == ContextKind::Decompress && !self.hooks.has_postfilter();
         if plain
             && let Ok(header) = ChunkHeader::parse(chunk)
             && header.special() == Some(SpecialKind::Uninit)
@@ -357,7 +365,7 @@ impl Context {
 
     /// Decompresses the bytes `range` of a chunk into `dst`, which has its length.
     pub(crate) fn get_bytes(&self, chunk: &[u8], range: Range<usize>, dst: &mut [u8]) -> Result<()> {
-        ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
+        ensure(self.kind == ContextKind::Decompress, code::INVALID_PARAM)?;
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(range.end <= chunk.nbytes() && !chunk.header().is_vl(), code::INVALID_PARAM)?;
         self.with(|state| {
@@ -371,14 +379,14 @@ impl Context {
         if nitems == 0 {
             return Ok(0);
         }
-        let itemsize = i64::from(Head::parse(chunk)?.typesize);
+        let itemsize = i64::from(ChunkHead::parse(chunk)?.typesize);
         self.get_range(chunk, i64::from(start) * itemsize, i64::from(nitems) * itemsize, dst)
     }
 
     /// Decompresses `len` bytes from `start` on, which must be whole items.
     pub(crate) fn get_item_bytes(&self, chunk: &[u8], start: i32, len: i32, dst: &mut [u8]) -> Result<usize> {
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
-        let itemsize = i32::from(Head::parse(chunk)?.typesize);
+        let itemsize = i32::from(ChunkHead::parse(chunk)?.typesize);
         ensure(start % itemsize == 0 && len % itemsize == 0, code::INVALID_PARAM)?;
         if len == 0 {
             return Ok(0);
@@ -387,7 +395,7 @@ impl Context {
     }
 
     fn get_range(&self, chunk: &[u8], start: i64, len: i64, dst: &mut [u8]) -> Result<usize> {
-        let head = Head::parse(chunk)?;
+        let head = ChunkHead::parse(chunk)?;
         head.check_len(chunk)?;
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
         ensure(start + len <= i64::from(head.nbytes), code::INVALID_PARAM)?;
@@ -456,7 +464,7 @@ fn automatic_blocksize(cparams: &blosc2_cparams, nbytes: usize) -> Result<usize>
 /// Returns the parameters that choose it.
 fn automatic(cparams: &blosc2_cparams) -> Result<CParams> {
     let plain = blosc2_cparams { prefilter: None, clevel: cparams.clevel.min(9), ..*cparams };
-    let plugins = callbacks::plugins(&Call::new(plain, blosc2_dparams::DEFAULT));
+    let plugins = callbacks::plugins(&CallContext::new(plain, blosc2_dparams::DEFAULT));
     Ok(params::compression(&plain, &Arc::default(), plugins, false)?.build()?)
 }
 

@@ -5,7 +5,7 @@ use crate::core::error::{Error, Result, ensure};
 
 /// The first 16 bytes of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct ChunkHead {
     pub(crate) version: u8,
     pub(crate) versionlz: u8,
     pub(crate) flags: u8,
@@ -15,7 +15,7 @@ pub(crate) struct Head {
     pub(crate) cbytes: i32,
 }
 
-impl Head {
+impl ChunkHead {
     /// Reads a header.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Head {
     }
 }
 
-impl Head {
+impl ChunkHead {
     /// Checks that all bytes of a chunk are there.
     ///
     /// # Errors

@@ -8,6 +8,6 @@ pub(crate) mod header;
 pub(crate) mod instrument;
 pub(crate) mod names;
 pub(crate) mod nd;
+pub(crate) mod offset_files;
 pub(crate) mod params;
 pub(crate) mod store;
-pub(crate) mod window;

@@ -15,13 +15,13 @@ pub(crate) const CODECS: [(i32, &CStr, i32, &CStr, &CStr); 5] = [
 const NDLZ: i32 = 32;
 
 /// Codecs beyond those, which every build has.
-pub(crate) const EXTRA: [(i32, &CStr); 4] =
+pub(crate) const EXTRA_CODECS: [(i32, &CStr); 4] =
     [(NDLZ, c"ndlz"), (33, c"zfp_acc"), (34, c"zfp_prec"), (35, c"zfp_rate")];
 
 /// The version of a codec that has no library of its own.
-pub(crate) const UNKNOWN: &CStr = c"unknown";
+pub(crate) const UNKNOWN_VERSION: &CStr = c"unknown";
 
-pub(crate) const LIST: &CStr = c"blosclz,lz4,lz4hc,zlib,zstd";
+pub(crate) const CODEC_LIST: &CStr = c"blosclz,lz4,lz4hc,zlib,zstd";
 
 /// The version that this library claims: that of the C-Blosc2 whose interface it has.
 pub(crate) const VERSION: &CStr = c"3.3.5";
@@ -36,15 +36,15 @@ pub(crate) fn library(format: i32) -> Option<&'static CStr> {
 pub(crate) fn library_of(name: &CStr) -> Option<(i32, &'static CStr, &'static CStr)> {
     let known = CODECS.iter().find(|codec| codec.1 == name).map(|codec| (codec.2, codec.3, codec.4));
     let writes = |codec: &&(i32, &CStr)| codec.1 == name && codec.0 != NDLZ;
-    known.or_else(|| EXTRA.iter().find(writes).map(|codec| (codec.0, codec.1, UNKNOWN)))
+    known.or_else(|| EXTRA_CODECS.iter().find(writes).map(|codec| (codec.0, codec.1, UNKNOWN_VERSION)))
 }
 
 pub(crate) fn name_of(code: i32) -> Option<&'static CStr> {
     let known = CODECS.iter().find(|codec| codec.0 == code).map(|codec| codec.1);
-    known.or_else(|| EXTRA.iter().find(|codec| codec.0 == code).map(|codec| codec.1))
+    known.or_else(|| EXTRA_CODECS.iter().find(|codec| codec.0 == code).map(|codec| codec.1))
 }
 
 pub(crate) fn code_of(name: &CStr) -> Option<i32> {
     let known = CODECS.iter().find(|codec| codec.1 == name).map(|codec| codec.0);
-    known.or_else(|| EXTRA.iter().find(|codec| codec.1 == name).map(|codec| codec.0))
+    known.or_else(|| EXTRA_CODECS.iter().find(|codec| codec.1 == name).map(|codec| codec.0))
 }

@@ -17,7 +17,7 @@ pub(crate) struct Shapes {
 }
 
 /// A type as NumPy writes it, and the format of that.
-pub(crate) type Dtype = (Vec<u8>, i8);
+pub(crate) type DtypeText = (Vec<u8>, i8);
 
 /// Rounds up to a multiple; 0 for a part of 0.
 fn padded(len: i64, part: i64) -> i64 {
@@ -209,7 +209,7 @@ pub(crate) fn for_each_index(ranges: &[Range<i64>], work: &mut dyn FnMut(&[i64])
 
 /// A box of a buffer: the shape of the buffer, and where the box starts in it.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct BoxPart<'a> {
     pub(crate) shape: &'a [i64],
     pub(crate) start: &'a [i64],
 }
@@ -222,15 +222,15 @@ pub(crate) fn copy(
     lens: &[i64],
     itemsize: usize,
     src: &[u8],
-    from: Part<'_>,
+    from: BoxPart<'_>,
     dst: &mut [u8],
-    to: Part<'_>,
+    to: BoxPart<'_>,
 ) -> Result<()> {
     if lens.contains(&0) {
         return Ok(());
     }
     let size = itemsize as i64;
-    let check = |part: Part<'_>, len: usize| {
+    let check = |part: BoxPart<'_>, len: usize| {
         let inside =
             part.start.iter().zip(lens).zip(part.shape).all(|((at, n), len)| {
                 *at >= 0 && *n >= 0 && at.checked_add(*n).is_some_and(|end| end <= *len)
@@ -304,7 +304,7 @@ pub(crate) fn serialize(shapes: &Shapes, dtype: &[u8], dtype_format: i8) -> Vec<
 ///
 /// # Errors
 /// `FAILURE` for bytes that are no such metalayer.
-pub(crate) fn deserialize(meta: &[u8]) -> Result<(Shapes, Option<Dtype>, usize)> {
+pub(crate) fn deserialize(meta: &[u8]) -> Result<(Shapes, Option<DtypeText>, usize)> {
     let mut at = 0;
     let mut take = |n: usize| {
         let bytes = meta.get(at..at + n).ok_or(Error(code::FAILURE));
@@ -361,9 +361,9 @@ mod tests {
             &lens,
             1,
             &src,
-            Part { shape: &shape, start: &from },
+            BoxPart { shape: &shape, start: &from },
             &mut dst,
-            Part { shape: &room, start: &to },
+            BoxPart { shape: &room, start: &to },
         )
         .unwrap();
         for_each_index(&[0..3, 0..4, 0..5], &mut |at| {
@@ -376,9 +376,9 @@ mod tests {
             &lens,
             1,
             &src,
-            Part { shape: &shape, start: &[2, 0, 0] },
+            BoxPart { shape: &shape, start: &[2, 0, 0] },
             &mut dst,
-            Part { shape: &room, start: &to },
+            BoxPart { shape: &room, start: &to },
         );
         assert_eq!(outside, Err(Error(code::INVALID_PARAM)));
     }

@@ -10,21 +10,23 @@ use bytes::Bytes;
 
 use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta, Shared, VlMeta, like, set_chunksize, to_read, to_write};
-use crate::ffi::memory::Malloced;
+use crate::core::frame::{
+    Frame, NamedChunk, NamedContent, SharedLock, like, set_chunksize, to_read, to_write,
+};
+use crate::ffi::memory::MallocBytes;
 
 /// How many metalayers of any length are written into a frame: C-Blosc2 opens one with more, but destroys it with its next change.
 pub(crate) const MAX_STORED_VLMETALAYERS: usize = 16;
 
 /// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
-pub(crate) enum Stored {
+pub(crate) enum ChunkBytes {
     /// From the list.
-    Listed(Arc<Malloced>),
+    Listed(Arc<MallocBytes>),
     /// Read from a frame.
     Read(Bytes),
 }
 
-impl Deref for Stored {
+impl Deref for ChunkBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -36,29 +38,29 @@ impl Deref for Stored {
 }
 
 /// The chunks and metalayers of a super-chunk.
-pub(crate) enum Store {
-    Memory(Memory),
+pub(crate) enum ChunkStore {
+    MemoryChunks(MemoryChunks),
     Frame(Box<Frame>),
 }
 
 /// Chunks in memory.
 #[derive(Default)]
-pub(crate) struct Memory {
-    chunks: Vec<Arc<Malloced>>,
+pub(crate) struct MemoryChunks {
+    chunks: Vec<Arc<MallocBytes>>,
     /// Their addresses, as C sees them.
-    pointers: Pointers,
-    metas: Vec<Meta>,
-    vlmetas: Vec<VlMeta>,
+    pointers: ChunkPointers,
+    metas: Vec<NamedContent>,
+    vlmetas: Vec<NamedChunk>,
 }
 
 #[derive(Default)]
-struct Pointers(Vec<*mut u8>);
+struct ChunkPointers(Vec<*mut u8>);
 
-impl Store {
+impl ChunkStore {
     /// Returns the number of chunks.
     pub(crate) fn len(&mut self) -> Result<usize> {
         match self {
-            Self::Memory(memory) => Ok(memory.chunks.len()),
+            Self::MemoryChunks(memory) => Ok(memory.chunks.len()),
             Self::Frame(frame) => match &frame.editor {
                 Some(editor) => Ok(editor.nchunks()),
                 None => Ok(frame.reader()?.nchunks()),
@@ -66,10 +68,10 @@ impl Store {
         }
     }
 
-    fn unchanged(&mut self) -> Result<Option<Shared>> {
+    fn refresh_locked(&mut self) -> Result<Option<SharedLock>> {
         match self {
-            Self::Memory(_) => Ok(None),
-            Self::Frame(frame) => frame.unchanged(),
+            Self::MemoryChunks(_) => Ok(None),
+            Self::Frame(frame) => frame.refresh_locked(),
         }
     }
 
@@ -78,12 +80,12 @@ impl Store {
     }
 
     /// Returns the bytes of a chunk.
-    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<Stored> {
+    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<ChunkBytes> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => Ok(Stored::Listed(memory.chunks[nchunk].clone())),
+            Self::MemoryChunks(memory) => Ok(ChunkBytes::Listed(memory.chunks[nchunk].clone())),
             Self::Frame(frame) => {
-                frame.reading(|reader| Ok(Stored::Read(reader.chunk(nchunk).read()?.into_bytes())))
+                frame.reading(|reader| Ok(ChunkBytes::Read(reader.chunk(nchunk).read()?.into_bytes())))
             }
         }
     }
@@ -91,7 +93,9 @@ impl Store {
     /// Returns the address of a chunk in the list.
     pub(crate) fn listed(&self, nchunk: usize) -> Option<(*mut u8, usize)> {
         match self {
-            Self::Memory(memory) => memory.chunks.get(nchunk).map(|chunk| (chunk.as_ptr(), chunk.len())),
+            Self::MemoryChunks(memory) => {
+                memory.chunks.get(nchunk).map(|chunk| (chunk.as_ptr(), chunk.len()))
+            }
             Self::Frame(_) => None,
         }
     }
@@ -100,7 +104,7 @@ impl Store {
     pub(crate) fn header(&mut self, nchunk: usize) -> Result<(ChunkHeader, usize)> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 let header = ChunkHeader::parse(&memory.chunks[nchunk])?;
                 let cbytes = header.cbytes();
                 Ok((header, cbytes))
@@ -121,7 +125,7 @@ impl Store {
     /// Returns the bytes of all stored chunks, if they had to be counted for the first change that leaves some behind.
     pub(crate) fn count(&mut self) -> Result<Option<u64>> {
         match self {
-            Self::Memory(_) => Ok(None),
+            Self::MemoryChunks(_) => Ok(None),
             Self::Frame(frame) => frame.count(),
         }
     }
@@ -134,9 +138,14 @@ impl Store {
     }
 
     /// Inserts a chunk; at the end, it is appended. `chunksize` is that of the chunks, if none is there that tells it.
-    pub(crate) fn insert(&mut self, nchunk: usize, chunk: Malloced, chunksize: Option<usize>) -> Result<()> {
+    pub(crate) fn insert(
+        &mut self,
+        nchunk: usize,
+        chunk: MallocBytes,
+        chunksize: Option<usize>,
+    ) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 ensure(nchunk <= memory.chunks.len(), code::INVALID_PARAM)?;
                 memory.outdate_indexes()?;
                 memory.pointers.0.insert(nchunk, chunk.as_ptr());
@@ -144,7 +153,7 @@ impl Store {
                 Ok(())
             }
             Self::Frame(frame) => {
-                let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
+                let chunk = Chunk::from_bytes(Bytes::from_owner(MallocOwner(chunk)))?;
                 frame.change_items(&mut |editor| {
                     set_chunksize(editor, chunksize)?;
                     editor.insert(nchunk, chunk.clone())
@@ -154,17 +163,17 @@ impl Store {
     }
 
     /// Replaces a chunk.
-    pub(crate) fn update(&mut self, nchunk: usize, chunk: Malloced) -> Result<()> {
+    pub(crate) fn update(&mut self, nchunk: usize, chunk: MallocBytes) -> Result<()> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
                 memory.pointers.0[nchunk] = chunk.as_ptr();
                 memory.chunks[nchunk] = Arc::new(chunk);
                 Ok(())
             }
             Self::Frame(frame) => {
-                let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
+                let chunk = Chunk::from_bytes(Bytes::from_owner(MallocOwner(chunk)))?;
                 frame.change_items(&mut |editor| editor.update(nchunk, chunk.clone()))
             }
         }
@@ -174,7 +183,7 @@ impl Store {
     pub(crate) fn delete(&mut self, nchunk: usize) -> Result<()> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
                 memory.pointers.0.remove(nchunk);
                 memory.chunks.remove(nchunk);
@@ -191,7 +200,7 @@ impl Store {
         let once = |nchunk: &usize| seen.get_mut(*nchunk).is_some_and(|seen| !std::mem::replace(seen, true));
         ensure(order.len() == len && order.iter().all(once), code::DATA)?;
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
                 let mut old: Vec<_> = memory.chunks.drain(..).map(Some).collect();
                 memory.chunks.extend(order.iter().filter_map(|nchunk| old[*nchunk].take()));
@@ -212,13 +221,13 @@ impl Store {
         (chunk, rest): (Option<Chunk>, Option<Chunk>),
     ) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 let chunk = chunk.ok_or(Error(code::FAILURE))?;
                 for _ in 0..nbytes / chunksize as u64 {
-                    memory.push(Malloced::copy(chunk.as_bytes())?);
+                    memory.push(MallocBytes::copy(chunk.as_bytes())?);
                 }
                 if let Some(rest) = rest {
-                    memory.push(Malloced::copy(rest.as_bytes())?);
+                    memory.push(MallocBytes::copy(rest.as_bytes())?);
                 }
                 Ok(())
             }
@@ -229,16 +238,16 @@ impl Store {
         }
     }
 
-    pub(crate) fn metas(&mut self) -> Result<Vec<Meta>> {
+    pub(crate) fn metas(&mut self) -> Result<Vec<NamedContent>> {
         match self {
-            Self::Memory(memory) => Ok(memory.metas.clone()),
+            Self::MemoryChunks(memory) => Ok(memory.metas.clone()),
             Self::Frame(frame) => frame.metas(),
         }
     }
 
-    pub(crate) fn vlmetas(&mut self) -> Result<Vec<VlMeta>> {
+    pub(crate) fn vlmetas(&mut self) -> Result<Vec<NamedChunk>> {
         match self {
-            Self::Memory(memory) => Ok(memory.vlmetas.clone()),
+            Self::MemoryChunks(memory) => Ok(memory.vlmetas.clone()),
             Self::Frame(frame) => frame.vlmetas(),
         }
     }
@@ -254,7 +263,7 @@ impl Store {
     /// Adds a metalayer.
     pub(crate) fn add_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.metas.push((name.to_vec(), value.to_vec()));
                 Ok(())
             }
@@ -265,7 +274,7 @@ impl Store {
     /// Replaces the content of a metalayer by one of the same length.
     pub(crate) fn update_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
                 let meta =
                     memory.metas.iter_mut().find(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
@@ -286,7 +295,7 @@ impl Store {
         chunksize: Option<usize>,
     ) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 match memory.vlmetas.iter_mut().find(|meta| meta.0 == name) {
                     Some(meta) => meta.1 = chunk,
                     None => memory.vlmetas.push((name.to_vec(), chunk)),
@@ -311,7 +320,7 @@ impl Store {
 
     pub(crate) fn delete_vlmeta(&mut self, name: &[u8]) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.vlmetas.retain(|meta| meta.0 != name);
                 Ok(())
             }
@@ -331,7 +340,7 @@ impl Store {
     /// Returns the addresses of the chunks of the list, and how many bytes these addresses take.
     pub(crate) fn pointers(&mut self) -> (*mut *mut u8, usize) {
         match self {
-            Self::Memory(memory) if !memory.chunks.is_empty() => {
+            Self::MemoryChunks(memory) if !memory.chunks.is_empty() => {
                 let pointers = &mut memory.pointers.0;
                 (pointers.as_mut_ptr(), pointers.len() * size_of::<*mut u8>())
             }
@@ -343,7 +352,7 @@ impl Store {
     /// are not copied.
     fn write(&mut self, mut writer: FrameWriter) -> Result<b2_frame::Written> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 for chunk in &memory.chunks {
                     writer.append(Chunk::from_bytes(b2_core::memory::copied(chunk)?)?)?;
                 }
@@ -371,7 +380,7 @@ impl Store {
     pub(crate) fn as_frame(&mut self, params: FrameParams) -> Result<Bytes> {
         match self {
             Self::Frame(frame) => frame.reading(|reader| Ok(reader.to_frame()?)),
-            Self::Memory(_) => {
+            Self::MemoryChunks(_) => {
                 let params = self.frame_params(params)?;
                 Ok(self.write(to_write().memory(params)?)?.into_bytes())
             }
@@ -390,10 +399,10 @@ impl Store {
 
     /// Writes everything into a new file or directory, which `options` may allow to replace another one. Returns its length.
     pub(crate) fn save(&mut self, path: &Path, params: FrameParams, options: WriteOptions) -> Result<u64> {
-        let _unchanged = self.unchanged()?;
+        let _unchanged = self.refresh_locked()?;
         let params = match self {
             Self::Frame(frame) => FrameParams::like(frame.reader()?.header()),
-            Self::Memory(_) => params,
+            Self::MemoryChunks(_) => params,
         };
         let params = self.frame_params(params)?;
         Ok(self.write(options.create(path, params)?)?.frame_len)
@@ -406,10 +415,10 @@ impl Store {
         params: FrameParams,
         plugins: &Plugins,
     ) -> Result<u64> {
-        let _unchanged = self.unchanged()?;
+        let _unchanged = self.refresh_locked()?;
         match self {
             Self::Frame(frame) => Ok(frame.reader()?.append_to_file(path, &to_write())?),
-            Self::Memory(_) => {
+            Self::MemoryChunks(_) => {
                 let bytes = self.as_frame(params)?;
                 let frame = to_read(None, plugins, 0).from_bytes(bytes)?;
                 Ok(frame.append_to_file(path, &to_write())?)
@@ -418,9 +427,9 @@ impl Store {
     }
 }
 
-impl Memory {
+impl MemoryChunks {
     /// Makes a list without chunks.
-    pub(crate) fn with_metas(metas: &[Meta]) -> Self {
+    pub(crate) fn with_metas(metas: &[NamedContent]) -> Self {
         Self { metas: metas.to_vec(), ..Self::default() }
     }
 
@@ -430,7 +439,7 @@ impl Memory {
         let mut this = Self { metas, vlmetas, ..Self::default() };
         let reader = frame.reader()?;
         for nchunk in 0..reader.nchunks() {
-            this.push(Malloced::copy(&reader.chunk(nchunk).read()?.into_bytes())?);
+            this.push(MallocBytes::copy(&reader.chunk(nchunk).read()?.into_bytes())?);
         }
         Ok(this)
     }
@@ -457,16 +466,16 @@ impl Memory {
         self.chunks.iter().map(|chunk| chunk.len()).sum()
     }
 
-    pub(crate) fn push(&mut self, chunk: Malloced) {
+    pub(crate) fn push(&mut self, chunk: MallocBytes) {
         self.pointers.0.push(chunk.as_ptr());
         self.chunks.push(Arc::new(chunk));
     }
 }
 
 /// Bytes of `malloc` as the memory behind a chunk.
-struct Owned(Malloced);
+struct MallocOwner(MallocBytes);
 
-impl AsRef<[u8]> for Owned {
+impl AsRef<[u8]> for MallocOwner {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }

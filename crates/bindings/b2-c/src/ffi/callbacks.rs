@@ -22,21 +22,21 @@ use crate::ffi::{copy_at, guard};
 ///
 /// The caller of C promises that its callbacks may be called from the threads that it asked for.
 #[derive(Clone, Copy)]
-struct Shared<T>(T);
+struct ProgramCallbacks<T>(T);
 // SAFETY: the pointers are only passed on to callbacks, whose author was told that they run on several threads.
-unsafe impl<T> Send for Shared<T> {}
+unsafe impl<T> Send for ProgramCallbacks<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Shared<T> {}
+unsafe impl<T> Sync for ProgramCallbacks<T> {}
 
-impl<T> Shared<T> {
+impl<T> ProgramCallbacks<T> {
     fn get(&self) -> &T {
         &self.0
     }
 }
 
-static CODECS: RwLock<Vec<Shared<blosc2_codec>>> = RwLock::new(Vec::new());
-static FILTERS: RwLock<Vec<Shared<blosc2_filter>>> = RwLock::new(Vec::new());
-static TUNERS: RwLock<Vec<Shared<blosc2_tuner>>> = RwLock::new(Vec::new());
+static CODECS: RwLock<Vec<ProgramCallbacks<blosc2_codec>>> = RwLock::new(Vec::new());
+static FILTERS: RwLock<Vec<ProgramCallbacks<blosc2_filter>>> = RwLock::new(Vec::new());
+static TUNERS: RwLock<Vec<ProgramCallbacks<blosc2_tuner>>> = RwLock::new(Vec::new());
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// Returns how often codecs and filters were registered.
@@ -45,19 +45,19 @@ pub(crate) fn generation() -> u64 {
 }
 
 /// Lets contexts look again what the program has registered.
-pub(crate) fn changed() {
+pub(crate) fn notify_contexts() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
 }
 
 /// What codecs and filters of users are told about the call that they work for.
-pub(crate) struct Call {
-    params: Shared<(blosc2_cparams, blosc2_dparams)>,
+pub(crate) struct CallContext {
+    params: ProgramCallbacks<(blosc2_cparams, blosc2_dparams)>,
     chunk: AtomicPtr<c_void>,
 }
 
-impl Call {
+impl CallContext {
     pub(crate) fn new(cparams: blosc2_cparams, dparams: blosc2_dparams) -> Arc<Self> {
-        Arc::new(Self { params: Shared((cparams, dparams)), chunk: AtomicPtr::default() })
+        Arc::new(Self { params: ProgramCallbacks((cparams, dparams)), chunk: AtomicPtr::default() })
     }
 
     /// Sets the chunk that is decompressed.
@@ -67,7 +67,7 @@ impl Call {
 }
 
 /// Returns the codecs and filters of the engine and of the program.
-pub(crate) fn plugins(call: &Arc<Call>) -> Plugins {
+pub(crate) fn plugins(call: &Arc<CallContext>) -> Plugins {
     let mut plugins = Plugins::builtin()
         .with_codec(b2_zfp::FixedAccuracy)
         .with_codec(b2_zfp::FixedPrecision)
@@ -89,7 +89,7 @@ pub(crate) fn plugins(call: &Arc<Call>) -> Plugins {
 pub(crate) fn codec_of(name: &CStr) -> Option<(i32, i32)> {
     let codecs = CODECS.read().ok()?;
     // SAFETY: `blosc2_register_codec` takes only names that are C strings, which live as long as the codec.
-    let named = |codec: &&Shared<blosc2_codec>| unsafe { CStr::from_ptr(codec.0.compname) } == name;
+    let named = |codec: &&ProgramCallbacks<blosc2_codec>| unsafe { CStr::from_ptr(codec.0.compname) } == name;
     codecs.iter().find(named).map(|codec| (i32::from(codec.0.compcode), i32::from(codec.0.complib)))
 }
 
@@ -103,8 +103,8 @@ pub(crate) fn codec_name(code: i32) -> Option<&'static CStr> {
 
 #[derive(Clone)]
 struct UserCodec {
-    codec: Shared<blosc2_codec>,
-    call: Arc<Call>,
+    codec: ProgramCallbacks<blosc2_codec>,
+    call: Arc<CallContext>,
 }
 
 impl std::fmt::Debug for UserCodec {
@@ -175,8 +175,8 @@ impl Decoder for UserStreams {
 }
 
 struct UserFilter {
-    filter: Shared<blosc2_filter>,
-    call: Arc<Call>,
+    filter: ProgramCallbacks<blosc2_filter>,
+    call: Arc<CallContext>,
 }
 
 impl std::fmt::Debug for UserFilter {
@@ -233,9 +233,9 @@ impl Filter for UserFilter {
 
 /// The numbers of the threads that run a hook now: each gets the smallest free one.
 #[derive(Default)]
-struct Slots(AtomicU64);
+struct ThreadSlots(AtomicU64);
 
-impl Slots {
+impl ThreadSlots {
     fn take(&self) -> u32 {
         let mut taken = 0;
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
@@ -257,7 +257,7 @@ pub(crate) struct Hooks {
     post: Option<(postfilter_fn, Box<UnsafeCell<blosc2_postfilter_params>>)>,
 }
 
-type Outcome = std::result::Result<(), Box<dyn StdError + Send + Sync>>;
+type CallbackResult = std::result::Result<(), Box<dyn StdError + Send + Sync>>;
 
 impl Hooks {
     /// Copies what the parameters of a new context name.
@@ -307,12 +307,12 @@ impl Hooks {
         &self,
         cparams: &blosc2_cparams,
         ctx: *mut c_void,
-    ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> Outcome + Send + Sync + 'static> {
+    ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> CallbackResult + Send + Sync + 'static> {
         let (function, params) = self.pre.as_ref()?;
         // SAFETY: only the program writes there, which got the address, and not while it calls the library.
         let params = unsafe { params.get().read() };
-        let shared = Shared((*function, params, ctx, cparams.schunk, cparams.typesize));
-        let slots = Slots::default();
+        let shared = ProgramCallbacks((*function, params, ctx, cparams.schunk, cparams.typesize));
+        let slots = ThreadSlots::default();
         Some(move |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
             let (function, params, ctx, schunk, typesize) = *shared.get();
             let typesize = typesize.max(1);
@@ -350,12 +350,12 @@ impl Hooks {
         &self,
         dparams: &blosc2_dparams,
         ctx: *mut c_void,
-    ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> Outcome + Send + Sync + 'static> {
+    ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> CallbackResult + Send + Sync + 'static> {
         let (function, params) = self.post.as_ref()?;
         // SAFETY: as for the prefilter.
         let params = unsafe { params.get().read() };
-        let shared = Shared((*function, params, ctx, dparams.schunk));
-        let slots = Slots::default();
+        let shared = ProgramCallbacks((*function, params, ctx, dparams.schunk));
+        let slots = ThreadSlots::default();
         Some(move |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
             let (function, params, ctx, schunk) = *shared.get();
             let slot = slots.take();
@@ -398,7 +398,7 @@ fn nchunk(info: &BlockInfo, schunk: *mut c_void) -> i64 {
     }
 }
 
-fn outcome(result: c_int, disposable: bool) -> Outcome {
+fn outcome(result: c_int, disposable: bool) -> CallbackResult {
     match result {
         0 => Ok(()),
         _ if disposable => Ok(()),
@@ -426,7 +426,7 @@ pub unsafe extern "C" fn blosc2_register_codec(codec: *mut blosc2_codec) -> c_in
         // SAFETY: a C string.
         let name = unsafe { CStr::from_ptr(codec.compname) };
         ensure(names::code_of(name).is_none(), code::CODEC_PARAM)?;
-        codecs.push(Shared(codec));
+        codecs.push(ProgramCallbacks(codec));
         GENERATION.fetch_add(1, Ordering::AcqRel);
         Ok(0)
     })
@@ -453,7 +453,7 @@ pub unsafe extern "C" fn blosc2_register_filter(filter: *mut blosc2_filter) -> c
             };
             return if same { Ok(0) } else { Err(Error(code::FAILURE)) };
         }
-        filters.push(Shared(filter));
+        filters.push(ProgramCallbacks(filter));
         GENERATION.fetch_add(1, Ordering::AcqRel);
         Ok(0)
     })
@@ -473,7 +473,7 @@ pub unsafe extern "C" fn blosc2_register_tuner(tuner: *mut blosc2_tuner) -> c_in
         ensure(tuner.id >= 160 && tuner.id < 256, code::FAILURE)?;
         let mut tuners = TUNERS.write().map_err(|_| Error(code::TUNER))?;
         ensure(tuners.iter().all(|other| other.0.id != tuner.id), code::FAILURE)?;
-        tuners.push(Shared(tuner));
+        tuners.push(ProgramCallbacks(tuner));
         Ok(0)
     })
 }
@@ -481,7 +481,7 @@ pub unsafe extern "C" fn blosc2_register_tuner(tuner: *mut blosc2_tuner) -> c_in
 /// The functions of a program that choose parameters.
 #[derive(Clone)]
 pub(crate) struct Tuner {
-    functions: Shared<blosc2_tuner>,
+    functions: ProgramCallbacks<blosc2_tuner>,
     /// Whether its context has parameters for it: without, only `init` is called.
     active: bool,
 }

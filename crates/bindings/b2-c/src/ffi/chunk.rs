@@ -7,7 +7,7 @@ use b2_chunk::SpecialKind;
 use crate::abi::{MIN_HEADER, blosc2_cparams, code};
 use crate::core::context::{empty_special, special};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::header::{self, Head};
+use crate::core::header::{self, ChunkHead};
 use crate::core::names;
 use crate::ffi::contexts::{chunk_at, chunk_in, context};
 use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, schunk, shapes, size, values};
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
-            let whole = unsafe { schunk::behind(context, chunk) }?;
+            let whole = unsafe { schunk::stored_after(context, chunk) }?;
             return Ok(context.decompress(&whole, dest)? as c_int);
         }
         Ok(context.decompress_for_program(chunk, dest)? as c_int)
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn blosc2_vldecompress_ctx(
         let blocks = context.blocks(chunk)?;
         ensure(!dests.is_null() && !destsizes.is_null(), code::NULL_POINTER)?;
         ensure(blocks.len() <= length(maxblocks)?, code::INVALID_PARAM)?;
-        let copies: Result<Vec<_>> = blocks.iter().map(|block| memory::Malloced::copy(block)).collect();
+        let copies: Result<Vec<_>> = blocks.iter().map(|block| memory::MallocBytes::copy(block)).collect();
         for (n, copy) in copies?.into_iter().enumerate() {
             // SAFETY: there is room for this many.
             unsafe {
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn blosc2_vldecompress_block_ctx(
         let whole;
         let chunk = if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
-            whole = unsafe { schunk::behind(context, chunk) }?;
+            whole = unsafe { schunk::stored_after(context, chunk) }?;
             &whole[..]
         } else {
             chunk
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn blosc2_getitem_ctx(
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
-            let whole = unsafe { schunk::behind(context, chunk) }?;
+            let whole = unsafe { schunk::stored_after(context, chunk) }?;
             return Ok(context.get_items(&whole, start, nitems, dest)? as c_int);
         }
         Ok(context.get_items(chunk, start, nitems, dest)? as c_int)
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn blosc2_getitem_bytes_ctx(
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
-            let whole = unsafe { schunk::behind(context, chunk) }?;
+            let whole = unsafe { schunk::stored_after(context, chunk) }?;
             return Ok(context.get_item_bytes(&whole, start, nbytes, dest)? as c_int);
         }
         Ok(context.get_item_bytes(chunk, start, nbytes, dest)? as c_int)
@@ -355,9 +355,9 @@ pub unsafe extern "C" fn blosc2_chunk_uninit(
 ///
 /// # Safety
 /// `cbuffer` is null or has them.
-unsafe fn head(cbuffer: *const c_void) -> Result<Head> {
+unsafe fn head(cbuffer: *const c_void) -> Result<ChunkHead> {
     // SAFETY: the caller promises so.
-    Head::parse(unsafe { bytes(cbuffer, MIN_HEADER) }?)
+    ChunkHead::parse(unsafe { bytes(cbuffer, MIN_HEADER) }?)
 }
 
 /// Answers the sizes in the header of a chunk, zeros for one that is wrong.

@@ -3,10 +3,10 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::abi::{MIN_HEADER, blosc2_cparams, blosc2_dparams, blosc2_schunk, code};
-use crate::core::context::{Context, Kind};
+use crate::core::context::{Context, ContextKind};
 use crate::core::environment::{self, Environment};
 use crate::core::error::{Result, ensure};
-use crate::core::header::{self, Head};
+use crate::core::header::{self, ChunkHead};
 use crate::core::names;
 use crate::ffi::callbacks::{self, Hooks};
 use crate::ffi::{bytes, guard, length, put, shared, size, values};
@@ -32,7 +32,7 @@ pub(crate) unsafe fn chunk_at<'a>(chunk: *const c_void, len: i32) -> Result<&'a 
     ensure(len >= MIN_HEADER, code::READ_BUFFER)?;
     // SAFETY: the caller promises these bytes.
     let head = unsafe { bytes(chunk, MIN_HEADER) }?;
-    let cbytes = Head::parse(head)?.cbytes as usize;
+    let cbytes = ChunkHead::parse(head)?.cbytes as usize;
     // SAFETY: a chunk has the bytes that its header says; of anything else, `len` are there.
     let chunk_bytes = unsafe { bytes(chunk, len.min(cbytes)) }?;
     if len < i32::MAX as usize && header::is_lazy(chunk_bytes) {
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn blosc2_set_maskout(ctx: *mut c_void, maskout: *mut bool
 /// Returns the super-chunk of a context.
 pub(crate) fn schunk_of(context: &Context) -> *mut blosc2_schunk {
     match context.kind {
-        Kind::Compress => context.cparams().schunk.cast(),
-        Kind::Decompress => context.dparams().schunk.cast(),
+        ContextKind::Compress => context.cparams().schunk.cast(),
+        ContextKind::Decompress => context.dparams().schunk.cast(),
     }
 }

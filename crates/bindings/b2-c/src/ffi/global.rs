@@ -13,7 +13,7 @@ use crate::ffi::callbacks::{self, Hooks};
 use crate::ffi::contexts::{chunk_at, code_of, code_of_text};
 use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, size, text, threads};
 
-struct Global {
+struct GlobalState {
     compressor: u8,
     blocksize: i32,
     splitmode: i32,
@@ -24,11 +24,11 @@ struct Global {
 }
 
 // SAFETY: its contexts have no pointers of programs: no hooks, no super-chunks.
-unsafe impl Send for Global {}
+unsafe impl Send for GlobalState {}
 
-static GLOBAL: Mutex<Global> = Mutex::new(Global::NEW);
+static GLOBAL: Mutex<GlobalState> = Mutex::new(GlobalState::NEW);
 
-impl Global {
+impl GlobalState {
     const NEW: Self = Self {
         compressor: 0,
         blocksize: 0,
@@ -138,8 +138,8 @@ pub extern "C" fn blosc2_init() {}
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_destroy() {
     guard(|| {
-        *Global::lock() = Global::NEW;
-        threads::set_nthreads(Global::NEW.nthreads);
+        *GlobalState::lock() = GlobalState::NEW;
+        threads::set_nthreads(GlobalState::NEW.nthreads);
         Ok(())
     });
 }
@@ -148,7 +148,7 @@ pub extern "C" fn blosc2_destroy() {
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_free_resources() -> c_int {
     guard(|| {
-        let mut global = Global::lock();
+        let mut global = GlobalState::lock();
         (global.compress, global.decompress) = (None, None);
         Ok(0)
     })
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn blosc2_compress(
         let (src, dest) = unsafe {
             (bytes(src, length(srcsize)?)?, bytes_mut(dest, size(destsize, code::MAX_BUFSIZE_EXCEEDED)?)?)
         };
-        let context = Global::lock().compressor((clevel, doshuffle, typesize))?;
+        let context = GlobalState::lock().compressor((clevel, doshuffle, typesize))?;
         Ok(context.compress(src, dest)? as c_int)
     })
 }
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn blosc1_compress(
         // SAFETY: the caller promises so. More than the format holds is never written.
         let (src, dest) = unsafe { (bytes(src, nbytes)?, bytes_mut(dest, destsize.min(i32::MAX as usize))?) };
         let typesize = i32::try_from(typesize).map_err(|_| Error(code::INVALID_PARAM))?;
-        let context = Global::lock().compressor((clevel, doshuffle, typesize))?;
+        let context = GlobalState::lock().compressor((clevel, doshuffle, typesize))?;
         Ok(context.compress(src, dest)? as c_int)
     })
 }
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn blosc2_decompress(
         // SAFETY: the caller promises so.
         let (src, dest) =
             unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?)?) };
-        let context = Global::lock().decompressor()?;
+        let context = GlobalState::lock().decompressor()?;
         Ok(context.decompress(src, dest)? as c_int)
     })
 }
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn blosc1_getitem(
     guard(|| {
         // SAFETY: the caller promises so.
         let chunk = unsafe { chunk_at(src, i32::MAX) }?;
-        let itemsize = usize::from(crate::core::header::Head::parse(chunk)?.typesize);
+        let itemsize = usize::from(crate::core::header::ChunkHead::parse(chunk)?.typesize);
         // SAFETY: as above.
         let dest =
             unsafe { bytes_mut(dest, length(nitems)?.saturating_mul(itemsize).min(i32::MAX as usize)) }?;
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn blosc1_getitem(
 /// Answers the number of threads of the process's settings.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_nthreads() -> i16 {
-    Global::lock().nthreads
+    GlobalState::lock().nthreads
 }
 
 /// Sets it, and answers what it was.
@@ -290,13 +290,13 @@ pub extern "C" fn blosc2_set_nthreads(nthreads: i16) -> i16 {
     if nthreads <= 0 {
         return code::INVALID_PARAM as i16;
     }
-    Global::lock().set_nthreads(nthreads)
+    GlobalState::lock().set_nthreads(nthreads)
 }
 
 /// Answers the name of the process's codec.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc1_get_compressor() -> *const c_char {
-    let code = c_int::from(Global::lock().compressor);
+    let code = c_int::from(GlobalState::lock().compressor);
     names::name_of(code).or_else(|| callbacks::codec_name(code)).map_or(std::ptr::null(), CStr::as_ptr)
 }
 
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn blosc1_set_compressor(compname: *const c_char) -> c_int
     guard(|| {
         // SAFETY: the caller promises so.
         let code = code_of(unsafe { text(compname) }?).filter(|code| *code < 6).ok_or(Error(-1))?;
-        Global::lock().compressor = code as u8;
+        GlobalState::lock().compressor = code as u8;
         Ok(code)
     })
 }
@@ -317,25 +317,25 @@ pub unsafe extern "C" fn blosc1_set_compressor(compname: *const c_char) -> c_int
 /// Sets whether the process's filters include delta.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_set_delta(dodelta: c_int) {
-    Global::lock().delta = dodelta != 0;
+    GlobalState::lock().delta = dodelta != 0;
 }
 
 /// Answers the process's block size, 0 for automatic.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc1_get_blocksize() -> c_int {
-    Global::lock().blocksize
+    GlobalState::lock().blocksize
 }
 
 /// Sets it.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc1_set_blocksize(blocksize: usize) {
-    Global::lock().blocksize = i32::try_from(blocksize).unwrap_or(0);
+    GlobalState::lock().blocksize = i32::try_from(blocksize).unwrap_or(0);
 }
 
 /// Sets the process's way to split blocks.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc1_set_splitmode(splitmode: c_int) {
-    Global::lock().splitmode = splitmode;
+    GlobalState::lock().splitmode = splitmode;
 }
 
 /// Answers the name of a codec. The result is its number, or -1 if there is none.
@@ -365,7 +365,7 @@ pub unsafe extern "C" fn blosc2_compname_to_compcode(compname: *const c_char) ->
 /// Answers the names of the codecs, with commas.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_list_compressors() -> *const c_char {
-    names::LIST.as_ptr()
+    names::CODEC_LIST.as_ptr()
 }
 
 /// Answers the version of C-Blosc2 whose interface this is.
@@ -387,7 +387,8 @@ pub unsafe extern "C" fn blosc2_get_complib_info(
     guard(|| {
         // SAFETY: the caller promises so.
         let name = unsafe { text(compname) }?;
-        let registered = || callbacks::codec_of(name).map(|(_, library)| (library, name, names::UNKNOWN));
+        let registered =
+            || callbacks::codec_of(name).map(|(_, library)| (library, name, names::UNKNOWN_VERSION));
         let (library, called, numbered) = names::library_of(name).or_else(registered).ok_or(Error(-1))?;
         // SAFETY: as above.
         unsafe {

@@ -25,23 +25,23 @@ pub(crate) const DEFAULT: blosc2_io =
 
 /// Functions, and what the program passes to them.
 #[derive(Clone, Copy)]
-struct Functions {
+struct IoFunctions {
     io: blosc2_io_cb,
     params: *mut c_void,
 }
 
 // SAFETY: whoever registers functions promises that they may be called from several threads, as in C.
-unsafe impl Send for Functions {}
+unsafe impl Send for IoFunctions {}
 // SAFETY: as above.
-unsafe impl Sync for Functions {}
+unsafe impl Sync for IoFunctions {}
 
-struct Registered(Box<blosc2_io_cb>);
+struct RegisteredIo(Box<blosc2_io_cb>);
 // SAFETY: as above; it is only read.
-unsafe impl Send for Registered {}
+unsafe impl Send for RegisteredIo {}
 // SAFETY: as above.
-unsafe impl Sync for Registered {}
+unsafe impl Sync for RegisteredIo {}
 
-static REGISTERED: RwLock<Vec<Registered>> = RwLock::new(Vec::new());
+static REGISTERED: RwLock<Vec<RegisteredIo>> = RwLock::new(Vec::new());
 
 /// Registers functions for files, with an id of at least 160.
 ///
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn blosc2_register_io_cb(io: *const blosc2_io_cb) -> c_int
         ensure(all == [true; 5] && io.truncate.is_some() && io.destroy.is_some(), code::PLUGIN_IO)?;
         let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = registered.iter().find(|other| other.0.id == io.id) else {
-            registered.push(Registered(Box::new(io)));
+            registered.push(RegisteredIo(Box::new(io)));
             return Ok(0);
         };
         // As in C, the same again is no error, and the name says what is the same.
@@ -103,9 +103,9 @@ pub(crate) fn files(io: &blosc2_io, creating: bool) -> Result<(Files, bool)> {
     let functions = blosc2_get_io_cb(io.id);
     // SAFETY: registered functions stay valid.
     let functions = unsafe { copy_at(functions) }.map_err(|_| Error(code::PLUGIN_IO))?;
-    let functions = Functions { io: functions, params: io.params };
+    let functions = IoFunctions { io: functions, params: io.params };
     let (new, streams, made) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let program = Program { functions, creating, new, streams, made };
+    let program = ProgramFiles { functions, creating, new, streams, made };
     Ok((Files::Program(Arc::new(program)), false))
 }
 
@@ -129,18 +129,18 @@ pub(crate) unsafe fn destroy(io: *const blosc2_io) -> bool {
 }
 
 /// The files that a program's functions reach.
-struct Program {
-    functions: Functions,
+struct ProgramFiles {
+    functions: IoFunctions,
     creating: bool,
     /// New files, which are in memory until they get their name.
-    new: Mutex<HashMap<PathBuf, Arc<New>>>,
+    new: Mutex<HashMap<PathBuf, Arc<NewFile>>>,
     /// The open stream of each file.
-    streams: Mutex<HashMap<PathBuf, std::sync::Weak<Stream>>>,
+    streams: Mutex<HashMap<PathBuf, std::sync::Weak<ProgramStream>>>,
     /// The files that were made.
     made: Mutex<HashSet<PathBuf>>,
 }
 
-impl fmt::Debug for Program {
+impl fmt::Debug for ProgramFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Program").field(&self.functions.io.id).finish()
     }
@@ -150,9 +150,9 @@ fn failed(what: &'static str) -> IoError {
     IoError::other(what)
 }
 
-impl Functions {
+impl IoFunctions {
     /// Opens a file.
-    fn stream(self, path: &Path, mode: &CStr) -> IoResult<Stream> {
+    fn stream(self, path: &Path, mode: &CStr) -> IoResult<ProgramStream> {
         let name =
             CString::new(path.as_os_str().as_bytes()).map_err(|_| IoError::from(ErrorKind::InvalidInput))?;
         let open = self.io.open.ok_or_else(|| failed("no function to open"))?;
@@ -161,13 +161,13 @@ impl Functions {
         if stream.is_null() {
             return Err(ErrorKind::NotFound.into());
         }
-        Ok(Stream { functions: self, stream: Mutex::new(Handle(stream)) })
+        Ok(ProgramStream { functions: self, stream: Mutex::new(StreamHandle(stream)) })
     }
 }
 
-impl Program {
+impl ProgramFiles {
     /// Opens a file, once for all who use it at the same time.
-    fn shared(&self, path: &Path, mode: &CStr) -> IoResult<Arc<Stream>> {
+    fn shared(&self, path: &Path, mode: &CStr) -> IoResult<Arc<ProgramStream>> {
         let mut streams = locked(&self.streams);
         let key = path.join(mode.to_str().unwrap_or_default());
         if let Some(stream) = streams.get(&key).and_then(std::sync::Weak::upgrade) {
@@ -180,17 +180,17 @@ impl Program {
 }
 
 #[derive(Clone, Copy)]
-struct Handle(*mut c_void);
-// SAFETY: as for `Functions`.
-unsafe impl Send for Handle {}
+struct StreamHandle(*mut c_void);
+// SAFETY: as for `IoFunctions`.
+unsafe impl Send for StreamHandle {}
 
 /// An open file. Its functions are called by one thread at a time, since streams have positions.
-struct Stream {
-    functions: Functions,
-    stream: Mutex<Handle>,
+struct ProgramStream {
+    functions: IoFunctions,
+    stream: Mutex<StreamHandle>,
 }
 
-impl Drop for Stream {
+impl Drop for ProgramStream {
     fn drop(&mut self) {
         if let Some(close) = self.functions.io.close {
             // SAFETY: the stream is open, and this is its only owner.
@@ -199,7 +199,7 @@ impl Drop for Stream {
     }
 }
 
-impl ReadAt for Stream {
+impl ReadAt for ProgramStream {
     fn len(&self) -> IoResult<u64> {
         let size = self.functions.io.size.ok_or_else(|| failed("no function for the size"))?;
         // SAFETY: the stream is open.
@@ -232,7 +232,7 @@ impl ReadAt for Stream {
     }
 }
 
-impl WriteAt for Stream {
+impl WriteAt for ProgramStream {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> IoResult<()> {
         if data.is_empty() {
             return Ok(());
@@ -263,54 +263,56 @@ impl WriteAt for Stream {
 
 /// A new file: in memory, and from when it gets its name on that file.
 #[derive(Default)]
-struct New(Mutex<Content>);
+struct NewFile(Mutex<NewFileContent>);
 
-enum Content {
+enum NewFileContent {
     Memory(Vec<u8>),
     /// Written under this name. It is opened only if somebody goes on with it.
-    Named(Functions, PathBuf),
-    Opened(Stream),
+    Named(IoFunctions, PathBuf),
+    Opened(ProgramStream),
 }
 
-impl Default for Content {
+impl Default for NewFileContent {
     fn default() -> Self {
         Self::Memory(Vec::new())
     }
 }
 
-impl New {
+impl NewFile {
     /// Does something with the bytes in memory, or with the file.
     fn with<T>(
         &self,
         memory: impl FnOnce(&mut Vec<u8>) -> IoResult<T>,
-        file: impl FnOnce(&Stream) -> IoResult<T>,
+        file: impl FnOnce(&ProgramStream) -> IoResult<T>,
     ) -> IoResult<T> {
         let mut content = locked(&self.0);
-        if let Content::Named(functions, path) = &*content {
-            *content = Content::Opened(functions.stream(path, c"rb+")?);
+        if let NewFileContent::Named(functions, path) = &*content {
+            *content = NewFileContent::Opened(functions.stream(path, c"rb+")?);
         }
         match &mut *content {
-            Content::Memory(bytes) => memory(bytes),
-            Content::Named(..) => Err(failed("the file is not open")),
-            Content::Opened(stream) => file(stream),
+            NewFileContent::Memory(bytes) => memory(bytes),
+            NewFileContent::Named(..) => Err(failed("the file is not open")),
+            NewFileContent::Opened(stream) => file(stream),
         }
     }
 
     /// Writes the file under its name, which is the file from then on.
-    fn put(&self, functions: Functions, path: &Path) -> IoResult<()> {
+    fn put(&self, functions: IoFunctions, path: &Path) -> IoResult<()> {
         let mut content = locked(&self.0);
-        let Content::Memory(bytes) = &*content else { return Err(failed("the file has a name already")) };
+        let NewFileContent::Memory(bytes) = &*content else {
+            return Err(failed("the file has a name already"));
+        };
         let stream = functions.stream(path, c"wb")?;
         stream.write_all_at(0, bytes)?;
         if stream.len()? > bytes.len() as u64 {
             stream.set_len(bytes.len() as u64)?;
         }
-        *content = Content::Named(functions, path.to_owned());
+        *content = NewFileContent::Named(functions, path.to_owned());
         Ok(())
     }
 }
 
-impl ReadAt for New {
+impl ReadAt for NewFile {
     fn len(&self) -> IoResult<u64> {
         self.with(|bytes| Ok(bytes.len() as u64), |file| file.len())
     }
@@ -331,7 +333,7 @@ impl ReadAt for New {
     }
 }
 
-impl WriteAt for New {
+impl WriteAt for NewFile {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> IoResult<()> {
         self.with(
             |bytes| {
@@ -369,7 +371,7 @@ impl WriteAt for New {
     }
 }
 
-impl ReadFiles for Program {
+impl ReadFiles for ProgramFiles {
     fn open(&self, path: &Path, _: Links) -> IoResult<Arc<dyn ReadAt>> {
         if let Some(new) = locked(&self.new).get(path) {
             return Ok(new.clone());
@@ -408,7 +410,7 @@ impl ReadFiles for Program {
     }
 }
 
-impl FileSystem for Program {
+impl FileSystem for ProgramFiles {
     fn open_write(&self, path: &Path, _: Links) -> IoResult<Arc<dyn WriteAt>> {
         if let Some(new) = locked(&self.new).get(path) {
             return Ok(new.clone());
@@ -417,7 +419,7 @@ impl FileSystem for Program {
     }
 
     fn create_new(&self, path: &Path) -> IoResult<Arc<dyn WriteAt>> {
-        let new = Arc::<New>::default();
+        let new = Arc::<NewFile>::default();
         locked(&self.new).insert(path.to_owned(), new.clone());
         Ok(new)
     }

@@ -8,17 +8,17 @@ use crate::abi::code;
 use crate::core::error::{Error, Result};
 
 /// Bytes from `malloc`, which are freed with `free`.
-pub(crate) struct Malloced {
+pub(crate) struct MallocBytes {
     data: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: it owns its bytes, and nothing refers to them from another thread.
-unsafe impl Send for Malloced {}
+unsafe impl Send for MallocBytes {}
 // SAFETY: as above; through a shared reference they are only read.
-unsafe impl Sync for Malloced {}
+unsafe impl Sync for MallocBytes {}
 
-impl Malloced {
+impl MallocBytes {
     /// Copies bytes.
     pub(crate) fn copy(bytes: &[u8]) -> Result<Self> {
         // SAFETY: `malloc` may be called with any size.
@@ -48,7 +48,7 @@ impl Malloced {
     }
 }
 
-impl Deref for Malloced {
+impl Deref for MallocBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -57,7 +57,7 @@ impl Deref for Malloced {
     }
 }
 
-impl Drop for Malloced {
+impl Drop for MallocBytes {
     fn drop(&mut self) {
         // SAFETY: the bytes are from `malloc`, and this is their only owner.
         unsafe { libc::free(self.data.as_ptr().cast()) };
@@ -66,7 +66,7 @@ impl Drop for Malloced {
 
 /// Copies bytes for the caller, who frees them.
 pub(crate) fn copied(bytes: &[u8]) -> Result<*mut u8> {
-    Malloced::copy(bytes).map(Malloced::release)
+    MallocBytes::copy(bytes).map(MallocBytes::release)
 }
 
 /// Copies values for the caller, who frees them.

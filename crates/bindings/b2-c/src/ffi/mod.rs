@@ -5,26 +5,26 @@
 //! more liberties than the README grants. No function here makes a `&mut` of an object that C has a pointer to, a context, a
 //! super-chunk, an array, the parameters of one, so no two of them can overlap. All go through [`shared`]. Fields that C sees are
 //! atomics ([`Field`](crate::abi::Field)); the rest is behind locks that are not held while callbacks run, or in an
-//! [`Exclusive`](exclusive::Exclusive), which nobody waits for. What remains for the program: not to free what is used, nor what
+//! [`TryLock`](try_lock::Exclusive), which nobody waits for. What remains for the program: not to free what is used, nor what
 //! `schunk->data` shows while another thread changes the super-chunk, and not to change buffers that it has lent.
 
 mod b2nd;
-#[cfg(test)]
-mod beside_rust;
 pub(crate) mod callbacks;
 mod chunk;
 mod contexts;
-pub(crate) mod exclusive;
 mod global;
 pub(crate) mod io;
 pub(crate) mod memory;
+#[cfg(test)]
+mod miri;
 mod paths;
+#[cfg(test)]
+mod rust_comparison;
 mod schunk;
 mod shapes;
-#[cfg(test)]
-mod small;
 mod stdio;
 pub(crate) mod threads;
+pub(crate) mod try_lock;
 mod utilities;
 
 use std::ffi::{CStr, c_char, c_void};
@@ -35,40 +35,40 @@ use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
 
 /// What a function of C answers instead of an error code.
-pub(crate) trait Failed {
-    fn failed(error: Error) -> Self;
+pub(crate) trait FailureValue {
+    fn failure(error: Error) -> Self;
 }
 
-impl Failed for i32 {
-    fn failed(error: Error) -> Self {
+impl FailureValue for i32 {
+    fn failure(error: Error) -> Self {
         error.0
     }
 }
 
-impl Failed for i64 {
-    fn failed(error: Error) -> Self {
+impl FailureValue for i64 {
+    fn failure(error: Error) -> Self {
         i64::from(error.0)
     }
 }
 
-impl<T> Failed for *mut T {
-    fn failed(_: Error) -> Self {
+impl<T> FailureValue for *mut T {
+    fn failure(_: Error) -> Self {
         std::ptr::null_mut()
     }
 }
 
-impl Failed for () {
-    fn failed(_: Error) -> Self {}
+impl FailureValue for () {
+    fn failure(_: Error) -> Self {}
 }
 
 /// Runs the body of an exported function: an error becomes its code, and a panic, which would be a mistake of ours, becomes
 /// `BLOSC2_ERROR_FAILURE` instead of unwinding into C.
 #[inline]
-pub(crate) fn guard<T: Failed>(body: impl FnOnce() -> Result<T>) -> T {
+pub(crate) fn guard<T: FailureValue>(body: impl FnOnce() -> Result<T>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => value,
-        Ok(Err(error)) => T::failed(error),
-        Err(_) => T::failed(Error(code::FAILURE)),
+        Ok(Err(error)) => T::failure(error),
+        Err(_) => T::failure(Error(code::FAILURE)),
     }
 }
 

@@ -6,10 +6,10 @@ use crate::core::context::Context;
 use crate::core::error::Result;
 use crate::ffi::b2nd::shapes_of;
 use crate::ffi::contexts::schunk_of;
-use crate::ffi::schunk::{Full, full};
+use crate::ffi::schunk::{SchunkState, state};
 
 /// Returns the shape of a block, also if only the metalayer of the array says it. Empty if this is no array.
-fn block_of(schunk: &Full) -> Result<Arc<[u32]>> {
+fn block_of(schunk: &SchunkState) -> Result<Arc<[u32]>> {
     let known = schunk.known_blockshape();
     if !known.is_empty() {
         return Ok(known);
@@ -49,7 +49,7 @@ unsafe fn shape_from(context: &Context, needed: bool) -> Result<()> {
     let schunk = schunk_of(context);
     if needed && !schunk.is_null() {
         // SAFETY: the caller promises so.
-        context.set_blockshape(&block_of(unsafe { full(schunk) }?)?);
+        context.set_blockshape(&block_of(unsafe { state(schunk) }?)?);
     }
     Ok(())
 }

@@ -24,17 +24,17 @@ pub(crate) const MMAP_DEFAULT: blosc2_stdio_mmap = blosc2_stdio_mmap {
 };
 
 /// A table of functions that C may read.
-pub(crate) struct Table(blosc2_io_cb);
+pub(crate) struct IoTable(blosc2_io_cb);
 // SAFETY: it is only read.
-unsafe impl Sync for Table {}
+unsafe impl Sync for IoTable {}
 
-impl Table {
+impl IoTable {
     pub(crate) fn get(&'static self) -> *mut blosc2_io_cb {
         std::ptr::from_ref(&self.0).cast_mut()
     }
 }
 
-pub(crate) static FUNCTIONS: Table = Table(blosc2_io_cb {
+pub(crate) static FUNCTIONS: IoTable = IoTable(blosc2_io_cb {
     id: 0,
     name: c"filesystem".as_ptr().cast_mut(),
     is_allocation_necessary: true,
@@ -47,7 +47,7 @@ pub(crate) static FUNCTIONS: Table = Table(blosc2_io_cb {
     destroy: Some(blosc2_stdio_destroy),
 });
 
-pub(crate) static MMAP_FUNCTIONS: Table = Table(blosc2_io_cb {
+pub(crate) static MMAP_FUNCTIONS: IoTable = IoTable(blosc2_io_cb {
     id: 1,
     name: c"filesystem_mmap".as_ptr().cast_mut(),
     is_allocation_necessary: false,

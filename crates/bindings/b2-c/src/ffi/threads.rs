@@ -13,15 +13,15 @@ pub type Callback =
     unsafe extern "C" fn(*mut c_void, unsafe extern "C" fn(*mut c_void), c_int, usize, *mut c_void);
 
 #[derive(Clone, Copy)]
-struct Threads {
+struct ProgramThreads {
     callback: Callback,
     data: *mut c_void,
 }
 
 // SAFETY: the program promises that its function may be called from any thread that calls the library.
-unsafe impl Send for Threads {}
+unsafe impl Send for ProgramThreads {}
 // SAFETY: as above.
-unsafe impl Sync for Threads {}
+unsafe impl Sync for ProgramThreads {}
 
 /// The number of threads of the process's settings.
 static NTHREADS: AtomicI16 = AtomicI16::new(1);
@@ -35,13 +35,13 @@ pub(crate) fn nthreads() -> i16 {
 pub(crate) fn set_nthreads(nthreads: i16) {
     NTHREADS.store(nthreads, Ordering::Relaxed);
     let pool = pool(nthreads);
-    let before = std::mem::replace(&mut *locked(&KEPT), pool);
+    let before = std::mem::replace(&mut *locked(&CACHED_POOL), pool);
     drop(before);
 }
 
 /// The threads that help all contexts: they end with the last one that has the pool.
 static POOL: Mutex<Weak<Pool>> = Mutex::new(Weak::new());
-static KEPT: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
+static CACHED_POOL: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
 
 /// Returns the pool for work by more than one thread. Whoever has it keeps its threads.
 pub(crate) fn pool(nthreads: i16) -> Option<Arc<Pool>> {
@@ -57,13 +57,13 @@ pub(crate) fn pool(nthreads: i16) -> Option<Arc<Pool>> {
     }))
 }
 
-static THREADS: RwLock<Option<Threads>> = RwLock::new(None);
+static THREADS: RwLock<Option<ProgramThreads>> = RwLock::new(None);
 
 /// Sets or removes the function.
 pub(crate) fn set(callback: Option<Callback>, data: *mut c_void) {
     *THREADS.write().unwrap_or_else(PoisonError::into_inner) =
-        callback.map(|callback| Threads { callback, data });
-    callbacks::changed();
+        callback.map(|callback| ProgramThreads { callback, data });
+    callbacks::notify_contexts();
 }
 
 /// Lets the program's threads work for calls with this control, or else those of the pool, which the caller has.
@@ -78,22 +78,22 @@ pub(crate) fn with(control: Control) -> Control {
 }
 
 #[derive(Clone, Copy)]
-struct Job<'a>(&'a (dyn Fn() + Sync));
+struct PoolJob<'a>(&'a (dyn Fn() + Sync));
 
 unsafe extern "C" fn run(job: *mut c_void) {
     guard(|| {
-        // SAFETY: the program passes on one of the jobs that `Threads::run` gave it, during that call.
-        (unsafe { &*job.cast::<Job<'_>>() }.0)();
+        // SAFETY: the program passes on one of the jobs that `ProgramThreads::run` gave it, during that call.
+        (unsafe { &*job.cast::<PoolJob<'_>>() }.0)();
         Ok(())
     });
 }
 
-impl Executor for Threads {
+impl Executor for ProgramThreads {
     fn run(&self, jobs: usize, job: &(dyn Fn() + Sync)) {
-        let mut list = vec![Job(job); jobs];
+        let mut list = vec![PoolJob(job); jobs];
         let n = c_int::try_from(jobs).unwrap_or(c_int::MAX);
         // SAFETY: the program gave this function for this; the jobs live until it returns.
-        unsafe { (self.callback)(self.data, run, n, size_of::<Job<'_>>(), list.as_mut_ptr().cast()) };
+        unsafe { (self.callback)(self.data, run, n, size_of::<PoolJob<'_>>(), list.as_mut_ptr().cast()) };
         // Work that the program left undone is done here.
         job();
     }

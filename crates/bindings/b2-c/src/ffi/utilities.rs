@@ -144,8 +144,8 @@ pub unsafe extern "C" fn blosc2_get_slice_nchunks(
 ) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { schunk::full(schunk) }?;
-        let shapes = b2nd::shapes_of(full)?;
+        let state = unsafe { schunk::state(schunk) }?;
+        let shapes = b2nd::shapes_of(state)?;
         let n = shapes.as_ref().map_or(1, |shapes| shapes.ndim());
         // SAFETY: as above.
         let (start, stop) = unsafe { (values(start, n)?, values(stop, n)?) };
@@ -157,9 +157,10 @@ pub unsafe extern "C" fn blosc2_get_slice_nchunks(
                 )?;
                 nd::chunks_of(&shapes, start, stop)
             }
-            None if full.c.nchunks.get() == 0 => Vec::new(),
+            None if state.c.nchunks.get() == 0 => Vec::new(),
             None => {
-                let (size, chunksize) = (i64::from(full.c.typesize.get()), i64::from(full.c.chunksize.get()));
+                let (size, chunksize) =
+                    (i64::from(state.c.typesize.get()), i64::from(state.c.chunksize.get()));
                 ensure(chunksize > 0 && size > 0 && start[0] >= 0, code::INVALID_PARAM)?;
                 let (from, to) = (start[0].saturating_mul(size), stop[0].saturating_mul(size));
                 ensure(from <= to, code::INVALID_PARAM)?;

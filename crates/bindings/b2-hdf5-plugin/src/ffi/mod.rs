@@ -25,7 +25,7 @@ mod memory_unix;
 #[cfg(windows)]
 mod memory_windows;
 #[cfg(all(test, unix))]
-mod small;
+mod miri;
 
 use lookup::find;
 #[cfg(unix)]

@@ -6,18 +6,22 @@ use super::*;
 use crate::core::frame::to_write;
 
 /// What a new array is filled with.
-pub(super) enum Fill<'a> {
+pub(super) enum FillSource<'a> {
     Special(c_int),
     Value(&'a [u8]),
     /// All items, in C order.
     Items(&'a [u8]),
     /// A box of another array.
-    Of(Array<'a>, Vec<i64>),
+    Of(ArrayHandle<'a>, Vec<i64>),
     Nothing,
 }
 
 /// Makes an array.
-pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Result<*mut b2nd_array_t> {
+pub(super) fn create(
+    params: &mut ArrayParams,
+    shapes: &Shapes,
+    fill: FillSource<'_>,
+) -> Result<*mut b2nd_array_t> {
     shapes.check()?;
     ensure(params.dtype.1 >= 0, code::FAILURE)?;
     let itemsize = params.cparams.typesize;
@@ -28,27 +32,27 @@ pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Re
     let meta = nd::serialize(shapes, &params.dtype.0, params.dtype.1);
     let metas: Vec<_> = [(META.to_vec(), meta)].into_iter().chain(params.metas.iter().cloned()).collect();
     // SAFETY: all that it refers to is in `params`.
-    let full = unsafe { schunk::new(&storage, &metas) }?;
-    full.set_blockshape(&shapes.block)?;
+    let state = unsafe { schunk::new(&storage, &metas) }?;
+    state.set_blockshape(&shapes.block)?;
     let dtype = &params.dtype;
-    finish(full, |sc, full| {
-        let array = wrap(sc, full, shapes, Some(dtype))?;
+    finish(state, |sc, state| {
+        let array = wrap(sc, state, shapes, Some(dtype))?;
         // SAFETY: it was just made, and is used by nobody else.
-        let filled =
-            unsafe { shared(array) }.and_then(|c| full.together(|full| fill_new(c, full, shapes, fill)));
+        let filled = unsafe { shared(array) }
+            .and_then(|c| state.in_transaction(|state| fill_new(c, state, shapes, fill)));
         if let Err(error) = filled {
             // SAFETY: as above.
             unsafe { free_array(array) };
             return Err(error);
         }
         // SAFETY: as above.
-        unsafe { shared(array) }?.last_tick.set(full.c.change_tick.get());
+        unsafe { shared(array) }?.last_tick.set(state.c.change_tick.get());
         Ok(array)
     })
 }
 
-fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> Result<()> {
-    let itemsize = length(full.c.typesize.get())?;
+fn fill_new(c: &b2nd_array_t, state: &SchunkState, shapes: &Shapes, fill: FillSource<'_>) -> Result<()> {
+    let itemsize = length(state.c.typesize.get())?;
     let stored = shapes.chunk_stored();
     let nbytes = i32::try_from(stored * itemsize as i64).map_err(|_| Error(code::MAX_BUFSIZE_EXCEEDED))?;
     ensure(nbytes <= MAX_BUFFERSIZE, code::MAX_BUFSIZE_EXCEEDED)?;
@@ -57,16 +61,16 @@ fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> R
         return Ok(());
     }
     let mut of = match fill {
-        Fill::Nothing => return Ok(()),
-        Fill::Special(kind) => {
-            schunk::fill_special(full, nchunks * stored, kind, nbytes)?;
+        FillSource::Nothing => return Ok(()),
+        FillSource::Special(kind) => {
+            schunk::fill_special(state, nchunks * stored, kind, nbytes)?;
             return Ok(());
         }
-        Fill::Value(value) => {
-            let cparams = full.cctx()?.cparams();
+        FillSource::Value(value) => {
+            let cparams = state.cctx()?.cparams();
             let chunk = special(&cparams, SpecialKind::Value, value, nbytes)?;
             for n in 0..length(nchunks)? {
-                full.insert(n, Malloced::copy(chunk.as_bytes())?, code::CHUNK_APPEND)?;
+                state.insert(n, MallocBytes::copy(chunk.as_bytes())?, code::CHUNK_APPEND)?;
             }
             return Ok(());
         }
@@ -76,31 +80,36 @@ fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> R
     let mut part = Vec::new();
     let (zeros, stop) = (vec![0; shapes.ndim()], shapes.shape.clone());
     for n in 0..nchunks {
-        let array = Array { c, full, shapes: shapes.clone(), itemsize };
+        let array = ArrayHandle { c, state, shapes: shapes.clone(), itemsize };
         let (origin, from, to) = array.overlap(n, &zeros, &stop);
         plain.fill(0);
         match &mut of {
-            Fill::Items(items) => {
+            FillSource::Items(items) => {
                 array.fill(
                     &mut plain,
                     (&origin, &from, &to),
                     items,
-                    Part { shape: &shapes.shape, start: &zeros },
+                    BoxPart { shape: &shapes.shape, start: &zeros },
                 )?;
             }
-            Fill::Of(source, start) => {
+            FillSource::Of(source, start) => {
                 let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
                 let part =
                     b2_core::memory::sized(&mut part, lens.iter().product::<i64>() as usize * itemsize)?;
                 let first: Vec<i64> = from.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
                 let last: Vec<i64> = to.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
                 source.read(&first, &last, part, &lens)?;
-                array.fill(&mut plain, (&origin, &from, &to), part, Part { shape: &lens, start: &from })?;
+                array.fill(
+                    &mut plain,
+                    (&origin, &from, &to),
+                    part,
+                    BoxPart { shape: &lens, start: &from },
+                )?;
             }
             _ => {}
         }
-        let chunk = full.compressed(n as usize, &plain)?;
-        full.insert(n as usize, chunk, code::CHUNK_APPEND)?;
+        let chunk = state.compressed(n as usize, &plain)?;
+        state.insert(n as usize, chunk, code::CHUNK_APPEND)?;
     }
     Ok(())
 }
@@ -171,7 +180,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
         }
         let (shape, chunkshape, blockshape) =
             (fixed(&shapes.shape, 1), fixed(&shapes.chunk, 1), fixed(&shapes.block, 1));
-        let params = Params {
+        let params = ArrayParams {
             ndim,
             shape,
             chunkshape,
@@ -200,14 +209,14 @@ pub unsafe extern "C" fn b2nd_free_ctx(ctx: *mut c_void) -> c_int {
     }
     guard(|| {
         // SAFETY: it came from a box, and the caller gives it back.
-        drop(unsafe { Box::from_raw(ctx.cast::<Params>()) });
+        drop(unsafe { Box::from_raw(ctx.cast::<ArrayParams>()) });
         Ok(0)
     })
 }
 
 /// # Safety
 /// `ctx` is null or valid, `array` null or a place for a pointer.
-unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: Fill<'_>) -> Result<c_int> {
+unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: FillSource<'_>) -> Result<c_int> {
     ensure(!array.is_null(), code::NULL_POINTER)?;
     // SAFETY: the caller promises so.
     let mut params = unsafe { params(ctx) }?;
@@ -225,7 +234,7 @@ unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: Fill<'_>) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_uninit(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
     // SAFETY: the caller promises so.
-    guard(|| unsafe { made(ctx, array, Fill::Special(4)) })
+    guard(|| unsafe { made(ctx, array, FillSource::Special(4)) })
 }
 
 /// Makes an array of zeros.
@@ -235,7 +244,7 @@ pub unsafe extern "C" fn b2nd_uninit(ctx: *mut c_void, array: *mut *mut b2nd_arr
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_empty(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
     // SAFETY: the caller promises so.
-    guard(|| unsafe { made(ctx, array, Fill::Special(1)) })
+    guard(|| unsafe { made(ctx, array, FillSource::Special(1)) })
 }
 
 /// Makes an array of zeros.
@@ -245,7 +254,7 @@ pub unsafe extern "C" fn b2nd_empty(ctx: *mut c_void, array: *mut *mut b2nd_arra
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_zeros(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
     // SAFETY: the caller promises so.
-    guard(|| unsafe { made(ctx, array, Fill::Special(1)) })
+    guard(|| unsafe { made(ctx, array, FillSource::Special(1)) })
 }
 
 /// Makes an array of NaNs, of items of 4 or 8 bytes.
@@ -255,7 +264,7 @@ pub unsafe extern "C" fn b2nd_zeros(ctx: *mut c_void, array: *mut *mut b2nd_arra
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_nans(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
     // SAFETY: the caller promises so.
-    guard(|| unsafe { made(ctx, array, Fill::Special(2)) })
+    guard(|| unsafe { made(ctx, array, FillSource::Special(2)) })
 }
 
 /// Makes an array of one repeated item.
@@ -272,7 +281,7 @@ pub unsafe extern "C" fn b2nd_full(
         // SAFETY: the caller promises so.
         let value = unsafe { bytes(fill_value, length(params(ctx)?.cparams.typesize)?) }?;
         // SAFETY: as above.
-        unsafe { made(ctx, array, Fill::Value(value)) }
+        unsafe { made(ctx, array, FillSource::Value(value)) }
     })
 }
 
@@ -307,9 +316,9 @@ pub unsafe extern "C" fn b2nd_from_schunk(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
+        let state = unsafe { state(schunk) }?;
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        let new = of_schunk(schunk, full)?;
+        let new = of_schunk(schunk, state)?;
         // SAFETY: as above.
         unsafe { put(array, new) };
         Ok(0)
@@ -331,8 +340,8 @@ pub unsafe extern "C" fn b2nd_to_cframe(
         ensure(!cframe.is_null() && !cframe_len.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
         let mut array = unsafe { array_at(array) }?;
-        let mut answer = |full: &Full| {
-            let frame = schunk::to_frame(full)?;
+        let mut answer = |state: &SchunkState| {
+            let frame = schunk::to_frame(state)?;
             // SAFETY: as above.
             unsafe {
                 put(cframe, copied(&frame)?);
@@ -341,19 +350,22 @@ pub unsafe extern "C" fn b2nd_to_cframe(
             }
             Ok(0)
         };
-        if array.full.c.view.get() { with_copy(&mut array, &mut answer) } else { answer(array.full) }
+        if array.state.c.view.get() { with_copy(&mut array, &mut answer) } else { answer(array.state) }
     })
 }
 
 /// Calls `work` with an array in memory that has the shape of a view, for which the metalayer of its chunks is wrong.
-fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&Full) -> Result<c_int>) -> Result<c_int> {
-    let cparams = blosc2_cparams { prefilter: None, tuner_id: 0, ..array.full.cctx()?.cparams() };
+fn with_copy(
+    array: &mut ArrayHandle<'_>,
+    work: &mut dyn FnMut(&SchunkState) -> Result<c_int>,
+) -> Result<c_int> {
+    let cparams = blosc2_cparams { prefilter: None, tuner_id: 0, ..array.state.cctx()?.cparams() };
     let dtype = match array.c.dtype.get().is_null() {
         true => (b"|u1".to_vec(), 0),
         // SAFETY: a C string that belongs to the array.
         false => (unsafe { text(array.c.dtype.get()) }?.to_bytes().to_vec(), array.c.dtype_format.get()),
     };
-    let mut params = Params {
+    let mut params = ArrayParams {
         ndim: array.shapes.ndim() as i8,
         shape: fixed(&array.shapes.shape, 1),
         chunkshape: fixed(&array.shapes.chunk, 1),
@@ -368,15 +380,15 @@ fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&Full) -> Result<c_int>
         metas: Vec::new(),
     };
     let shapes = array.shapes.clone();
-    let copy = create(&mut params, &shapes, Fill::Nothing)?;
+    let copy = create(&mut params, &shapes, FillSource::Nothing)?;
     let mut copied = || {
         // SAFETY: it was just made, and is used by nobody else.
-        let full = unsafe { full(shared(copy)?.sc.get()) }?;
-        for n in 0..length(array.full.c.nchunks.get())? {
-            let chunk = Malloced::copy(&array.full.chunk(n)?)?;
-            full.insert(n, chunk, code::CHUNK_APPEND)?;
+        let state = unsafe { state(shared(copy)?.sc.get()) }?;
+        for n in 0..length(array.state.c.nchunks.get())? {
+            let chunk = MallocBytes::copy(&array.state.chunk(n)?)?;
+            state.insert(n, chunk, code::CHUNK_APPEND)?;
         }
-        work(full)
+        work(state)
     };
     let result = copied();
     // SAFETY: as above.
@@ -399,8 +411,8 @@ pub unsafe extern "C" fn b2nd_from_cframe(
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
-        let full = unsafe { schunk::from_buffer(cframe, cframe_len, copy) }?;
-        let new = finish(full, of_schunk)?;
+        let state = unsafe { schunk::from_buffer(cframe, cframe_len, copy) }?;
+        let new = finish(state, of_schunk)?;
         // SAFETY: as above.
         unsafe { put(array, new) };
         Ok(0)
@@ -430,8 +442,8 @@ pub unsafe extern "C" fn b2nd_open_offset(
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
         // SAFETY: the caller promises so.
-        let full = unsafe { schunk::open(urlpath, offset, std::ptr::null()) }?;
-        let new = finish(full, of_schunk)?;
+        let state = unsafe { schunk::open(urlpath, offset, std::ptr::null()) }?;
+        let new = finish(state, of_schunk)?;
         // SAFETY: as above.
         unsafe { put(array, new) };
         Ok(0)
@@ -449,16 +461,16 @@ pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_c
         // SAFETY: the caller promises so.
         let (mut array, path) = unsafe { (array_at(array)?, text(urlpath)?) };
         let path = paths::without_scheme(path);
-        let (path, storage) = match array.full.is_contiguous()? {
+        let (path, storage) = match array.state.is_contiguous()? {
             true => (paths::of_file(path, code::FAILURE)?, Storage::Contiguous),
             false => (paths::trimmed(path), Storage::Sparse),
         };
-        let mut save = |full: &Full| {
-            let params = full.frame_params()?;
-            let saved = full.store().save(path, params, to_write().storage(storage));
+        let mut save = |state: &SchunkState| {
+            let params = state.frame_params()?;
+            let saved = state.store().save(path, params, to_write().storage(storage));
             saved.map(|_| 0).map_err(|_| Error(code::FAILURE))
         };
-        if array.full.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.full) }
+        if array.state.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.state) }
     })
 }
 
@@ -495,7 +507,7 @@ pub unsafe extern "C" fn b2nd_from_cbuffer(
         // SAFETY: as above.
         let items = unsafe { bytes(buffer, length(need)?) }?;
         // SAFETY: as above.
-        unsafe { made(ctx, array, Fill::Items(items)) }
+        unsafe { made(ctx, array, FillSource::Items(items)) }
     })
 }
 
@@ -527,8 +539,8 @@ pub unsafe extern "C" fn b2nd_get_slice(
 }
 
 pub(super) fn slice(
-    params: &mut Params,
-    source: &mut Array<'_>,
+    params: &mut ArrayParams,
+    source: &mut ArrayHandle<'_>,
     start: &[i64],
     stop: &[i64],
 ) -> Result<*mut b2nd_array_t> {
@@ -538,8 +550,8 @@ pub(super) fn slice(
     let shapes = Shapes::new(&shape, &params.shapes.chunk, &params.shapes.block, source.itemsize as i64)?;
     params.shapes = shapes.clone();
     params.cparams.typesize = source.itemsize as i32;
-    let again = Array { shapes: source.shapes.clone(), ..*source };
-    create(params, &shapes, Fill::Of(again, start.to_vec()))
+    let again = ArrayHandle { shapes: source.shapes.clone(), ..*source };
+    create(params, &shapes, FillSource::Of(again, start.to_vec()))
 }
 
 /// Copies an array, with other parameters, dtype, chunks or blocks.
@@ -563,10 +575,10 @@ pub unsafe extern "C" fn b2nd_copy(
     })
 }
 
-pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b2nd_array_t> {
-    let metas = source.full.store().metas()?;
+pub(super) fn copy(params: &mut ArrayParams, source: &mut ArrayHandle<'_>) -> Result<*mut b2nd_array_t> {
+    let metas = source.state.store().metas()?;
     for (name, value) in metas {
-        let known = name == META || name == META_BEFORE || params.metas.iter().any(|meta| meta.0 == name);
+        let known = name == META || name == OLD_META || params.metas.iter().any(|meta| meta.0 == name);
         if !known {
             params.metas.push((name, value));
         }
@@ -577,7 +589,7 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
         params.dtype =
             (unsafe { text(source.c.dtype.get()) }?.to_bytes().to_vec(), source.c.dtype_format.get());
     }
-    let own = source.full.cctx()?.cparams();
+    let own = source.state.cctx()?.cparams();
     let wanted = params.cparams;
     let key = |c: &blosc2_cparams| {
         (
@@ -592,20 +604,20 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
         )
     };
     let hooked =
-        own.prefilter.is_some() || wanted.prefilter.is_some() || source.full.dctx()?.hooks.has_postfilter();
+        own.prefilter.is_some() || wanted.prefilter.is_some() || source.state.dctx()?.hooks.has_postfilter();
     let same = params.shapes.chunk == source.shapes.chunk && params.shapes.block == source.shapes.block;
     let (start, stop) = (vec![0; source.shapes.ndim()], source.shapes.shape.clone());
     let new = if same && key(&own) == key(&wanted) && !hooked {
         let shapes = source.shapes.clone();
         params.shapes = shapes.clone();
-        let new = create(params, &shapes, Fill::Nothing)?;
+        let new = create(params, &shapes, FillSource::Nothing)?;
         let fill = || {
             // SAFETY: it was just made.
-            let full = unsafe { full(shared(new)?.sc.get()) }?;
-            full.together(|full| {
-                for n in 0..length(source.full.c.nchunks.get())? {
-                    let chunk = Malloced::copy(&source.full.chunk(n)?)?;
-                    full.insert(n, chunk, code::CHUNK_APPEND)?;
+            let state = unsafe { state(shared(new)?.sc.get()) }?;
+            state.in_transaction(|state| {
+                for n in 0..length(source.state.c.nchunks.get())? {
+                    let chunk = MallocBytes::copy(&source.state.chunk(n)?)?;
+                    state.insert(n, chunk, code::CHUNK_APPEND)?;
                 }
                 Ok(())
             })
@@ -620,15 +632,15 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
         slice(params, source, &start, &stop)?
     };
     // SAFETY: it was just made.
-    let full = unsafe { full(shared(new)?.sc.get()) }?;
+    let state = unsafe { state(shared(new)?.sc.get()) }?;
     // The files of the indexes of python-blosc2 are not copied.
-    let layers = source.full.store().vlmetas()?;
+    let layers = source.state.store().vlmetas()?;
     for (name, chunk) in layers.into_iter().filter(|meta| meta.0 != INDEXES.as_bytes()) {
         let value = b2_chunk::Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
-        full.store().set_vlmeta(&name, chunk, &value, None)?;
+        state.store().set_vlmeta(&name, chunk, &value, None)?;
     }
-    full.mirror_metas()?;
+    state.mirror_metas()?;
     // SAFETY: as above.
-    unsafe { shared(new)? }.last_tick.set(full.c.change_tick.get());
+    unsafe { shared(new)? }.last_tick.set(state.c.change_tick.get());
     Ok(new)
 }

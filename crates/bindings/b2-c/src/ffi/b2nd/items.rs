@@ -1,13 +1,13 @@
 //! Items of arrays: boxes, single ones, and selections.
 
-use super::work::Selected;
+use super::work::ItemBuffer;
 use super::*;
 
 /// A box of an array, the shape of its buffer, and the size of that in bytes.
-type Boxed<'a> = (&'a [i64], &'a [i64], &'a [i64], usize);
+type BoxArgs<'a> = (&'a [i64], &'a [i64], &'a [i64], usize);
 
 /// Positions along each axis, the shape of their buffer, and its size in bytes.
-type Positions<'a> = (Vec<&'a [i64]>, &'a [i64], usize);
+type PositionArgs<'a> = (Vec<&'a [i64]>, &'a [i64], usize);
 
 /// Copies all items, in C order. What the buffer has beyond them becomes zero.
 ///
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn b2nd_get_sparse_cbuffer(
             coords.iter().enumerate().map(|(n, item)| (place(*item), n)).collect();
         order.sort_unstable();
         let mut items = order.iter().map(|(place, n)| (*n, *place as usize));
-        schunk::gather(array.full, size, stored as usize * size, &mut items, buffer)?;
+        schunk::gather(array.state, size, stored as usize * size, &mut items, buffer)?;
         Ok(0)
     })
 }
@@ -85,10 +85,10 @@ pub unsafe extern "C" fn b2nd_get_sparse_cbuffer(
 /// # Safety
 /// The limits and the shape have a value for each dimension.
 unsafe fn box_at<'a>(
-    array: &Array<'_>,
+    array: &ArrayHandle<'_>,
     (start, stop, shape): (*const i64, *const i64, *const i64),
     buffersize: i64,
-) -> Result<Boxed<'a>> {
+) -> Result<BoxArgs<'a>> {
     let n = array.shapes.ndim();
     // SAFETY: the caller promises so.
     let (start, stop, shape) = unsafe { (values(start, n)?, values(stop, n)?, values(shape, n)?) };
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn b2nd_set_slice_cbuffer(
     guard(|| {
         // SAFETY: the caller promises so.
         unsafe {
-            together(array, |array| {
+            in_transaction(array, |array| {
                 let (start, stop, shape, need) = box_at(array, (start, stop, buffershape), buffersize)?;
                 array.write(start, stop, bytes(buffer, need)?, shape)
             })?;
@@ -158,12 +158,12 @@ pub unsafe extern "C" fn b2nd_set_slice_cbuffer(
 /// # Safety
 /// The pointers have a value for each dimension, and the lists the lengths given.
 unsafe fn selection_at<'a>(
-    array: &Array<'_>,
+    array: &ArrayHandle<'_>,
     selection: *mut *mut i64,
     selection_size: *mut i64,
     buffershape: *mut i64,
     buffersize: i64,
-) -> Result<Positions<'a>> {
+) -> Result<PositionArgs<'a>> {
     let n = array.shapes.ndim();
     // SAFETY: the caller promises so.
     let (lists, sizes, shape) =
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn b2nd_get_orthogonal_selection(
         let (selected, shape, need) =
             unsafe { selection_at(&array, selection, selection_size, buffershape, buffersize) }?;
         // SAFETY: as above.
-        array.orthogonal(&selected, shape, Selected::Get(unsafe { bytes_mut(buffer, need) }?))?;
+        array.orthogonal(&selected, shape, ItemBuffer::Get(unsafe { bytes_mut(buffer, need) }?))?;
         Ok(0)
     })
 }
@@ -220,10 +220,10 @@ pub unsafe extern "C" fn b2nd_set_orthogonal_selection(
     guard(|| {
         // SAFETY: the caller promises so.
         unsafe {
-            together(array, |array| {
+            in_transaction(array, |array| {
                 let (selected, shape, need) =
                     selection_at(array, selection, selection_size, buffershape, buffersize)?;
-                array.orthogonal(&selected, shape, Selected::Set(bytes(buffer, need)?))
+                array.orthogonal(&selected, shape, ItemBuffer::Set(bytes(buffer, need)?))
             })?;
         }
         Ok(0)

@@ -177,8 +177,8 @@ pub unsafe extern "C" fn b2nd_copy_buffer2(
         };
         // SAFETY: as above.
         let (from, to) = unsafe { (bytes(src, length(from_len)?)?, bytes_mut(dst, length(to_len)?)?) };
-        let from_part = Part { shape: from_shape, start };
-        nd::copy(&lens, size, from, from_part, to, Part { shape: to_shape, start: to_start })?;
+        let from_part = BoxPart { shape: from_shape, start };
+        nd::copy(&lens, size, from, from_part, to, BoxPart { shape: to_shape, start: to_start })?;
         Ok(0)
     })
 }

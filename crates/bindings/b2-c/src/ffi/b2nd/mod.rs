@@ -17,9 +17,9 @@ use crate::abi::{
 };
 use crate::core::context::special;
 use crate::core::error::{Error, Result, ensure};
-use crate::core::nd::{self, Dtype, Part, Shapes};
-use crate::ffi::memory::{Malloced, copied, copied_text, free};
-use crate::ffi::schunk::{self, Full, full};
+use crate::core::nd::{self, BoxPart, DtypeText, Shapes};
+use crate::ffi::memory::{MallocBytes, copied, copied_text, free};
+use crate::ffi::schunk::{self, SchunkState, state};
 use crate::ffi::{bytes, bytes_mut, copy_at, guard, length, paths, put, shared, text, values};
 
 /// The most chunks of an array, so that lists of them fit into memory.
@@ -27,12 +27,12 @@ pub(super) const MAX_NCHUNKS: i64 = 1 << 26;
 
 pub(super) const META: &[u8] = b"b2nd";
 
-pub(super) const META_BEFORE: &[u8] = b"caterva";
+pub(super) const OLD_META: &[u8] = b"caterva";
 
 /// What is behind a `b2nd_context_t *`. The first fields are where C-Blosc2 has them, since its own tests read them.
 #[repr(C)]
 #[derive(Clone)]
-pub(crate) struct Params {
+pub(crate) struct ArrayParams {
     ndim: i8,
     shape: [i64; MAX_DIM],
     chunkshape: [i32; MAX_DIM],
@@ -43,11 +43,11 @@ pub(crate) struct Params {
     io: crate::abi::blosc2_io,
     path: Option<CString>,
     shapes: Shapes,
-    dtype: Dtype,
+    dtype: DtypeText,
     metas: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Params {
+impl ArrayParams {
     /// Returns the storage, whose pointers are valid while the parameters are, and stay where they are.
     fn storage(&mut self) -> blosc2_storage {
         let urlpath = self.path.as_ref().map_or(std::ptr::null_mut(), |path| path.as_ptr().cast_mut());
@@ -63,27 +63,28 @@ impl Params {
 
 /// # Safety
 /// `ctx` is null or from [`b2nd_create_ctx`], and not freed meanwhile.
-pub(super) unsafe fn params(ctx: *mut c_void) -> Result<Params> {
+pub(super) unsafe fn params(ctx: *mut c_void) -> Result<ArrayParams> {
     // SAFETY: the caller promises so; nothing changes parameters once they are made, since each call takes a copy.
-    unsafe { shared::<Params>(ctx.cast_const().cast()) }.cloned()
+    unsafe { shared::<ArrayParams>(ctx.cast_const().cast()) }.cloned()
 }
 
 /// # Safety
 /// `array` is null or from this library, and not freed for `'a`.
-pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<Array<'a>> {
+pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<ArrayHandle<'a>> {
     // SAFETY: the caller promises so.
     let c = unsafe { shared(array) }?;
     // SAFETY: an array has its super-chunk.
-    let full = unsafe { full(c.sc.get()) }?;
-    let mut array = Array { shapes: shapes_in(c)?, itemsize: length(full.c.typesize.get())?, c, full };
+    let state = unsafe { state(c.sc.get()) }?;
+    let mut array =
+        ArrayHandle { shapes: shapes_in(c)?, itemsize: length(state.c.typesize.get())?, c, state };
     array.look()?;
     Ok(array)
 }
 
 /// An array, as functions work on it.
-pub(super) struct Array<'a> {
+pub(super) struct ArrayHandle<'a> {
     c: &'a b2nd_array_t,
-    full: &'a Full,
+    state: &'a SchunkState,
     shapes: Shapes,
     itemsize: usize,
 }
@@ -100,17 +101,17 @@ pub(super) fn shapes_in(c: &b2nd_array_t) -> Result<Shapes> {
 }
 
 /// Reads the metalayer of an array.
-pub(super) fn meta_of(full: &Full) -> Result<Option<(Shapes, Option<Dtype>)>> {
-    let metas = full.store().metas()?;
+pub(super) fn meta_of(state: &SchunkState) -> Result<Option<(Shapes, Option<DtypeText>)>> {
+    let metas = state.store().metas()?;
     let find = |name: &[u8]| metas.iter().find(|meta| meta.0 == name);
-    let Some((_, meta)) = find(META).or_else(|| find(META_BEFORE)) else { return Ok(None) };
+    let Some((_, meta)) = find(META).or_else(|| find(OLD_META)) else { return Ok(None) };
     let (shapes, dtype, _) = nd::deserialize(meta)?;
     Ok(Some((shapes, dtype)))
 }
 
 /// Returns the shapes of a super-chunk that holds an array.
-pub(crate) fn shapes_of(full: &Full) -> Result<Option<Shapes>> {
-    Ok(meta_of(full)?.map(|(shapes, _)| shapes))
+pub(crate) fn shapes_of(state: &SchunkState) -> Result<Option<Shapes>> {
+    Ok(meta_of(state)?.map(|(shapes, _)| shapes))
 }
 
 pub(super) fn fixed<T: Copy>(list: &[T], rest: T) -> [T; MAX_DIM] {
@@ -151,9 +152,9 @@ fn set_all<T: Copy, F: Field<T>>(fields: &[F; MAX_DIM], list: &[T], rest: T) {
 /// Makes the structure of an array over a super-chunk.
 pub(super) fn wrap(
     sc: *mut blosc2_schunk,
-    full: &Full,
+    state: &SchunkState,
     shapes: &Shapes,
-    dtype: Option<&Dtype>,
+    dtype: Option<&DtypeText>,
 ) -> Result<*mut b2nd_array_t> {
     let text = match dtype {
         Some((text, _)) => copied_text(&CString::new(text.clone()).map_err(|_| Error(code::FAILURE))?)?,
@@ -164,28 +165,28 @@ pub(super) fn wrap(
     array.sc.set(sc);
     array.dtype.set(text);
     array.dtype_format.set(dtype.map_or(0, |dtype| dtype.1));
-    array.last_tick.set(full.c.change_tick.get());
+    array.last_tick.set(state.c.change_tick.get());
     show(&array, shapes);
-    full.set_blockshape(&shapes.block)?;
+    state.set_blockshape(&shapes.block)?;
     Ok(Box::into_raw(array))
 }
 
 /// Makes an array over a super-chunk that has the metalayer.
-pub(super) fn of_schunk(sc: *mut blosc2_schunk, full: &Full) -> Result<*mut b2nd_array_t> {
-    let (shapes, dtype) = meta_of(full)?.ok_or(Error(code::METALAYER_NOT_FOUND))?;
-    let itemsize = i64::from(full.c.typesize.get());
+pub(super) fn of_schunk(sc: *mut blosc2_schunk, state: &SchunkState) -> Result<*mut b2nd_array_t> {
+    let (shapes, dtype) = meta_of(state)?.ok_or(Error(code::METALAYER_NOT_FOUND))?;
+    let itemsize = i64::from(state.c.typesize.get());
     let shapes = Shapes::new(&shapes.shape, &shapes.chunk, &shapes.block, itemsize)?;
-    wrap(sc, full, &shapes, dtype.as_ref())
+    wrap(sc, state, &shapes, dtype.as_ref())
 }
 
 /// Finishes a super-chunk as an array.
 pub(super) fn finish(
-    full: Box<Full>,
-    array: impl FnOnce(*mut blosc2_schunk, &Full) -> Result<*mut b2nd_array_t>,
+    state: Box<SchunkState>,
+    array: impl FnOnce(*mut blosc2_schunk, &SchunkState) -> Result<*mut b2nd_array_t>,
 ) -> Result<*mut b2nd_array_t> {
-    let sc: *mut blosc2_schunk = Box::into_raw(full).cast();
+    let sc: *mut blosc2_schunk = Box::into_raw(state).cast();
     // SAFETY: it was just made.
-    let result = unsafe { self::full(sc) }.and_then(|full| array(sc, full));
+    let result = unsafe { self::state(sc) }.and_then(|state| array(sc, state));
     if result.is_err() {
         // SAFETY: nobody else knows it.
         unsafe { schunk::blosc2_schunk_free(sc) };
@@ -197,15 +198,15 @@ pub(super) fn finish(
 ///
 /// # Safety
 /// `array` is null or an array, and nobody else uses it.
-pub(super) unsafe fn together<T>(
+pub(super) unsafe fn in_transaction<T>(
     array: *mut b2nd_array_t,
-    work: impl FnOnce(&mut Array<'_>) -> Result<T>,
+    work: impl FnOnce(&mut ArrayHandle<'_>) -> Result<T>,
 ) -> Result<T> {
     // SAFETY: the caller promises so.
     let sc = unsafe { shared(array) }?.sc.get();
     // SAFETY: an array has its super-chunk.
-    let full = unsafe { full(sc) }?;
-    let result = full.together(|_| {
+    let state = unsafe { state(sc) }?;
+    let result = state.in_transaction(|_| {
         // SAFETY: as above.
         let mut array = unsafe { array_at(array) }?;
         work(&mut array)

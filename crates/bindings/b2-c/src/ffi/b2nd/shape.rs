@@ -73,7 +73,7 @@ pub unsafe extern "C" fn b2nd_expand_dims(
 /// # Safety
 /// `view` is null or a place for a pointer.
 unsafe fn make_view(
-    array: &mut Array<'_>,
+    array: &mut ArrayHandle<'_>,
     view: *mut *mut b2nd_array_t,
     axes: &[Option<usize>],
 ) -> Result<c_int> {
@@ -91,8 +91,8 @@ unsafe fn make_view(
             Some((unsafe { text(array.c.dtype.get()) }?.to_bytes().to_vec(), array.c.dtype_format.get()))
         }
     };
-    let full = schunk::view_of(array.full)?;
-    let new = finish(full, |sc, full| wrap(sc, full, &shapes, dtype.as_ref()))?;
+    let state = schunk::view_of(array.state)?;
+    let new = finish(state, |sc, state| wrap(sc, state, &shapes, dtype.as_ref()))?;
     // SAFETY: the caller promises so.
     unsafe { put(view, new) };
     Ok(0)
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
         let (mut params, mut first) = unsafe { (params(ctx)?, array_at(src1)?) };
         // SAFETY: as above.
         let second = unsafe { array_at(src2) }?;
-        ensure(second.shapes.nchunks() == second.full.c.nchunks.get(), code::DATA)?;
+        ensure(second.shapes.nchunks() == second.state.c.nchunks.get(), code::DATA)?;
         let second_shapes = second.shapes;
         let axis = length(axis)?;
         let n = first.shapes.ndim();
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
             if can_move_chunks(&to, &from, axis, offset)? {
                 // SAFETY: as above.
                 return unsafe {
-                    together(result, |to| {
+                    in_transaction(result, |to| {
                         to.resize(&shape, None)?;
                         move_chunks(to, &from, axis, offset)
                     })
@@ -184,21 +184,21 @@ pub unsafe extern "C" fn b2nd_concatenate(
 }
 
 /// Whether the chunks of an array can become chunks of another one, from `offset` on along an axis.
-fn can_move_chunks(to: &Array<'_>, from: &Array<'_>, axis: usize, offset: i64) -> Result<bool> {
+fn can_move_chunks(to: &ArrayHandle<'_>, from: &ArrayHandle<'_>, axis: usize, offset: i64) -> Result<bool> {
     let alike = to.shapes.chunk == from.shapes.chunk && to.shapes.block == from.shapes.block;
     let aligned = offset.checked_rem(i64::from(to.shapes.chunk[axis])) == Some(0);
-    let hooked = to.full.cctx()?.cparams().prefilter.is_some() || from.full.dctx()?.hooks.has_postfilter();
-    Ok(alike && aligned && !hooked && !to.full.has_chunks_of(from.full))
+    let hooked = to.state.cctx()?.cparams().prefilter.is_some() || from.state.dctx()?.hooks.has_postfilter();
+    Ok(alike && aligned && !hooked && !to.state.has_chunks_of(from.state))
 }
 
-fn move_chunks(to: &Array<'_>, from: &Array<'_>, axis: usize, offset: i64) -> Result<()> {
+fn move_chunks(to: &ArrayHandle<'_>, from: &ArrayHandle<'_>, axis: usize, offset: i64) -> Result<()> {
     let strides = nd::strides(&to.shapes.grid());
     for nchunk in 0..from.shapes.nchunks() {
         let mut index = nd::index_of(&from.shapes.grid(), nchunk);
         index[axis] += offset / i64::from(to.shapes.chunk[axis]);
         let place: i64 = index.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
-        let chunk = Malloced::copy(&from.full.chunk(length(nchunk)?)?)?;
-        to.full.update(length(place)?, chunk)?;
+        let chunk = MallocBytes::copy(&from.state.chunk(length(nchunk)?)?)?;
+        to.state.update(length(place)?, chunk)?;
     }
     Ok(())
 }
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn b2nd_resize(
     guard(|| {
         // SAFETY: the caller promises so.
         unsafe {
-            together(array, |array| {
+            in_transaction(array, |array| {
                 let n = array.shapes.ndim();
                 let start = if start.is_null() { None } else { Some(values(start, n)?) };
                 array.resize(values(new_shape, n)?, start)
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn b2nd_refresh(array: *mut b2nd_array_t) -> c_int {
 /// # Safety
 /// `buffer` has `buffersize` bytes.
 unsafe fn insert(
-    array: &mut Array<'_>,
+    array: &mut ArrayHandle<'_>,
     buffer: *const c_void,
     buffersize: i64,
     axis: i8,
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn b2nd_insert(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        unsafe { together(array, |array| insert(array, buffer, buffersize, axis, insert_start)) }?;
+        unsafe { in_transaction(array, |array| insert(array, buffer, buffersize, axis, insert_start)) }?;
         Ok(0)
     })
 }
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn b2nd_append(
     guard(|| {
         // SAFETY: the caller promises so.
         unsafe {
-            together(array, |array| {
+            in_transaction(array, |array| {
                 let end = *array.shapes.shape.get(length(axis)?).ok_or(Error(code::INVALID_PARAM))?;
                 insert(array, buffer, buffersize, axis, end)
             })?;
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn b2nd_append(
     })
 }
 
-fn delete(array: &mut Array<'_>, axis: i8, delete_start: i64, delete_len: i64) -> Result<()> {
+fn delete(array: &mut ArrayHandle<'_>, axis: i8, delete_start: i64, delete_len: i64) -> Result<()> {
     let axis = length(axis)?;
     ensure(axis < array.shapes.ndim() && delete_start >= 0 && delete_len >= 0, code::INVALID_PARAM)?;
     let mut shape = array.shapes.shape.clone();
@@ -336,7 +336,7 @@ pub unsafe extern "C" fn b2nd_delete(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        unsafe { together(array, |array| delete(array, axis, delete_start, delete_len)) }?;
+        unsafe { in_transaction(array, |array| delete(array, axis, delete_start, delete_len)) }?;
         Ok(0)
     })
 }

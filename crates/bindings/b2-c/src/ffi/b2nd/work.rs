@@ -2,15 +2,15 @@
 
 use super::*;
 
-impl Array<'_> {
+impl ArrayHandle<'_> {
     /// Takes a new shape from the file where another handle has changed it. Returns whether it was changed.
     pub(super) fn look(&mut self) -> Result<bool> {
-        self.full.refresh()?;
-        if self.c.last_tick.get() == self.full.c.change_tick.get() || self.full.c.view.get() {
+        self.state.refresh()?;
+        if self.c.last_tick.get() == self.state.c.change_tick.get() || self.state.c.view.get() {
             return Ok(false);
         }
-        self.c.last_tick.set(self.full.c.change_tick.get());
-        let Some((shapes, _)) = meta_of(self.full)? else { return Ok(false) };
+        self.c.last_tick.set(self.state.c.change_tick.get());
+        let Some((shapes, _)) = meta_of(self.state)? else { return Ok(false) };
         let same = shapes.chunk == self.shapes.chunk && shapes.block == self.shapes.block;
         ensure(same && shapes.ndim() == self.shapes.ndim(), code::DATA)?;
         if shapes.shape == self.shapes.shape {
@@ -81,7 +81,7 @@ impl Array<'_> {
             if all {
                 let nbytes = self.chunk_nbytes()?;
                 let plain = b2_core::memory::sized(&mut plain, nbytes)?;
-                let got = self.full.decompress(length(nchunk)?, plain)?;
+                let got = self.state.decompress(length(nchunk)?, plain)?;
                 ensure(got == nbytes, code::DATA)?;
             }
             for (nblock, block_start) in blocks {
@@ -89,7 +89,7 @@ impl Array<'_> {
                     plain.get(nblock * size..(nblock + 1) * size).ok_or(Error(code::DATA))?
                 } else {
                     let block = b2_core::memory::sized(&mut plain, size)?;
-                    self.full.read(length(nchunk)?, nblock * size..(nblock + 1) * size, block)?;
+                    self.state.read(length(nchunk)?, nblock * size..(nblock + 1) * size, block)?;
                     &*block
                 };
                 let n = shape.len();
@@ -101,8 +101,15 @@ impl Array<'_> {
                     begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
                 let in_buffer: Vec<i64> =
                     (0..n).map(|axis| begin[axis] + origin[axis] - start[axis]).collect();
-                let from = Part { shape: &shape, start: &in_block };
-                nd::copy(&lens, self.itemsize, block, from, buffer, Part { shape: room, start: &in_buffer })?;
+                let from = BoxPart { shape: &shape, start: &in_block };
+                nd::copy(
+                    &lens,
+                    self.itemsize,
+                    block,
+                    from,
+                    buffer,
+                    BoxPart { shape: room, start: &in_buffer },
+                )?;
             }
         }
         Ok(())
@@ -121,7 +128,7 @@ impl Array<'_> {
         plain: &mut [u8],
         (origin, from, to): (&[i64], &[i64], &[i64]),
         buffer: &[u8],
-        room: Part<'_>,
+        room: BoxPart<'_>,
     ) -> Result<()> {
         let local =
             |at: &[i64]| -> Vec<i64> { at.iter().zip(origin).map(|(at, origin)| at - origin).collect() };
@@ -136,8 +143,8 @@ impl Array<'_> {
             let in_block: Vec<i64> = begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
             let in_buffer: Vec<i64> =
                 (0..n).map(|axis| begin[axis] + origin[axis] - room.start[axis]).collect();
-            let from = Part { shape: room.shape, start: &in_buffer };
-            nd::copy(&lens, self.itemsize, buffer, from, block, Part { shape: &shape, start: &in_block })?;
+            let from = BoxPart { shape: room.shape, start: &in_buffer };
+            nd::copy(&lens, self.itemsize, buffer, from, block, BoxPart { shape: &shape, start: &in_block })?;
         }
         Ok(())
     }
@@ -158,13 +165,13 @@ impl Array<'_> {
             if whole {
                 plain.fill(0);
             } else {
-                let got = self.full.decompress(n, &mut plain)?;
+                let got = self.state.decompress(n, &mut plain)?;
                 ensure(got == nbytes, code::DATA)?;
             }
-            self.fill(&mut plain, (&origin, &from, &to), buffer, Part { shape: room, start })?;
-            let chunk = self.full.compressed(n, &plain)?;
-            self.full.update(n, chunk)?;
-            self.c.last_tick.set(self.full.c.change_tick.get());
+            self.fill(&mut plain, (&origin, &from, &to), buffer, BoxPart { shape: room, start })?;
+            let chunk = self.state.compressed(n, &plain)?;
+            self.state.update(n, chunk)?;
+            self.c.last_tick.set(self.state.c.change_tick.get());
         }
         Ok(())
     }
@@ -178,20 +185,20 @@ impl Array<'_> {
         };
         let meta = nd::serialize(&self.shapes, &dtype, self.c.dtype_format.get());
         let name =
-            if self.full.store().metas()?.iter().any(|meta| meta.0 == META) { META } else { META_BEFORE };
-        schunk::update_meta(self.full, name, &meta)?;
+            if self.state.store().metas()?.iter().any(|meta| meta.0 == META) { META } else { OLD_META };
+        schunk::update_meta(self.state, name, &meta)?;
         show(self.c, &self.shapes);
-        self.c.last_tick.set(self.full.c.change_tick.get());
+        self.c.last_tick.set(self.state.c.change_tick.get());
         Ok(())
     }
 
     /// Changes the shape. Along each axis, items are added or removed at `start`, or at the end.
     pub(super) fn resize(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
-        ensure(!self.full.c.view.get(), code::INVALID_PARAM)?;
+        ensure(!self.state.c.view.get(), code::INVALID_PARAM)?;
         let old = self.shapes.clone();
         let new = Shapes::new(shape, &old.chunk, &old.block, self.itemsize as i64)?;
         // Shapes of damaged files may ask for more chunks than there are, and for more memory than there is.
-        ensure(old.nchunks() == self.full.c.nchunks.get(), code::DATA)?;
+        ensure(old.nchunks() == self.state.c.nchunks.get(), code::DATA)?;
         let most = |grid: &[i64]| grid.iter().all(|len| *len <= MAX_NCHUNKS);
         ensure(most(&old.grid()) && most(&new.grid()) && new.nchunks() <= MAX_NCHUNKS, code::INVALID_PARAM)?;
         // Which old chunk is where along each axis.
@@ -241,17 +248,17 @@ impl Array<'_> {
     pub(super) fn rearrange(&mut self, list: &[Option<i64>]) -> Result<()> {
         let mut kept = list.iter().flatten().copied().collect::<Vec<_>>();
         kept.sort_unstable();
-        for nchunk in (0..self.full.c.nchunks.get()).rev() {
+        for nchunk in (0..self.state.c.nchunks.get()).rev() {
             if kept.binary_search(&nchunk).is_err() {
-                self.full.delete(length(nchunk)?)?;
+                self.state.delete(length(nchunk)?)?;
             }
         }
         let nbytes = self.chunk_nbytes()?;
-        let cparams = self.full.cctx()?.cparams();
+        let cparams = self.state.cctx()?.cparams();
         let zeros = special(&cparams, SpecialKind::Zeros, &[], nbytes as i32)?;
         for (n, chunk) in list.iter().enumerate() {
             if chunk.is_none() {
-                self.full.insert(n, Malloced::copy(zeros.as_bytes())?, code::CHUNK_INSERT)?;
+                self.state.insert(n, MallocBytes::copy(zeros.as_bytes())?, code::CHUNK_INSERT)?;
             }
         }
         Ok(())
@@ -291,13 +298,13 @@ impl Array<'_> {
     fn select(
         &mut self,
         nchunk: usize,
-        axes: &[&Group],
+        axes: &[&ChunkPositions],
         places: &[i64],
         plain: &mut [u8],
-        buffer: &mut Selected<'_>,
+        buffer: &mut ItemBuffer<'_>,
     ) -> Result<()> {
         let size = self.itemsize;
-        self.full.decompress(nchunk, plain)?;
+        self.state.decompress(nchunk, plain)?;
         let items: Vec<Range<i64>> = axes.iter().map(|axis| 0..axis.1.len() as i64).collect();
         let mut fits = true;
         nd::for_each_index(&items, &mut |index| {
@@ -311,10 +318,10 @@ impl Array<'_> {
             fits &= buffer.item(place..place + size, plain.get_mut(offset..offset + size));
         });
         ensure(fits, code::INVALID_PARAM)?;
-        if matches!(buffer, Selected::Set(_)) {
-            let chunk = self.full.compressed(nchunk, plain)?;
-            self.full.update(nchunk, chunk)?;
-            self.c.last_tick.set(self.full.c.change_tick.get());
+        if matches!(buffer, ItemBuffer::Set(_)) {
+            let chunk = self.state.compressed(nchunk, plain)?;
+            self.state.update(nchunk, chunk)?;
+            self.c.last_tick.set(self.state.c.change_tick.get());
         }
         Ok(())
     }
@@ -324,14 +331,14 @@ impl Array<'_> {
         &mut self,
         selection: &[&[i64]],
         room: &[i64],
-        mut buffer: Selected<'_>,
+        mut buffer: ItemBuffer<'_>,
     ) -> Result<()> {
         for (axis, list) in selection.iter().enumerate() {
             let len = self.shapes.shape[axis];
             ensure(list.iter().all(|at| (0..len).contains(at)), code::INVALID_PARAM)?;
         }
         // Of each axis and chunk: the places in the buffer, and what they add to the offset in the chunk.
-        let groups: Vec<Vec<Group>> = selection
+        let groups: Vec<Vec<ChunkPositions>> = selection
             .iter()
             .enumerate()
             .map(|(axis, list)| {
@@ -352,7 +359,7 @@ impl Array<'_> {
             if result.is_err() {
                 return;
             }
-            let axes: Vec<&Group> =
+            let axes: Vec<&ChunkPositions> =
                 index.iter().zip(&groups).filter_map(|(at, groups)| groups.get(*at as usize)).collect();
             let nchunk = axes.iter().zip(&grid).map(|(axis, stride)| axis.0 * stride).sum::<i64>() as usize;
             result = self.select(nchunk, &axes, &places, &mut plain, &mut buffer);
@@ -362,15 +369,15 @@ impl Array<'_> {
 }
 
 /// A chunk along an axis, and the selected positions in it: their places in the buffer, and what they add to the offset.
-pub(super) type Group = (i64, Vec<(i64, i64)>);
+pub(super) type ChunkPositions = (i64, Vec<(i64, i64)>);
 
 /// A buffer to copy items to, or from.
-pub(super) enum Selected<'a> {
+pub(super) enum ItemBuffer<'a> {
     Get(&'a mut [u8]),
     Set(&'a [u8]),
 }
 
-impl Selected<'_> {
+impl ItemBuffer<'_> {
     fn item(&mut self, place: Range<usize>, item: Option<&mut [u8]>) -> bool {
         match (self, item) {
             (Self::Get(buffer), Some(item)) => {

@@ -8,13 +8,13 @@ use super::*;
 ///
 /// # Safety
 /// The context's super-chunk is null or valid.
-pub(crate) unsafe fn behind(context: &Context, lazy: &[u8]) -> Result<Bytes> {
+pub(crate) unsafe fn stored_after(context: &Context, lazy: &[u8]) -> Result<Bytes> {
     // SAFETY: the caller promises so.
-    let full = unsafe { full(schunk_of(context)) }?;
+    let state = unsafe { state(schunk_of(context)) }?;
     let nchunk = lazy_nchunk(lazy)?;
-    let chunk = match full.store().chunk(nchunk)? {
-        Stored::Read(bytes) => bytes,
-        Stored::Listed(bytes) => Bytes::from(b2_core::memory::copied(&bytes)?),
+    let chunk = match state.store().chunk(nchunk)? {
+        ChunkBytes::Read(bytes) => bytes,
+        ChunkBytes::Listed(bytes) => Bytes::from(b2_core::memory::copied(&bytes)?),
     };
     // The chunk may have been replaced since.
     ensure(chunk.get(4..8) == lazy.get(4..8), code::READ_BUFFER)?;
@@ -37,8 +37,8 @@ fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
 }
 
 /// Returns a chunk of a frame without its blocks.
-pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Stored> {
-    let Store::Frame(frame) = store else { return store.chunk(nchunk) };
+pub(super) fn lazy_chunk(store: &mut ChunkStore, nchunk: usize) -> Result<ChunkBytes> {
+    let ChunkStore::Frame(frame) = store else { return store.chunk(nchunk) };
     frame.reading(|reader| {
         ensure(nchunk < reader.nchunks(), code::INVALID_PARAM)?;
         let chunk = reader.chunk(nchunk);
@@ -46,10 +46,10 @@ pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Stored> {
             let head = chunk.head()?;
             let header = head.header();
             if header.special().is_none() && !header.is_vl() && header.nbytes() > 0 {
-                return Ok(Stored::Read(without_blocks(&head, nchunk, offset).into()));
+                return Ok(ChunkBytes::Read(without_blocks(&head, nchunk, offset).into()));
             }
         }
-        Ok(Stored::Read(chunk.read()?.into_bytes()))
+        Ok(ChunkBytes::Read(chunk.read()?.into_bytes()))
     })
 }
 

@@ -36,14 +36,14 @@ pub unsafe extern "C" fn blosc2_meta_add(
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name, content) =
-            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        full.change(|full| {
-            let metas = full.store().metas()?;
+        let (state, name, content) =
+            unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        state.change(|state| {
+            let metas = state.store().metas()?;
             ensure(!metas.iter().any(|meta| meta.0 == name), code::INVALID_PARAM)?;
             ensure(metas.len() < MAX_METALAYERS, code::INVALID_PARAM)?;
-            full.store().add_meta(name, content)?;
-            full.mirror_metas()?;
+            state.store().add_meta(name, content)?;
+            state.mirror_metas()?;
             Ok(metas.len() as c_int)
         })
     })
@@ -63,26 +63,26 @@ pub unsafe extern "C" fn blosc2_meta_update(
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name, content) =
-            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        update_meta(full, name, content)
+        let (state, name, content) =
+            unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        update_meta(state, name, content)
     })
 }
 
-pub(crate) fn update_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
-    full.change(|full| {
-        let metas = full.store().metas()?;
+pub(crate) fn update_meta(state: &SchunkState, name: &[u8], content: &[u8]) -> Result<c_int> {
+    state.change(|state| {
+        let metas = state.store().metas()?;
         let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
         let mut value = metas[n].1.clone();
         value.get_mut(..content.len()).ok_or(Error(code::INVALID_PARAM))?.copy_from_slice(content);
-        full.store().update_meta(name, &value)?;
-        full.mirror_metas()?;
+        state.store().update_meta(name, &value)?;
+        state.mirror_metas()?;
         Ok(n as c_int)
     })
 }
 
-fn vlmeta_at(full: &Full, name: &[u8]) -> Result<(usize, Bytes)> {
-    let metas = full.store().vlmetas()?;
+fn vlmeta_at(state: &SchunkState, name: &[u8]) -> Result<(usize, Bytes)> {
+    let metas = state.store().vlmetas()?;
     let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
     Ok((n, metas[n].1.clone()))
 }
@@ -96,15 +96,20 @@ pub unsafe extern "C" fn blosc2_vlmeta_exists(schunk: *mut blosc2_schunk, name: 
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
-        full.refresh()?;
-        Ok(vlmeta_at(full, name)?.0 as c_int)
+        let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
+        state.refresh()?;
+        Ok(vlmeta_at(state, name)?.0 as c_int)
     })
 }
 
 /// # Safety
 /// `cparams` is null or valid.
-unsafe fn set_vlmeta(full: &Full, name: &[u8], content: &[u8], cparams: *mut blosc2_cparams) -> Result<()> {
+unsafe fn set_vlmeta(
+    state: &SchunkState,
+    name: &[u8],
+    content: &[u8],
+    cparams: *mut blosc2_cparams,
+) -> Result<()> {
     // SAFETY: the caller promises so.
     let cparams = unsafe { cparams.as_ref() }.copied().unwrap_or(blosc2_cparams::DEFAULT);
     let cparams = blosc2_cparams { schunk: std::ptr::null_mut(), ..cparams };
@@ -113,10 +118,10 @@ unsafe fn set_vlmeta(full: &Full, name: &[u8], content: &[u8], cparams: *mut blo
     let mut chunk = b2_core::memory::zeroed(content.len() + MAX_OVERHEAD)?;
     let cbytes = context.compress(content, &mut chunk)?;
     chunk.truncate(cbytes);
-    let chunksize = full.chunksize_to_store(full.c.chunksize.get());
-    full.store().set_vlmeta(name, chunk.into(), content, chunksize)?;
-    full.c.change_tick.add(1);
-    full.mirror_metas()
+    let chunksize = state.chunksize_to_store(state.c.chunksize.get());
+    state.store().set_vlmeta(name, chunk.into(), content, chunksize)?;
+    state.c.change_tick.add(1);
+    state.mirror_metas()
 }
 
 /// Adds a metalayer of any length. Answers its number.
@@ -134,14 +139,14 @@ pub unsafe extern "C" fn blosc2_vlmeta_add(
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name, content) =
-            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        full.change(|full| {
-            let n = full.store().vlmetas()?.len();
-            ensure(vlmeta_at(full, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
-            ensure(n < MAX_STORED_VLMETALAYERS || !full.is_contiguous()?, code::FAILURE)?;
+        let (state, name, content) =
+            unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        state.change(|state| {
+            let n = state.store().vlmetas()?.len();
+            ensure(vlmeta_at(state, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
+            ensure(n < MAX_STORED_VLMETALAYERS || !state.is_contiguous()?, code::FAILURE)?;
             // SAFETY: as above.
-            unsafe { set_vlmeta(full, name, content, cparams) }?;
+            unsafe { set_vlmeta(state, name, content, cparams) }?;
             Ok(n as c_int)
         })
     })
@@ -162,12 +167,12 @@ pub unsafe extern "C" fn blosc2_vlmeta_update(
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name, content) =
-            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        full.change(|full| {
-            let (n, _) = vlmeta_at(full, name)?;
+        let (state, name, content) =
+            unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        state.change(|state| {
+            let (n, _) = vlmeta_at(state, name)?;
             // SAFETY: as above.
-            unsafe { set_vlmeta(full, name, content, cparams) }?;
+            unsafe { set_vlmeta(state, name, content, cparams) }?;
             Ok(n as c_int)
         })
     })
@@ -187,10 +192,10 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
     guard(|| {
         ensure(!schunk.is_null() && !content.is_null() && !content_len.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
-        full.refresh()?;
-        let (n, chunk) = vlmeta_at(full, name)?;
-        let chunk = full.store().shown_vlmeta(name).unwrap_or(chunk);
+        let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
+        state.refresh()?;
+        let (n, chunk) = vlmeta_at(state, name)?;
+        let chunk = state.store().shown_vlmeta(name).unwrap_or(chunk);
         let plain = Chunk::from_bytes(chunk)?.decompress_bytes()?;
         // SAFETY: as above.
         unsafe {
@@ -210,13 +215,13 @@ pub unsafe extern "C" fn blosc2_vlmeta_delete(schunk: *mut blosc2_schunk, name: 
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
         // SAFETY: the caller promises so.
-        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
-        full.change(|full| {
-            vlmeta_at(full, name)?;
-            full.store().delete_vlmeta(name)?;
-            full.c.change_tick.add(1);
-            full.mirror_metas()?;
-            Ok(c_int::from(full.c.nvlmetalayers.get()))
+        let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
+        state.change(|state| {
+            vlmeta_at(state, name)?;
+            state.store().delete_vlmeta(name)?;
+            state.c.change_tick.add(1);
+            state.mirror_metas()?;
+            Ok(c_int::from(state.c.nvlmetalayers.get()))
         })
     })
 }
@@ -232,10 +237,10 @@ pub unsafe extern "C" fn blosc2_vlmeta_get_names(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let _shown = locked(&full.shown);
-        let n = usize::try_from(full.c.nvlmetalayers.get()).unwrap_or(0);
-        for (place, meta) in full.c.vlmetalayers.iter().take(n).enumerate() {
+        let state = unsafe { state(schunk) }?;
+        let _shown = locked(&state.shown);
+        let n = usize::try_from(state.c.nvlmetalayers.get()).unwrap_or(0);
+        for (place, meta) in state.c.vlmetalayers.iter().take(n).enumerate() {
             // SAFETY: as above; the metalayers were made by `mirror_metas`.
             unsafe { put(names.add(place), copy_at(meta.get())?.name) };
         }

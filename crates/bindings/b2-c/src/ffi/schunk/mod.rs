@@ -1,4 +1,4 @@
-//! Super-chunks: the structure that C programs read and write, in front of a [`Store`].
+//! Super-chunks: the structure that C programs read and write, in front of a [`ChunkStore`].
 //!
 //! A super-chunk may be read from several threads at once, also by functions for blocks while it is used itself. All functions here
 //! take it as a shared reference; its numbers are atomics, its chunks are behind a lock that is not held while anything of the
@@ -25,18 +25,18 @@ use crate::abi::{
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta, Shared, to_write};
+use crate::core::frame::{Frame, NamedContent, SharedLock, to_write};
 use crate::core::params;
-use crate::core::store::{Memory, Store, Stored};
-use crate::ffi::callbacks::Call;
+use crate::core::store::{ChunkBytes, ChunkStore, MemoryChunks};
+use crate::ffi::callbacks::CallContext;
 use crate::ffi::contexts::{chunk_at, context, create_cctx, create_dctx, schunk_of};
-use crate::ffi::memory::{self, Malloced, copied, copied_text, copied_value, free};
+use crate::ffi::memory::{self, MallocBytes, copied, copied_text, copied_value, free};
 use crate::ffi::{
     bytes, bytes_mut, callbacks, copy_at, guard, io, length, locked, paths, put, shared, size, text, values,
 };
 
 pub(crate) use items::{fill_special, gather};
-pub(crate) use lazy::behind;
+pub(crate) use lazy::stored_after;
 pub(crate) use meta::update_meta;
 pub(crate) use open::{
     blosc2_schunk_append_file, blosc2_schunk_free, from_buffer, new, open, to_frame, view_of,
@@ -44,9 +44,9 @@ pub(crate) use open::{
 
 /// What is behind a `blosc2_schunk *`: what C sees, and after it what it does not.
 #[repr(C)]
-pub(crate) struct Full {
+pub(crate) struct SchunkState {
     pub(crate) c: blosc2_schunk,
-    store: Arc<Mutex<Store>>,
+    store: Arc<Mutex<ChunkStore>>,
     /// Whether the bytes of a frame in memory are freed with it.
     frees: Option<Arc<AtomicBool>>,
     /// Room for a chunk that is compressed.
@@ -61,32 +61,32 @@ pub(crate) struct Full {
 ///
 /// # Safety
 /// `schunk` is null or from this library, and not freed for `'a`.
-pub(crate) unsafe fn full<'a>(schunk: *mut blosc2_schunk) -> Result<&'a Full> {
+pub(crate) unsafe fn state<'a>(schunk: *mut blosc2_schunk) -> Result<&'a SchunkState> {
     // SAFETY: all super-chunks are made here, as the first field of this structure, whose fields are atomics and locks.
     unsafe { shared(schunk.cast_const().cast()) }
 }
 
 /// The bytes that a program gave as a frame.
-pub(super) struct Lent {
+pub(super) struct BorrowedFrame {
     data: *mut u8,
     len: usize,
     frees: Arc<AtomicBool>,
 }
 
 // SAFETY: the bytes are only read, and freed by the last owner.
-unsafe impl Send for Lent {}
+unsafe impl Send for BorrowedFrame {}
 
 // SAFETY: as above.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for BorrowedFrame {}
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for BorrowedFrame {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the program promised these bytes for as long as the super-chunk lives.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedFrame {
     fn drop(&mut self) {
         if self.frees.load(Ordering::Relaxed) {
             // SAFETY: the program gave the bytes away, from `malloc`.
@@ -143,12 +143,12 @@ pub(super) unsafe fn free_storage(storage: *mut blosc2_storage) {
     }
 }
 
-impl Full {
+impl SchunkState {
     /// Makes the structure for a storage, with contexts and no chunks.
     ///
     /// # Safety
     /// `storage` is from [`copy_storage`].
-    unsafe fn new(storage: *mut blosc2_storage, store: Store) -> Result<Box<Self>> {
+    unsafe fn new(storage: *mut blosc2_storage, store: ChunkStore) -> Result<Box<Self>> {
         // SAFETY: all its fields are numbers and pointers, for which zeros are valid.
         let c: blosc2_schunk = unsafe { std::mem::zeroed() };
         c.chunksize.set(-1);
@@ -190,7 +190,7 @@ impl Full {
         Ok(this)
     }
 
-    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+    pub(crate) fn store(&self) -> MutexGuard<'_, ChunkStore> {
         locked(&self.store)
     }
 
@@ -274,23 +274,23 @@ impl Full {
 
     /// Reads again what another handle may have changed.
     pub(crate) fn refresh(&self) -> Result<bool> {
-        self.unchanged().map(|(newer, _)| newer)
+        self.refresh_locked().map(|(newer, _)| newer)
     }
 
     /// As [`refresh`](Self::refresh). With locking on, nobody changes the frame as long as the result lives, also not this handle.
-    fn unchanged(&self) -> Result<(bool, Option<Shared>)> {
+    fn refresh_locked(&self) -> Result<(bool, Option<SharedLock>)> {
         let (newer, shared) = match &mut *self.store() {
-            Store::Frame(frame) => frame.refresh()?,
-            Store::Memory(_) => (false, None),
+            ChunkStore::Frame(frame) => frame.refresh()?,
+            ChunkStore::MemoryChunks(_) => (false, None),
         };
         if newer {
-            self.look_anew()?;
+            self.refresh_counters()?;
         }
         Ok((newer, shared))
     }
 
     /// Shows C what is in the frame now.
-    fn look_anew(&self) -> Result<()> {
+    fn refresh_counters(&self) -> Result<()> {
         self.counters()?;
         self.mirror_metas()?;
         self.c.change_tick.add(1);
@@ -300,7 +300,7 @@ impl Full {
     /// Takes the numbers in the structure from the frame.
     fn counters(&self) -> Result<()> {
         let (nchunks, nbytes, cbytes, chunksize) = match &mut *self.store() {
-            Store::Frame(frame) => {
+            ChunkStore::Frame(frame) => {
                 frame.forget_count();
                 let reader = frame.reader()?;
                 // The number in the header counts what an old index has left, also if nothing else is stored.
@@ -309,7 +309,7 @@ impl Full {
                 let cbytes = if nothing { 0 } else { reader.cbytes() };
                 (reader.nchunks(), reader.nbytes(), cbytes, reader.header().stored_chunksize())
             }
-            Store::Memory(_) => return Ok(()),
+            ChunkStore::MemoryChunks(_) => return Ok(()),
         };
         self.c.nchunks.set(nchunks as i64);
         self.c.nbytes.set(nbytes as i64);
@@ -401,7 +401,7 @@ impl Full {
         }
     }
 
-    pub(crate) fn insert(&self, nchunk: usize, chunk: Malloced, failed: i32) -> Result<i64> {
+    pub(crate) fn insert(&self, nchunk: usize, chunk: MallocBytes, failed: i32) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
         let size = self.c.chunksize.get();
         self.fit(nchunk, &header, false, failed)?;
@@ -414,7 +414,7 @@ impl Full {
         self.changed()
     }
 
-    pub(crate) fn update(&self, nchunk: usize, chunk: Malloced) -> Result<i64> {
+    pub(crate) fn update(&self, nchunk: usize, chunk: MallocBytes) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
         self.fit(nchunk, &header, true, code::CHUNK_UPDATE)?;
         self.count()?;
@@ -460,30 +460,30 @@ impl Full {
 
     /// Makes a change. With locking on, the lock is taken before `work` looks where: others change nothing in between.
     pub(crate) fn change<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let locks = matches!(&*self.store(), Store::Frame(frame) if frame.locks());
+        let locks = matches!(&*self.store(), ChunkStore::Frame(frame) if frame.locks());
         if locks {
-            return self.together(work);
+            return self.in_transaction(work);
         }
         self.refresh()?;
         work(self)
     }
 
     /// Makes several changes of a file one commit: all or, after an error, none.
-    pub(crate) fn together<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn in_transaction<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let anew = match &mut *self.store() {
-            Store::Frame(frame) => frame.begin()?,
-            Store::Memory(_) => false,
+            ChunkStore::Frame(frame) => frame.begin()?,
+            ChunkStore::MemoryChunks(_) => false,
         };
         if anew {
-            self.look_anew()?;
+            self.refresh_counters()?;
         }
         let result = work(self);
         let ended = match &mut *self.store() {
-            Store::Frame(frame) => frame.end(result.is_ok()),
-            Store::Memory(_) => return result,
+            ChunkStore::Frame(frame) => frame.end(result.is_ok()),
+            ChunkStore::MemoryChunks(_) => return result,
         };
         if result.is_err() || ended.is_err() {
-            self.look_anew()?;
+            self.refresh_counters()?;
         }
         self.reclaim();
         ended.and(result)
@@ -491,7 +491,7 @@ impl Full {
 
     fn changed(&self) -> Result<i64> {
         self.mirror();
-        if matches!(&*self.store(), Store::Frame(_)) && self.has_other_handles() {
+        if matches!(&*self.store(), ChunkStore::Frame(_)) && self.has_other_handles() {
             self.counters()?;
         }
         Ok(self.c.nchunks.get())
@@ -504,12 +504,12 @@ impl Full {
     }
 
     /// Compresses bytes into a chunk of its own.
-    pub(crate) fn compressed(&self, nchunk: usize, src: &[u8]) -> Result<Malloced> {
+    pub(crate) fn compressed(&self, nchunk: usize, src: &[u8]) -> Result<MallocBytes> {
         self.c.current_nchunk.set(nchunk as i64);
         let mut spare = std::mem::take(&mut *locked(&self.spare));
         let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
         let made = self.cctx().and_then(|context| context.compress(src, room));
-        let chunk = made.and_then(|cbytes| Malloced::copy(spare.get(..cbytes).unwrap_or_default()));
+        let chunk = made.and_then(|cbytes| MallocBytes::copy(spare.get(..cbytes).unwrap_or_default()));
         // A program with many super-chunks should not keep a buffer for each.
         if spare.len() <= 1 << 20 {
             *locked(&self.spare) = spare;
@@ -525,7 +525,7 @@ impl Full {
     }
 
     /// Returns the bytes of a chunk without holding the store: callbacks may use the super-chunk while the chunk is decompressed.
-    pub(crate) fn chunk(&self, nchunk: usize) -> Result<Stored> {
+    pub(crate) fn chunk(&self, nchunk: usize) -> Result<ChunkBytes> {
         self.store().chunk(nchunk)
     }
 
@@ -534,7 +534,7 @@ impl Full {
         self.c.current_nchunk.set(nchunk as i64);
         let dctx = self.dctx()?;
         let frame = match &mut *self.store() {
-            Store::Frame(frame) if !dctx.hooks.has_postfilter() => Some(frame.reader()?.clone()),
+            ChunkStore::Frame(frame) if !dctx.hooks.has_postfilter() => Some(frame.reader()?.clone()),
             _ => None,
         };
         if let Some(frame) = frame {
@@ -578,7 +578,7 @@ pub(super) fn copy_part(range: &Range<usize>, block: &Range<usize>, plain: &[u8]
     }
 }
 
-impl Drop for Full {
+impl Drop for SchunkState {
     fn drop(&mut self) {
         self.free_metas(&locked(&self.shown));
         // SAFETY: the contexts are from this library, the rest was made here from `malloc`.

@@ -4,7 +4,7 @@ use b2_frame::INDEXES;
 
 use super::*;
 
-pub(super) fn finish(this: Box<Full>) -> *mut blosc2_schunk {
+pub(super) fn finish(this: Box<SchunkState>) -> *mut blosc2_schunk {
     Box::into_raw(this).cast()
 }
 
@@ -23,14 +23,15 @@ pub unsafe extern "C" fn blosc2_schunk_new(storage: *mut blosc2_storage) -> *mut
 ///
 /// # Safety
 /// As [`blosc2_schunk_new`].
-pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[Meta]) -> Result<Box<Full>> {
+pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[NamedContent]) -> Result<Box<SchunkState>> {
     let known = |n: usize, name: &[u8]| metas.iter().take(n).any(|meta| meta.0 == name);
     let distinct = !metas.iter().enumerate().any(|(n, meta)| known(n, &meta.0));
     ensure(distinct && metas.len() <= MAX_METALAYERS, code::INVALID_PARAM)?;
     // SAFETY: the caller promises so.
     let storage = unsafe { copy_storage(storage) }?;
     // SAFETY: it was just made.
-    let this = unsafe { Full::new(storage, Store::Memory(Memory::with_metas(metas))) }?;
+    let this =
+        unsafe { SchunkState::new(storage, ChunkStore::MemoryChunks(MemoryChunks::with_metas(metas))) }?;
     // SAFETY: as above.
     let contiguous = unsafe { copy_at(storage) }?.contiguous;
     if let Some(path) = this.path()? {
@@ -40,9 +41,9 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[Meta]) -> Resu
         let path = path.to_owned();
         let params =
             metas.iter().fold(this.frame_params()?, |params, (name, value)| params.metalayer(name, value));
-        let plugins = callbacks::plugins(&Call::new(this.cctx()?.cparams(), blosc2_dparams::DEFAULT));
+        let plugins = callbacks::plugins(&CallContext::new(this.cctx()?.cparams(), blosc2_dparams::DEFAULT));
         let frame = Frame::create(&path, files, locking, !contiguous, params, plugins)?;
-        *this.store() = Store::Frame(Box::new(frame));
+        *this.store() = ChunkStore::Frame(Box::new(frame));
         this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
     } else if contiguous {
         this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
@@ -52,7 +53,7 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[Meta]) -> Resu
 }
 
 /// Makes the structure for a frame that is there already.
-fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box<Full>> {
+fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box<SchunkState>> {
     let reader = frame.reader()?;
     let header = reader.header();
     let filters = header.filters();
@@ -89,7 +90,7 @@ fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box
     // SAFETY: all that it refers to is here.
     let storage = unsafe { copy_storage(&storage) }?;
     // SAFETY: it was just made.
-    let this = unsafe { Full::new(storage, Store::Frame(Box::new(frame))) }?;
+    let this = unsafe { SchunkState::new(storage, ChunkStore::Frame(Box::new(frame))) }?;
     this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
     this.c.flags2.set(u8::from(is_vl));
     this.counters()?;
@@ -100,18 +101,18 @@ fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box
 /// Frames in memory with more chunks than this stay frames: a few bytes can stand for very many chunks that repeat a value.
 const MAX_LISTED: usize = 1 << 22;
 
-impl Full {
+impl SchunkState {
     /// Makes a frame in memory a list of chunks.
     fn list_chunks(&mut self) -> Result<()> {
         let listed = match &mut *self.store() {
-            Store::Frame(frame) => match frame.reader()?.nchunks() {
-                0..=MAX_LISTED => Memory::of_frame(frame)?,
+            ChunkStore::Frame(frame) => match frame.reader()?.nchunks() {
+                0..=MAX_LISTED => MemoryChunks::of_frame(frame)?,
                 _ => return Ok(()),
             },
-            Store::Memory(_) => return Ok(()),
+            ChunkStore::MemoryChunks(_) => return Ok(()),
         };
         self.c.cbytes.set(listed.cbytes() as i64);
-        *self.store() = Store::Memory(listed);
+        *self.store() = ChunkStore::MemoryChunks(listed);
         self.c.frame.set(std::ptr::null_mut());
         // SAFETY: the storage was made by `copy_storage`, and nobody else knows it yet.
         unsafe {
@@ -124,14 +125,18 @@ impl Full {
 }
 
 fn plugins() -> b2_chunk::Plugins {
-    callbacks::plugins(&Call::new(blosc2_cparams::DEFAULT, blosc2_dparams::DEFAULT))
+    callbacks::plugins(&CallContext::new(blosc2_cparams::DEFAULT, blosc2_dparams::DEFAULT))
 }
 
 /// Opens a frame at a path.
 ///
 /// # Safety
 /// `urlpath` is null or a C string, `udio` is null or valid.
-pub(crate) unsafe fn open(urlpath: *const c_char, offset: i64, udio: *const blosc2_io) -> Result<Box<Full>> {
+pub(crate) unsafe fn open(
+    urlpath: *const c_char,
+    offset: i64,
+    udio: *const blosc2_io,
+) -> Result<Box<SchunkState>> {
     // SAFETY: the caller promises so.
     let path = paths::without_scheme(unsafe { text(urlpath) }?);
     // SAFETY: as above.
@@ -196,7 +201,7 @@ pub unsafe extern "C" fn blosc2_schunk_open_offset_udio(
 ///
 /// # Safety
 /// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed.
-pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Result<Box<Full>> {
+pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Result<Box<SchunkState>> {
     let len = length(len)?;
     ensure(!cframe.is_null(), code::NULL_POINTER)?;
     // Its header says how long the frame is; the buffer may be longer.
@@ -205,7 +210,7 @@ pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Resul
         // SAFETY: the caller promises so.
         Bytes::from(b2_core::memory::copied(unsafe { bytes(cframe.cast(), len) }?)?)
     } else {
-        Bytes::from_owner(Lent { data: cframe, len, frees: frees.clone() })
+        Bytes::from_owner(BorrowedFrame { data: cframe, len, frees: frees.clone() })
     };
     let frame = Frame::from_bytes(shared, plugins())?;
     let mut this = of_frame(frame, None, &io::DEFAULT)?;
@@ -244,7 +249,7 @@ pub unsafe extern "C" fn blosc2_schunk_avoid_cframe_free(
 ) {
     guard(|| {
         // SAFETY: the caller promises so.
-        if let Some(frees) = &unsafe { full(schunk) }?.frees {
+        if let Some(frees) = &unsafe { state(schunk) }?.frees {
             frees.store(!avoid_cframe_free, Ordering::Relaxed);
         }
         Ok(())
@@ -262,7 +267,7 @@ pub unsafe extern "C" fn blosc2_schunk_free(schunk: *mut blosc2_schunk) -> c_int
     }
     guard(|| {
         // SAFETY: it came from a box, and the caller gives it back.
-        let this = unsafe { Box::from_raw(schunk.cast::<Full>()) };
+        let this = unsafe { Box::from_raw(schunk.cast::<SchunkState>()) };
         let io = this.io()?;
         // Closes the files before their functions are told that it is over.
         drop(this);
@@ -273,13 +278,13 @@ pub unsafe extern "C" fn blosc2_schunk_free(schunk: *mut blosc2_schunk) -> c_int
 }
 
 /// Makes another handle on the same chunks, for a view.
-pub(crate) fn view_of(of: &Full) -> Result<Box<Full>> {
+pub(crate) fn view_of(of: &SchunkState) -> Result<Box<SchunkState>> {
     // SAFETY: the storage of a super-chunk is valid.
     let storage = unsafe { copy_storage(of.c.storage.get()) }?;
     // SAFETY: it was just made; a view does no I/O of its own.
     unsafe { put(copy_at(storage)?.io, io::DEFAULT) };
     // SAFETY: as above.
-    let mut view = unsafe { Full::new(storage, Store::Memory(Memory::default())) }?;
+    let mut view = unsafe { SchunkState::new(storage, ChunkStore::MemoryChunks(MemoryChunks::default())) }?;
     view.store = of.store.clone();
     view.c.frame.set(of.c.frame.get());
     view.c.chunksize.set(of.c.chunksize.get());
@@ -302,13 +307,13 @@ pub(crate) fn view_of(of: &Full) -> Result<Box<Full>> {
 pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let anew = match &mut *full.store() {
-            Store::Frame(frame) => frame.lock()?,
-            Store::Memory(_) => false,
+        let state = unsafe { state(schunk) }?;
+        let anew = match &mut *state.store() {
+            ChunkStore::Frame(frame) => frame.lock()?,
+            ChunkStore::MemoryChunks(_) => false,
         };
         if anew {
-            full.look_anew()?;
+            state.refresh_counters()?;
         }
         Ok(0)
     })
@@ -322,11 +327,11 @@ pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int
 pub unsafe extern "C" fn blosc2_schunk_unlock(schunk: *mut blosc2_schunk) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        if let Store::Frame(frame) = &mut *full.store() {
+        let state = unsafe { state(schunk) }?;
+        if let ChunkStore::Frame(frame) = &mut *state.store() {
             frame.unlock()?;
         }
-        full.reclaim();
+        state.reclaim();
         Ok(0)
     })
 }
@@ -338,7 +343,7 @@ pub unsafe extern "C" fn blosc2_schunk_unlock(schunk: *mut blosc2_schunk) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_refresh(schunk: *mut blosc2_schunk) -> c_int {
     // SAFETY: the caller promises so.
-    guard(|| unsafe { full(schunk) }?.refresh().map(c_int::from))
+    guard(|| unsafe { state(schunk) }?.refresh().map(c_int::from))
 }
 
 /// Answers the super-chunk as a contiguous frame, in memory that the caller frees.
@@ -353,8 +358,8 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
 ) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let frame = to_frame(full)?;
+        let state = unsafe { state(schunk) }?;
+        let frame = to_frame(state)?;
         ensure(!cframe.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
         // SAFETY: as above.
         unsafe {
@@ -365,12 +370,12 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
     })
 }
 
-pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
-    if let Err(error) = full.refresh() {
-        return full.store().as_last_seen(error);
+pub(crate) fn to_frame(state: &SchunkState) -> Result<Bytes> {
+    if let Err(error) = state.refresh() {
+        return state.store().as_last_seen(error);
     }
-    let params = full.frame_params()?;
-    full.store().as_frame(params)
+    let params = state.frame_params()?;
+    state.store().as_frame(params)
 }
 
 /// Writes the super-chunk as a contiguous frame into a file. Answers its length.
@@ -383,16 +388,16 @@ pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
 pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpath: *const c_char) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
-        let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
-        full.refresh()?;
-        let params = full.frame_params()?;
-        if full.is_contiguous()? && full.path()?.is_none() {
+        let (state, path) = unsafe { (state(schunk)?, text(urlpath)?) };
+        state.refresh()?;
+        let params = state.frame_params()?;
+        if state.is_contiguous()? && state.path()?.is_none() {
             let path = paths::of_file(path, code::FILE_OPEN)?;
             ensure(!path.is_dir(), code::FILE_OPEN)?;
-            return Ok(full.store().save(path, params, to_write().overwrite(true))? as i64);
+            return Ok(state.store().save(path, params, to_write().overwrite(true))? as i64);
         }
         let path = paths::of_file(paths::without_scheme(path), code::SCHUNK_COPY)?;
-        let saved = full.store().save(path, params, to_write());
+        let saved = state.store().save(path, params, to_write());
         Ok(saved.map_err(|_| Error(code::SCHUNK_COPY))? as i64)
     })
 }
@@ -408,16 +413,16 @@ pub unsafe extern "C" fn blosc2_schunk_append_file(
 ) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
-        let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
-        full.refresh()?;
-        let params = full.frame_params()?;
+        let (state, path) = unsafe { (state(schunk)?, text(urlpath)?) };
+        state.refresh()?;
+        let params = state.frame_params()?;
         let path = paths::of_file(path, code::FILE_OPEN)?;
         ensure(!path.is_dir(), code::FILE_OPEN)?;
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            full.store().save(path, params, to_write())?;
+            state.store().save(path, params, to_write())?;
             return Ok(0);
         }
-        let offset = full.store().append_to_file(path, params, &plugins())?;
+        let offset = state.store().append_to_file(path, params, &plugins())?;
         Ok(offset as i64)
     })
 }
@@ -432,12 +437,12 @@ pub unsafe extern "C" fn blosc2_schunk_copy(
     storage: *mut blosc2_storage,
 ) -> *mut blosc2_schunk {
     // SAFETY: the caller promises so.
-    guard(|| unsafe { copy(full(schunk)?, copy_at(storage)?) }.map(finish))
+    guard(|| unsafe { copy(state(schunk)?, copy_at(storage)?) }.map(finish))
 }
 
 /// # Safety
 /// `storage` and what it refers to is valid.
-unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
+unsafe fn copy(from: &SchunkState, mut storage: blosc2_storage) -> Result<Box<SchunkState>> {
     from.refresh()?;
     let own = from.cctx()?.cparams();
     let mut same = blosc2_cparams {
@@ -467,7 +472,7 @@ unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
     let mut plain = Vec::new();
     for nchunk in 0..length(from.c.nchunks.get())? {
         let chunk = if equal || from.c.flags2.get() & 1 != 0 {
-            Malloced::copy(&from.chunk(nchunk)?)?
+            MallocBytes::copy(&from.chunk(nchunk)?)?
         } else {
             let nbytes = from.chunk_nbytes(nchunk)?;
             let plain = b2_core::memory::sized(&mut plain, nbytes)?;
@@ -496,8 +501,8 @@ pub unsafe extern "C" fn blosc2_schunk_get_cparams(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let c = &full.c;
+        let state = unsafe { state(schunk) }?;
+        let c = &state.c;
         let nthreads = if c.cctx.get().is_null() {
             crate::ffi::threads::nthreads()
         } else {
@@ -536,12 +541,12 @@ pub unsafe extern "C" fn blosc2_schunk_get_dparams(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let nthreads = if full.c.dctx.get().is_null() {
+        let state = unsafe { state(schunk) }?;
+        let nthreads = if state.c.dctx.get().is_null() {
             crate::ffi::threads::nthreads()
         } else {
             // SAFETY: it is from this library.
-            unsafe { context(full.c.dctx.get()) }?.dparams().nthreads
+            unsafe { context(state.c.dctx.get()) }?.dparams().nthreads
         };
         let answer = blosc2_dparams { nthreads, schunk: schunk.cast(), ..blosc2_dparams::DEFAULT };
         ensure(!dparams.is_null(), code::NULL_POINTER)?;
@@ -559,12 +564,12 @@ pub unsafe extern "C" fn blosc2_schunk_get_dparams(
 pub unsafe extern "C" fn blosc2_schunk_frame_len(schunk: *mut blosc2_schunk) -> i64 {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        if let Store::Frame(frame) = &mut *full.store() {
+        let state = unsafe { state(schunk) }?;
+        state.refresh()?;
+        if let ChunkStore::Frame(frame) = &mut *state.store() {
             return Ok(frame.reader()?.header().frame_len() as i64);
         }
-        Ok(to_frame(full)?.len() as i64)
+        Ok(to_frame(state)?.len() as i64)
     })
 }
 
@@ -576,21 +581,21 @@ pub unsafe extern "C" fn blosc2_schunk_frame_len(schunk: *mut blosc2_schunk) -> 
 pub unsafe extern "C" fn blosc2_frame_get_offsets(schunk: *mut blosc2_schunk) -> *mut i64 {
     guard(|| {
         // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        ensure(full.is_frame(), code::NULL_POINTER)?;
+        let state = unsafe { state(schunk) }?;
+        state.refresh()?;
+        ensure(state.is_frame(), code::NULL_POINTER)?;
         let offsets = |reader: &b2_frame::SuperChunk| -> Result<Vec<i64>> {
             let entries = (0..reader.nchunks()).map(|nchunk| reader.chunk(nchunk).entry());
             entries.map(|entry| Ok(entry?.to_raw())).collect()
         };
-        let offsets = match &mut *full.store() {
-            Store::Frame(frame) => Some(offsets(frame.reader()?)?),
-            Store::Memory(_) => None,
+        let offsets = match &mut *state.store() {
+            ChunkStore::Frame(frame) => Some(offsets(frame.reader()?)?),
+            ChunkStore::MemoryChunks(_) => None,
         };
         let offsets = match offsets {
             Some(offsets) => offsets,
             None => {
-                let mut frame = Frame::from_bytes(to_frame(full)?, plugins())?;
+                let mut frame = Frame::from_bytes(to_frame(state)?, plugins())?;
                 offsets_of(&mut frame)?
             }
         };

@@ -10,12 +10,12 @@ use b2_frame::{Disk, FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, Wri
 
 /// The files of the system, of which one begins later.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct OffsetFiles {
     path: PathBuf,
     start: u64,
 }
 
-impl Window {
+impl OffsetFiles {
     /// Makes the bytes of `path` from `start` on look like a file. The path is one without links, relative parts and so on.
     pub(crate) fn new(path: PathBuf, start: u64) -> Self {
         Self { path, start }
@@ -31,7 +31,7 @@ impl Window {
 }
 
 /// An open file that begins later.
-struct Part<F: ?Sized> {
+struct OffsetFile<F: ?Sized> {
     start: u64,
     file: Arc<F>,
 }
@@ -40,7 +40,7 @@ fn moved(start: u64, offset: u64) -> IoResult<u64> {
     start.checked_add(offset).ok_or_else(|| ErrorKind::InvalidInput.into())
 }
 
-impl<F: ReadAt + ?Sized> ReadAt for Part<F> {
+impl<F: ReadAt + ?Sized> ReadAt for OffsetFile<F> {
     fn len(&self) -> IoResult<u64> {
         Ok(self.file.len()?.saturating_sub(self.start))
     }
@@ -54,7 +54,7 @@ impl<F: ReadAt + ?Sized> ReadAt for Part<F> {
     }
 }
 
-impl<F: WriteAt + ?Sized> WriteAt for Part<F> {
+impl<F: WriteAt + ?Sized> WriteAt for OffsetFile<F> {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> IoResult<()> {
         self.file.write_all_at(moved(self.start, offset)?, data)
     }
@@ -86,10 +86,10 @@ impl<F: WriteAt + ?Sized> WriteAt for Part<F> {
     }
 }
 
-impl ReadFiles for Window {
+impl ReadFiles for OffsetFiles {
     fn open(&self, path: &Path, links: Links) -> IoResult<Arc<dyn ReadAt>> {
         let file = Disk.open(path, links)?;
-        if path == self.path { Ok(Arc::new(Part { start: self.start, file })) } else { Ok(file) }
+        if path == self.path { Ok(Arc::new(OffsetFile { start: self.start, file })) } else { Ok(file) }
     }
 
     fn kind(&self, path: &Path, links: Links) -> IoResult<FileKind> {
@@ -113,10 +113,10 @@ impl ReadFiles for Window {
     }
 }
 
-impl FileSystem for Window {
+impl FileSystem for OffsetFiles {
     fn open_write(&self, path: &Path, links: Links) -> IoResult<Arc<dyn WriteAt>> {
         let file = Disk.open_write(path, links)?;
-        if path == self.path { Ok(Arc::new(Part { start: self.start, file })) } else { Ok(file) }
+        if path == self.path { Ok(Arc::new(OffsetFile { start: self.start, file })) } else { Ok(file) }
     }
 
     fn create_new(&self, path: &Path) -> IoResult<Arc<dyn WriteAt>> {
