@@ -8,8 +8,8 @@ use super::deflate::BitWriter;
 use super::{PROPERTIES, level, malformed, wrong_length};
 use crate::probe::{Prober, SEGMENT, StreamKind};
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
-use b2_core::Kept;
 use b2_core::OutOfMemory;
+use b2_core::Pooled;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{UnwindSafe, catch_unwind};
@@ -54,12 +54,12 @@ impl Codec for Zlib {
             let deflate = deflate(level)?;
             Ok::<_, CodecError>(Compressor { deflate, level, prober: Prober::new()?, parts: Vec::new() })
         };
-        Ok(Box::new(ZlibEncoder(Kept::take(&COMPRESSORS, |state| state.level == level, make)?)))
+        Ok(Box::new(ZlibEncoder(Pooled::take(&COMPRESSORS, |state| state.level == level, make)?)))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
         cx.refuse_dict(self.id())?;
         let make = || made(|| Inflate::new(true, WINDOW_BITS));
-        Ok(Box::new(ZlibDecoder(Kept::take(&DECOMPRESSORS, |_| true, make)?)))
+        Ok(Box::new(ZlibDecoder(Pooled::take(&DECOMPRESSORS, |_| true, make)?)))
     }
 }
 
@@ -75,7 +75,7 @@ fn made<T>(make: impl FnOnce() -> T + UnwindSafe) -> Result<T, CodecError> {
 /// Approximate maximum size of a state, in bytes.
 const STATE_LEN: u64 = 400 << 10;
 
-struct ZlibEncoder(Kept<Compressor>);
+struct ZlibEncoder(Pooled<Compressor>);
 
 impl Encoder for ZlibEncoder {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
@@ -269,7 +269,7 @@ fn length(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-struct ZlibDecoder(Kept<Inflate>);
+struct ZlibDecoder(Pooled<Inflate>);
 
 impl Decoder for ZlibDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
