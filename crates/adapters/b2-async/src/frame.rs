@@ -6,7 +6,8 @@ use std::sync::Arc;
 use b2_chunk::Chunk;
 use b2_core::Control;
 use b2_frame::{
-    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, Places, Read, SuperChunk, VlMetalayers,
+    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, Read, ScatterPlan, SuperChunk,
+    VlMetalayers,
 };
 
 use crate::future_set::FutureSet;
@@ -226,7 +227,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         Ok(())
     }
 
-    async fn read<P: Places<Error = FrameError>>(
+    async fn read<P: ScatterPlan<Error = FrameError>>(
         &self,
         places: P,
         destination: Destination<'_>,

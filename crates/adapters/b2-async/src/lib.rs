@@ -26,7 +26,7 @@ mod reader;
 mod remote;
 
 pub use array::{AsyncNdArray, AsyncSlice, SlicePart, SliceParts};
-pub use b2_frame::{Answer, Opening, Version};
+pub use b2_frame::{OpenResponse, RangeResponse, Version};
 pub use frame::AsyncSuperChunk;
 pub use options::AsyncOptions;
 pub use reader::{MaybeSend, MaybeSync, RangeReader};

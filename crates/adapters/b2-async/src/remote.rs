@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(not(target_family = "wasm"))]
-use b2_frame::Flight;
+use b2_frame::RequestTimer;
 use b2_frame::{
-    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, Opening, Pace, Places, Plan, Read,
-    ReadAt, ReadOptions, Request, Step, Storage, SuperChunk, Version,
+    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenResponse, Plan, Read, ReadAt,
+    ReadOptions, Request, RequestStats, ScatterPlan, Step, Storage, SuperChunk, Version,
 };
 use b2nd::{NdError, Selected, SelectionDriver};
 use bytes::Bytes;
@@ -27,11 +27,11 @@ pub(crate) struct Remote<R> {
     /// Offset of the frame in the main file.
     base: u64,
     /// The main file.
-    main: Opening,
+    main: OpenResponse,
     /// The version of each chunk file that was read.
     versions: Mutex<HashMap<FrameFile, Version>>,
     pub(crate) max_bytes: u64,
-    pace: Arc<Pace>,
+    request_stats: Arc<RequestStats>,
 }
 
 impl<R: RangeReader> Remote<R> {
@@ -42,9 +42,9 @@ impl<R: RangeReader> Remote<R> {
         max_bytes: u64,
     ) -> Result<(Self, SuperChunk), FrameError> {
         let (name, base) = (Arc::<str>::from(reader.name()), options.frame_offset());
-        let (first, last) = (base.saturating_add(Opening::FIRST), Opening::LAST);
-        let pace = Arc::<Pace>::default();
-        let flight = begin(&pace);
+        let (first, last) = (base.saturating_add(OpenResponse::FIRST), OpenResponse::LAST);
+        let request_stats = Arc::<RequestStats>::default();
+        let flight = begin(&request_stats);
         let opening = reader.open(FrameFile::Main, first, last).await;
         let mut main = opening.map_err(|error| failed(&name, error))?;
         end(flight, main.first.len().saturating_add(main.last.len()));
@@ -60,8 +60,8 @@ impl<R: RangeReader> Remote<R> {
         let Some(room) = len.checked_sub(base) else {
             return Err(FrameError::out_of_range("file bytes", base, base, len));
         };
-        let remote = Self { reader, name, base, main, versions: Mutex::default(), max_bytes, pace };
-        let extent = Extent::at_most(FrameFile::Main, 0..Opening::FIRST);
+        let remote = Self { reader, name, base, main, versions: Mutex::default(), max_bytes, request_stats };
+        let extent = Extent::at_most(FrameFile::Main, 0..OpenResponse::FIRST);
         let header =
             FrameHeader::parse(&remote.fetch(&extent).await?).map_err(|error| error.of(&remote.name))?;
         let storage = header.storage();
@@ -71,7 +71,7 @@ impl<R: RangeReader> Remote<R> {
         let opened = remote.run(options.open_plan(room, storage)).await?;
         let nowhere = Arc::new(NoLocalStorage {
             name: remote.name.clone(),
-            pace: remote.pace.clone(),
+            request_stats: remote.request_stats.clone(),
             in_flight: remote.reader.in_flight(),
         });
         let frame = options.opened(opened, nowhere).with_name(remote.name.clone());
@@ -117,7 +117,7 @@ impl<R: RangeReader> Remote<R> {
     }
 
     pub(crate) fn max_requests(&self) -> usize {
-        self.pace.in_flight(self.reader.in_flight())
+        self.request_stats.in_flight(self.reader.in_flight())
     }
 
     /// Fetches an extent, like [`OpenFile::read`].
@@ -134,7 +134,7 @@ impl<R: RangeReader> Remote<R> {
         if let Some(kept) = self.main.kept(&range).filter(|_| main) {
             return Ok(kept);
         }
-        let flight = begin(&self.pace);
+        let flight = begin(&self.request_stats);
         let answer = self.reader.range(extent.file, range.clone()).await;
         if let Ok(answer) = &answer {
             end(flight, answer.bytes.len());
@@ -166,17 +166,17 @@ fn size(request: &Request) -> u64 {
 
 /// Starts timing a request. Browsers have no clock for it.
 #[cfg(not(target_family = "wasm"))]
-fn begin(pace: &Pace) -> Flight<'_> {
-    pace.begin()
+fn begin(request_stats: &RequestStats) -> RequestTimer<'_> {
+    request_stats.begin()
 }
 
 #[cfg(not(target_family = "wasm"))]
-fn end(flight: Flight<'_>, bytes: usize) {
+fn end(flight: RequestTimer<'_>, bytes: usize) {
     flight.end(bytes as u64);
 }
 
 #[cfg(target_family = "wasm")]
-fn begin(_: &Pace) {}
+fn begin(_: &RequestStats) {}
 
 #[cfg(target_family = "wasm")]
 fn end(_: (), _: usize) {}
@@ -193,7 +193,7 @@ impl<R: RangeReader> SelectionDriver for Remote<R> {
 
 impl<R: RangeReader> Remote<R> {
     /// Fetches what a read needs with concurrent requests, and runs its jobs, until it is done.
-    pub(crate) async fn drive<P: Places>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
+    pub(crate) async fn drive<P: ScatterPlan>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
         let (control, workers) = (read.control().clone(), read.workers());
         let mut futures = FutureSet::new();
         let (mut bytes, mut held, mut jobs) = (0u64, None::<Request>, VecDeque::new());
@@ -248,7 +248,7 @@ const DECODE_BATCH_LEN: u64 = 8 << 20;
 #[derive(Clone)]
 struct NoLocalStorage {
     name: Arc<str>,
-    pace: Arc<Pace>,
+    request_stats: Arc<RequestStats>,
     in_flight: usize,
 }
 
@@ -257,12 +257,12 @@ impl FrameFiles for NoLocalStorage {
         OpenFile::new(Arc::new(self.clone()), self.name.clone(), 0)
     }
 
-    fn pace(&self) -> Option<&Pace> {
-        Some(&self.pace)
+    fn request_stats(&self) -> Option<&RequestStats> {
+        Some(&self.request_stats)
     }
 
     fn in_flight(&self) -> usize {
-        self.pace.in_flight(self.in_flight)
+        self.request_stats.in_flight(self.in_flight)
     }
 }
 

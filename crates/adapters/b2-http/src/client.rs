@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use b2_core::PerProcess;
-use b2_frame::{Answer, Version};
+use b2_frame::{RangeResponse, Version};
 use ureq::http::{HeaderMap, StatusCode};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Proxy};
@@ -105,7 +105,7 @@ pub(crate) enum RangeRequest {
 /// The response to a range request.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeReply {
-    pub(crate) answer: Answer,
+    pub(crate) answer: RangeResponse,
     /// The URL that redirects led to.
     pub(crate) url: Url,
 }
@@ -284,7 +284,7 @@ impl Client {
         let etag = text("etag").map(str::to_owned);
         let last_modified = text("last-modified").map(str::to_owned);
         let version = Version::default().etag(etag).last_modified(last_modified).len(len);
-        Ok(Ok(RangeReply { answer: Answer::new(bytes.into(), version), url: url.clone() }))
+        Ok(Ok(RangeReply { answer: RangeResponse::new(bytes.into(), version), url: url.clone() }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use b2_frame::{Answer, Opening, Pace, RemoteFile, RemoteSource};
+use b2_frame::{OpenResponse, RangeResponse, RemoteFile, RemoteSource, RequestStats};
 use bytes::Bytes;
 
 use crate::client::{Client, RangeReply, RangeRequest};
@@ -27,9 +27,9 @@ pub struct HttpSource {
 }
 
 pub(crate) fn open(client: &Arc<Client>, url: Url) -> io::Result<HttpFile> {
-    let pace = Pace::default();
+    let request_stats = RequestStats::default();
     let get = |requested| {
-        let flight = pace.begin();
+        let flight = request_stats.begin();
         let reply = client.get(&url, requested)?;
         flight.end(reply.answer.bytes.len() as u64);
         Ok::<_, io::Error>(reply)
@@ -39,14 +39,14 @@ pub(crate) fn open(client: &Arc<Client>, url: Url) -> io::Result<HttpFile> {
         (start(CHUNK_FILE_HEAD_LEN), None)
     } else {
         thread::scope(|scope| {
-            let last = || get(RangeRequest::Last(Opening::LAST));
+            let last = || get(RangeRequest::Last(OpenResponse::LAST));
             match thread::Builder::new().spawn_scoped(scope, last) {
                 Ok(other) => {
-                    let first = start(Opening::FIRST);
+                    let first = start(OpenResponse::FIRST);
                     let last = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                     (first, Some(last))
                 }
-                Err(_) => (start(Opening::FIRST), None),
+                Err(_) => (start(OpenResponse::FIRST), None),
             }
         })
     };
@@ -67,12 +67,13 @@ pub(crate) fn open(client: &Arc<Client>, url: Url) -> io::Result<HttpFile> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     };
     let target = Mutex::new((target != url).then_some(target));
-    let opening = Opening::new(first.bytes, end, len, version);
-    Ok(RemoteFile::new(HttpSource { client: client.clone(), url, target }, opening).with_pace(pace))
+    let opening = OpenResponse::new(first.bytes, end, len, version);
+    Ok(RemoteFile::new(HttpSource { client: client.clone(), url, target }, opening)
+        .with_request_stats(request_stats))
 }
 
 impl RemoteSource for HttpSource {
-    fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+    fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
         let requested = RangeRequest::Part(range.start, range.end);
         let lock = || self.target.lock().unwrap_or_else(PoisonError::into_inner);
         let target = lock().clone();

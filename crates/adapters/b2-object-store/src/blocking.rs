@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use b2_async::RangeReader;
 use b2_core::{PerProcess, ProcessId};
 use b2_frame::{
-    Answer, FrameFile, INDEX_NAME, Links, OpenFiles, Opening, Pace, ReadAt, ReadFiles, RemoteFile,
-    RemoteSource,
+    FrameFile, INDEX_NAME, Links, OpenFiles, OpenResponse, RangeResponse, ReadAt, ReadFiles, RemoteFile,
+    RemoteSource, RequestStats,
 };
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::multipart::{MultipartStore, PartId};
@@ -227,16 +227,16 @@ impl Stores {
         let (bucket, path) = self.bucket(url)?;
         let object = Object::new(bucket.objects, path);
         self.0.requests.fetch_add(2, Relaxed);
-        let opening = object.open(FrameFile::Main, Opening::FIRST, Opening::LAST);
-        let pace = Pace::default();
-        let flight = pace.begin();
+        let opening = object.open(FrameFile::Main, OpenResponse::FIRST, OpenResponse::LAST);
+        let request_stats = RequestStats::default();
+        let flight = request_stats.begin();
         let opening = self.0.process_state()?.runtime.block_on(opening)?;
         let bytes = opening.first.len() as u64 + opening.last.len() as u64;
         flight.end(bytes);
         self.0.bytes.fetch_add(bytes, Relaxed);
         let (stores, process) = (self.clone(), ProcessId::current());
         Ok(RemoteFile::new(ObjectSource { stores, url: url.to_owned(), process, object }, opening)
-            .with_pace(pace))
+            .with_request_stats(request_stats))
     }
 }
 
@@ -279,7 +279,7 @@ struct ObjectSource {
 }
 
 impl RemoteSource for ObjectSource {
-    fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+    fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
         let shared = &self.stores.0;
         shared.requests.fetch_add(1, Relaxed);
         let process_state = shared.process_state()?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_frame::{
-    EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Inside, Links,
-    ReadFiles, ReadOptions, SuperChunk, Table, count, is_table,
+    EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Links, ReadFiles,
+    ReadOptions, RootedDir, SuperChunk, Table, count, is_table,
 };
 use rmpv::Value;
 
@@ -28,9 +28,9 @@ impl Store {
 
     /// Returns the directory with its full interface.
     #[doc(hidden)]
-    pub fn inside(&self) -> Option<&Arc<Inside>> {
+    pub fn inside(&self) -> Option<&Arc<RootedDir>> {
         match &self.root {
-            StoreRoot::Directory { files: Files::Inside(inside), .. } => Some(inside),
+            StoreRoot::Directory { files: Files::RootedDir(inside), .. } => Some(inside),
             _ => None,
         }
     }
@@ -286,7 +286,7 @@ impl Store {
         self.announce()
     }
 
-    fn changed(&self) -> Result<&Arc<Inside>, StoreError> {
+    fn changed(&self) -> Result<&Arc<RootedDir>, StoreError> {
         let fixed = || StoreError::Unsupported("only stores in directories (.b2d) can be changed".to_owned());
         self.inside().ok_or_else(fixed)
     }
@@ -347,7 +347,7 @@ pub(crate) fn check_unused(
 }
 
 /// Writes a copy of a frame to a new file, chunk by chunk.
-fn copy_frame(frame: &SuperChunk, inside: &Arc<Inside>, path: &Path) -> Result<(), StoreError> {
+fn copy_frame(frame: &SuperChunk, inside: &Arc<RootedDir>, path: &Path) -> Result<(), StoreError> {
     let mut params = FrameParams::like(frame.header()).plugins(frame.dparams().plugins.clone());
     for (name, value) in frame.metalayers().iter() {
         params = params.metalayer(name, value);
@@ -381,7 +381,7 @@ pub(crate) fn empty_frame_params() -> FrameParams {
 pub(crate) fn write_attributes(
     mut writer: FrameWriter,
     attributes: &BTreeMap<Vec<u8>, Vec<u8>>,
-) -> Result<b2_frame::Written, StoreError> {
+) -> Result<b2_frame::WrittenFrame, StoreError> {
     for (name, value) in attributes {
         writer.set_vlmetalayer(name, value)?;
     }

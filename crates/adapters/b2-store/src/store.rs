@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_frame::{
-    FileKind, FrameError, INDEX_NAME, Inside, Links, MAGIC, ReadAt, ReadFiles, ReadOptions, SuperChunk,
+    FileKind, FrameError, INDEX_NAME, Links, MAGIC, ReadAt, ReadFiles, ReadOptions, RootedDir, SuperChunk,
 };
 
 use crate::StoreError;
@@ -40,21 +40,21 @@ pub(crate) enum StoreRoot {
 /// The files of a directory.
 pub(crate) enum Files {
     /// On the local disk: links are not followed.
-    Inside(Arc<Inside>),
+    RootedDir(Arc<RootedDir>),
     Other(Arc<dyn ReadFiles>),
 }
 
 impl Files {
     pub(crate) fn file_system(&self) -> Arc<dyn ReadFiles> {
         match self {
-            Self::Inside(inside) => inside.clone(),
+            Self::RootedDir(inside) => inside.clone(),
             Self::Other(fs) => fs.clone(),
         }
     }
 
     fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
         match self {
-            Self::Inside(inside) => inside.entries(dir),
+            Self::RootedDir(inside) => inside.entries(dir),
             Self::Other(fs) => {
                 let kind = |name: OsString| Ok((name.clone(), fs.kind(&dir.join(name), Links::Refuse)?));
                 fs.list(dir)?.into_iter().map(kind).collect()
@@ -164,9 +164,9 @@ impl Store {
     fn open_directory(path: &Path, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
         let fs = options.frame_file_system();
         let (files, path) = if fs.is_local() {
-            let inside = Inside::new(path).map_err(StoreError::io(path))?;
+            let inside = RootedDir::new(path).map_err(StoreError::io(path))?;
             let path = inside.path().to_owned();
-            (Files::Inside(Arc::new(inside)), path)
+            (Files::RootedDir(Arc::new(inside)), path)
         } else {
             (Files::Other(fs.clone()), path.to_owned())
         };

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use b2_frame::{Pace, ReadAt, SuperChunk};
+use b2_frame::{ReadAt, RequestStats, SuperChunk};
 
 /// A range of a file as a separate file, so that nothing outside it is read.
 pub(crate) struct FileWindow {
@@ -36,8 +36,8 @@ impl ReadAt for FileWindow {
         self.file.in_flight()
     }
 
-    fn pace(&self) -> Option<&Pace> {
-        self.file.pace()
+    fn request_stats(&self) -> Option<&RequestStats> {
+        self.file.request_stats()
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use b2_async::{Answer, Opening, RangeReader, Version};
+use b2_async::{OpenResponse, RangeReader, RangeResponse, Version};
 use b2_frame::{FrameFile, FrameHeader, MAGIC};
 use bytes::Bytes;
 
@@ -39,8 +39,8 @@ impl File {
     /// # Errors
     /// What the page answers.
     pub async fn open(host: &Host, number: u32, name: &str) -> io::Result<Self> {
-        let found = host.read(number, None, 0..Opening::FIRST).await?;
-        let short = (found.bytes.len() as u64) < Opening::FIRST;
+        let found = host.read(number, None, 0..OpenResponse::FIRST).await?;
+        let short = (found.bytes.len() as u64) < OpenResponse::FIRST;
         let first = found.bytes;
         let len = match found.version.len {
             Some(len) => len,
@@ -81,7 +81,7 @@ impl File {
     pub async fn part(&self, name: &str, range: Range<u64>) -> io::Result<Self> {
         let start = self.part.start.saturating_add(range.start);
         let part = start..self.part.start.saturating_add(range.end).min(self.part.end).max(start);
-        let head = part.start..part.start.saturating_add(Opening::FIRST).min(part.end);
+        let head = part.start..part.start.saturating_add(OpenResponse::FIRST).min(part.end);
         let first = self.read(head).await?;
         Ok(Self { name: name.to_owned(), first, part, ..self.clone() })
     }
@@ -92,7 +92,7 @@ impl File {
             return Ok(Bytes::new());
         }
         let found = self.host.read(self.number, None, range.clone()).await?;
-        self.version.accept(&range, Answer::new(found.bytes, found.version))
+        self.version.accept(&range, RangeResponse::new(found.bytes, found.version))
     }
 
     /// Reads a range.
@@ -118,7 +118,7 @@ impl RangeReader for Source {
         }
     }
 
-    async fn open(&self, which: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
+    async fn open(&self, which: FrameFile, first: u64, last: u64) -> io::Result<OpenResponse> {
         if which != FrameFile::Main {
             return Err(split_ranges());
         }
@@ -132,20 +132,20 @@ impl RangeReader for Source {
                 if (tail.len() as u64) < last.min(len) {
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends too early"));
                 }
-                Ok(Opening::new(head, tail, len, Version::default()))
+                Ok(OpenResponse::new(head, tail, len, Version::default()))
             }
         }
     }
 
-    async fn range(&self, which: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+    async fn range(&self, which: FrameFile, range: Range<u64>) -> io::Result<RangeResponse> {
         match (self, which) {
             (Self::File(file), FrameFile::Chunk(chunk)) if file.part.start == 0 => {
                 let found = file.host.read(file.number, Some(chunk), range).await?;
-                Ok(Answer::new(found.bytes, found.version))
+                Ok(RangeResponse::new(found.bytes, found.version))
             }
             _ if which != FrameFile::Main => Err(split_ranges()),
             (Self::Memory(_, bytes), _) => bytes.range(which, range).await,
-            (Self::File(file), _) => Ok(Answer::new(file.range(range).await?, Version::default())),
+            (Self::File(file), _) => Ok(RangeResponse::new(file.range(range).await?, Version::default())),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::read::target::Target;
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
-/// in it are those that the [`Places`](crate::read::places::Places) were made with.
+/// in it are those that the [`ScatterPlan`](crate::read::scatter_plan::Places) were made with.
 pub struct Destination<'a> {
     start: *mut u8,
     len: usize,
@@ -293,10 +293,10 @@ struct Owners {
 #[cfg(debug_assertions)]
 impl Owners {
     /// Larger buffers are not checked, in bytes.
-    const MOST: usize = 1 << 20;
+    const MAX_CHECKED_LEN: usize = 1 << 20;
 
     fn new(len: usize) -> Self {
-        let watched = if len <= Self::MOST { len } else { 0 };
+        let watched = if len <= Self::MAX_CHECKED_LEN { len } else { 0 };
         let mut bytes = Vec::new();
         // Skip the check if there is not enough memory for it.
         if bytes.try_reserve_exact(watched).is_ok() {

@@ -9,8 +9,8 @@ use crate::format::index::Entry;
 use crate::format::records::RecordTable;
 use crate::format::runs;
 use crate::names::FrameFile;
-use crate::read::compared::ComparedChunk;
 use crate::read::plan::{Plan, Step};
+use crate::read::verified::VerifiedChunk;
 use crate::storage::files::Extent;
 use crate::{Compare, FrameError, Structure, SuperChunk};
 
@@ -34,12 +34,12 @@ impl SuperChunk {
     }
 
     /// Returns what has been compared in a chunk, unless that will be compared again.
-    pub(crate) fn compared(&self, nchunk: usize) -> Option<&ComparedChunk> {
+    pub(crate) fn compared(&self, nchunk: usize) -> Option<&VerifiedChunk> {
         if self.compares_again() { None } else { self.opened.compared.get(nchunk) }
     }
 
     /// Remembers what has been compared in a chunk.
-    pub(crate) fn put_compared(&self, nchunk: usize, chunk: ComparedChunk) {
+    pub(crate) fn put_compared(&self, nchunk: usize, chunk: VerifiedChunk) {
         if !self.compares_again() {
             self.opened.compared.put(nchunk, self.nchunks(), chunk);
         }

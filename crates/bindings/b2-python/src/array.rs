@@ -9,7 +9,7 @@ use b2_core::memory;
 use b2_http::HttpFile;
 use b2_store::MemberLocation;
 use b2kit::chunk::{FilterSlot, SpecialKind};
-use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, Inside, ReadAt, ReadCosts, Storage};
+use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadCosts, RootedDir, Storage};
 use b2kit::nd::NdError;
 use b2kit::{Control, FilterId, NdArray};
 use bytes::Bytes;
@@ -52,7 +52,7 @@ struct State {
     /// The frame, if it is in memory.
     frame: Option<Bytes>,
     /// The directory of the store that contains the array.
-    store: Option<Arc<Inside>>,
+    store: Option<Arc<RootedDir>>,
     /// The source of the bytes, if many ranges are fetched at once.
     remote: Option<Arc<Remote>>,
     /// The file on a web server.
@@ -127,7 +127,7 @@ impl ArrayBase {
     }
 
     /// Returns the directory of the store that contains the array.
-    pub(crate) fn store(&self) -> Option<Arc<Inside>> {
+    pub(crate) fn store(&self) -> Option<Arc<RootedDir>> {
         self.lock().store.clone()
     }
 

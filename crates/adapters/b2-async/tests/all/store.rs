@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use b2_async::{Answer, Opening, RangeReader, Version};
+use b2_async::{OpenResponse, RangeReader, RangeResponse, Version};
 use b2_frame::FrameFile;
 use b2_testkit::Rng;
 use bytes::Bytes;
@@ -202,7 +202,7 @@ impl RangeReader for Store {
         self.most
     }
 
-    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
+    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<OpenResponse> {
         // Two concurrent requests, as a web server needs.
         let (mut one, mut two) = (pin!(self.wait(first)), pin!(self.wait(last)));
         let (mut first_done, mut last_done) = (false, false);
@@ -214,10 +214,10 @@ impl RangeReader for Store {
         .await;
         let len = self.files.get(&file).ok_or(io::ErrorKind::NotFound)?.len() as u64;
         let (first, last) = (self.part(file, 0..first)?, self.part(file, len.saturating_sub(last)..len)?);
-        Ok(Opening::new(first, last, len, self.version.clone()))
+        Ok(OpenResponse::new(first, last, len, self.version.clone()))
     }
 
-    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<RangeResponse> {
         self.wait(range.end - range.start).await;
         let wrong = {
             let mut state = self.state.lock().unwrap();
@@ -238,7 +238,7 @@ impl RangeReader for Store {
             Misbehavior::Length => version.len = Some(len + 1),
             Misbehavior::Moved => bytes = [&bytes[1..], &[0]].concat().into(),
         }
-        Ok(Answer::new(bytes, version))
+        Ok(RangeResponse::new(bytes, version))
     }
 }
 

@@ -78,9 +78,9 @@ impl ChunkSums {
         let stored = entries.iter().filter(|raw| **raw >= 0);
         let records = stored.map(|raw| match self.get(*raw) {
             Some(sum) if !sum.runs.is_empty() => &*sum.runs,
-            _ => &runs::NOTHING,
+            _ => &runs::NO_RUNS,
         });
-        let something = self.has_runs && records.clone().any(|record| record != runs::NOTHING);
+        let something = self.has_runs && records.clone().any(|record| record != runs::NO_RUNS);
         match something {
             true => Records::new(records, kept),
             false => Records::nothing(entries.iter().filter(|raw| **raw >= 0).count()),

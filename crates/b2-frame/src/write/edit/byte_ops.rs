@@ -6,7 +6,7 @@ use b2_chunk::{Chunk, MAX_CHUNK_NBYTES, NAN4, NAN8, SpecialKind};
 use b2_core::{Control, memory};
 
 use crate::format::index::Entry;
-use crate::write::draft::Fitted;
+use crate::write::draft::FittedChunk;
 use crate::write::edit::chunk_ops::compress;
 use crate::write::edit::{FrameEditor, Tail};
 use crate::write::state::{Sizes, Sizing, check_nbytes, room_for};
@@ -267,7 +267,7 @@ impl FrameEditor {
             if !editor.draft.state.is_individual() && len.is_multiple_of(editor.draft.rules.typesize) {
                 return Ok(Entry::Special(kind).to_raw());
             }
-            editor.draft.put(editor.nchunks(), Fitted::special(kind, len), Sizing::Individual)
+            editor.draft.put(editor.nchunks(), FittedChunk::special(kind, len), Sizing::Individual)
         })
     }
 

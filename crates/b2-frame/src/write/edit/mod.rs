@@ -22,14 +22,14 @@ use b2_core::Control;
 use bytes::Bytes;
 
 pub use self::meta::EditVlMeta;
-pub use self::prepared::Prepared;
+pub use self::prepared::PreparedChunk;
 pub use self::savepoint::Savepoint;
 use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
 use crate::format::records::RecordPage;
 use crate::format::runs;
 use crate::format::start_copy;
-use crate::format::starts::{ChunkStarts, Wanted};
+use crate::format::starts::{ChunkStarts, StartsPolicy};
 use crate::names::FrameFile;
 use crate::read::options::FrameOrigin;
 use crate::storage::files::Extent;
@@ -120,7 +120,7 @@ struct Tail {
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Committed {
+pub struct CommitReport {
     /// Number of bytes written since the last commit: chunks, index, trailer, header and lock.
     pub bytes_written: u64,
     /// Number of chunks after the commit.
@@ -273,7 +273,7 @@ impl FrameEditor {
     /// remains ([`FrameError::Abandoned`]), because the system may have dropped data that it could
     /// not write. [`FrameError::NotSynced`] means that the change is visible, but may not survive a
     /// power loss. [`FrameError::Changed`] means that another writer ignored the lock.
-    pub fn commit(&mut self) -> Result<Committed, FrameError> {
+    pub fn commit(&mut self) -> Result<CommitReport, FrameError> {
         self.draft.store.check()?;
         self.epoch = Arc::default();
         self.settle()?;
@@ -316,7 +316,7 @@ impl FrameEditor {
         }
         let written = self.draft.store.written();
         let bytes_written = written - std::mem::replace(&mut self.accounted, written);
-        Ok(Committed { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
+        Ok(CommitReport { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
     }
 
     /// Prepares the commit of changed items or another shape.
@@ -414,7 +414,7 @@ impl FrameEditor {
                 let head = runs::parse(chunk.as_bytes(), snapshot.dparams());
                 let sum = ChunkSum::of(chunk.as_bytes(), head.as_ref());
                 if sums.get(*raw) != Some(&sum) {
-                    added |= sum.runs[..] != runs::NOTHING;
+                    added |= sum.runs[..] != runs::NO_RUNS;
                     sums.put(*raw, sum)?;
                 }
             }
@@ -439,11 +439,11 @@ impl FrameEditor {
         if !block_starts {
             self.draft.starts = None;
         } else if let Some(starts) = &mut self.draft.starts {
-            starts.wanted = Wanted::Always;
+            starts.wanted = StartsPolicy::Always;
         } else {
             self.draft.starts = Some(self.during(self.nbytes(), |editor, control| {
                 let snapshot = editor.snapshot()?;
-                let mut starts = ChunkStarts::new(Wanted::Always);
+                let mut starts = ChunkStarts::new(StartsPolicy::Always);
                 for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
                     if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
                         let chunk = snapshot.chunk(nchunk).read()?;
@@ -501,7 +501,7 @@ impl FrameEditor {
     /// As for [`commit`](Self::commit) (such as [`FrameError::HardLinks`]), and as for
     /// [`ChunkRef::read`](crate::ChunkRef::read) when a chunk cannot be read; [`FrameError::Cancelled`]. The frame is
     /// unchanged then, unless only unused files of a sparse frame could not be removed ([`FrameError::Io`]).
-    pub fn compact(&mut self) -> Result<Committed, FrameError> {
+    pub fn compact(&mut self) -> Result<CommitReport, FrameError> {
         self.draft.store.check()?;
         self.epoch = Arc::default();
         if self.storage() == Storage::Sparse {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use b2_chunk::{Chunk, ChunkHeader, Compression, Plugins, SpecialKind};
-use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, Outdated, WriteOptions, outdate_indexes};
+use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, OutdatedIndexes, WriteOptions, outdate_indexes};
 use bytes::Bytes;
 
 use crate::abi::code;
@@ -350,7 +350,7 @@ impl ChunkStore {
 
     /// Writes all chunks and metalayers with a writer, except for the description of the indexes of python-blosc2, whose files
     /// are not copied.
-    fn write(&mut self, mut writer: FrameWriter) -> Result<b2_frame::Written> {
+    fn write(&mut self, mut writer: FrameWriter) -> Result<b2_frame::WrittenFrame> {
         match self {
             Self::MemoryChunks(memory) => {
                 for chunk in &memory.chunks {
@@ -450,13 +450,13 @@ impl MemoryChunks {
             return Ok(());
         };
         let value = Chunk::from_bytes(self.vlmetas[n].1.clone()).and_then(|chunk| chunk.decompress_bytes());
-        match value.map_or(Outdated::Unreadable, |value| outdate_indexes(&value)) {
-            Outdated::Same => {}
-            Outdated::New(value) => {
+        match value.map_or(OutdatedIndexes::Unreadable, |value| outdate_indexes(&value)) {
+            OutdatedIndexes::Same => {}
+            OutdatedIndexes::New(value) => {
                 let cparams = Compression::new().itemsize(1).build()?;
                 self.vlmetas[n].1 = Chunk::compress_bytes(&value, &cparams)?.into_bytes();
             }
-            Outdated::Unreadable => drop(self.vlmetas.remove(n)),
+            OutdatedIndexes::Unreadable => drop(self.vlmetas.remove(n)),
         }
         Ok(())
     }
