@@ -152,7 +152,7 @@ impl ChunkStarts {
     }
 
     /// Drops the records of other entries if there are many.
-    pub(crate) fn settle(&mut self, entries: &[i64]) {
+    pub(crate) fn merge_new(&mut self, entries: &[i64]) {
         if self.records.len() > entries.len().saturating_mul(2).saturating_add(64) {
             let all = std::mem::take(&mut self.records);
             self.len = 0;

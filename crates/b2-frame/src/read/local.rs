@@ -5,7 +5,7 @@ use b2_core::Control;
 use bytes::Bytes;
 
 use crate::SuperChunk;
-use crate::read::disjoint::{Destination, Disjoint, SharedBuffer, Unfilled};
+use crate::read::disjoint::{Destination, Disjoint, SharedBuffer, UninitBuffer};
 use crate::read::part_plan::{Blocks, Group, PartPlan, PartStep};
 use crate::read::plan::Driver;
 use crate::read::remote;
@@ -47,7 +47,7 @@ pub fn read_places<'d, P: ScatterPlan>(
     }
     // SAFETY: As above, and each block has a filler that hands out each place once.
     #[allow(unsafe_code)]
-    let buffer = unsafe { Unfilled::new(destination) };
+    let buffer = unsafe { UninitBuffer::new(destination) };
     // Bytes are written twice here, so they should stay in the cache.
     let reading = Reading { streaming: false, ..reading };
     LocalRead { reading, control, serial: false, buffer: &buffer }.run_checked()?;

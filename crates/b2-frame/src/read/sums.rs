@@ -136,14 +136,14 @@ impl SuperChunk {
     /// Returns whether a stored chunk that was read and compared is as it was written, as far as that can be known: it
     /// has a checksum, or no chunk of the frame has, or this process has put it into memory.
     #[doc(hidden)]
-    pub fn is_vouched_for(&self, nchunk: usize) -> bool {
+    pub fn is_verified(&self, nchunk: usize) -> bool {
         let own = || self.entry(nchunk).is_ok_and(|entry| self.is_own(entry));
         self.opened.sums.is_none() || own() || matches!(self.sum_of(nchunk), Ok(Ok(Some(_))))
     }
 
     /// Returns whether this process has put the chunk with this entry into memory that nothing can change.
     fn is_own(&self, entry: Entry) -> bool {
-        matches!((self.own_from, entry), (Some(from), Entry::Stored(offset)) if offset >= from)
+        matches!((self.trusted_from, entry), (Some(from), Entry::Stored(offset)) if offset >= from)
     }
 
     /// Compares the sum of a stored chunk with the one in the frame, if that is known.

@@ -189,7 +189,7 @@ pub struct SuperChunk {
     pub(crate) costs: ReadCosts,
     /// The offset from which on stored chunks were put by this process into memory that nothing can change: they need
     /// not be compared.
-    pub(crate) own_from: Option<u64>,
+    pub(crate) trusted_from: Option<u64>,
     /// Whether the start of the file is damaged and was replaced by its copy.
     pub(crate) restored: bool,
 }
@@ -218,7 +218,7 @@ impl SuperChunk {
             compare,
             keeps: false,
             costs,
-            own_from: None,
+            trusted_from: None,
             restored: false,
         }
     }
@@ -306,7 +306,7 @@ impl SuperChunk {
     /// as a whole, since damaged data must not get a valid checksum.
     #[must_use]
     #[doc(hidden)]
-    pub fn to_keep(&self) -> Self {
+    pub fn for_rewrite(&self) -> Self {
         Self { keeps: true, ..self.clone() }
     }
 

@@ -71,7 +71,7 @@ impl SuperChunk {
         let before = writer.nchunks();
         let result = match chunksize {
             Some(0) => Err(FrameError::argument("chunksize", "must not be 0")),
-            Some(chunksize) => source.to_keep().copy_cut(writer, cparams, chunksize as u64, &control),
+            Some(chunksize) => source.for_rewrite().copy_cut(writer, cparams, chunksize as u64, &control),
             None => source.copy_chunks(writer, cparams, &control),
         };
         if result.is_err() && writer.nchunks() != before {

@@ -67,7 +67,7 @@ impl Draft {
         let opened = self.state.opened(&head, layout, sums, &dparams);
         let mut schunk = SuperChunk::new(opened, files, dparams.clone());
         schunk.set_container(dparams.container);
-        schunk.own_from = self.store.own_from();
+        schunk.trusted_from = self.store.trusted_from();
         if let Sizes::Individual(sizes) = &self.state.sizes {
             // The sizes are known, so the snapshot need not read them.
             let _ = schunk.sizes.set(ChunkSizes::of(sizes));

@@ -45,7 +45,7 @@ use crate::{FrameError, FrameParams, SuperChunk};
 /// ```
 ///
 /// After a fork the writer belongs to the parent process. In the child it writes and removes
-/// nothing, and its calls fail with [`FrameError::Foreign`].
+/// nothing, and its calls fail with [`FrameError::Forked`].
 pub struct FrameWriter {
     draft: Draft,
     abandoned: bool,

@@ -56,7 +56,7 @@ pub(crate) fn read_selection<'d>(
 /// Reads items that will be stored again. All chunks are compared with their checksums, since
 /// damaged data must not get a valid checksum.
 pub(crate) fn read_to_keep(array: &NdArray, moves: Box<dyn CopyPlan>, dst: &mut [u8]) -> Result<(), NdError> {
-    let frame = array.super_chunk().to_keep();
+    let frame = array.super_chunk().for_rewrite();
     read_from(array, &frame, moves, dst.into()).map(drop)
 }
 

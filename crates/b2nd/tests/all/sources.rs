@@ -76,13 +76,13 @@ fn the_same_items_make_the_same_bytes_wherever_they_come_from() {
 }
 
 /// Items that any number of threads reads, and that fails at one of them if asked.
-struct Shared<'a> {
+struct SharedSource<'a> {
     items: StridedItems<'a>,
     plain: bool,
     fails: bool,
 }
 
-impl RegionSource for Shared<'_> {
+impl RegionSource for SharedSource<'_> {
     fn read_region(&mut self, _: &Region<'_>, _: &mut [u8]) -> io::Result<()> {
         unreachable!("a source that can be shared is")
     }
@@ -94,7 +94,7 @@ impl RegionSource for Shared<'_> {
     }
 }
 
-impl SharedRegions for Shared<'_> {
+impl SharedRegions for SharedSource<'_> {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         if self.fails && region.start().iter().zip(region.shape()).all(|(start, len)| start + len > 2) {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the cable is out"));
@@ -134,9 +134,9 @@ fn shared_sources_of_any_shape_make_the_same_bytes() {
         let builder = builder.chunks(chunks.clone()).blocks(blocks.clone());
         let want = builder.to_bytes(items.clone()).unwrap();
         for plain in [false, true] {
-            let shared = Shared { items: items.clone(), plain, fails: false };
+            let shared = SharedSource { items: items.clone(), plain, fails: false };
             assert!(builder.to_bytes(shared).unwrap() == want, "{shape:?} {chunks:?} {blocks:?} {plain}");
-            let error = builder.to_bytes(Shared { items: items.clone(), plain, fails: true });
+            let error = builder.to_bytes(SharedSource { items: items.clone(), plain, fails: true });
             if shape.iter().all(|&n| n > 2) {
                 let error = error.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Io);
@@ -146,7 +146,7 @@ fn shared_sources_of_any_shape_make_the_same_bytes() {
         // Appended along each axis, so that some chunks are partly new.
         let mut editor = NdArray::edit_bytes(want.clone()).unwrap();
         let axis = rng.below(ndim);
-        editor.append(Axis(axis), Shared { items: items.clone(), plain: true, fails: false }).unwrap();
+        editor.append(Axis(axis), SharedSource { items: items.clone(), plain: true, fails: false }).unwrap();
         let mut other = NdArray::edit_bytes(want).unwrap();
         other.append(Axis(axis), items).unwrap();
         editor.commit().unwrap();

@@ -89,7 +89,7 @@ impl ChunkSums {
 
     /// Merges the new sums into the old ones unless a snapshot shares those. Drops sums of other
     /// entries if there are many.
-    pub(crate) fn settle(&mut self, entries: &[i64]) {
+    pub(crate) fn merge_new(&mut self, entries: &[i64]) {
         if self.old.len().saturating_add(self.new.len()) > entries.len().saturating_mul(2).saturating_add(64)
         {
             let mut kept = SumsByEntry::default();

@@ -81,7 +81,7 @@ use crate::{FrameError, Storage, SuperChunk};
 /// ```
 ///
 /// After a fork the editor belongs to the parent process. In the child it writes, truncates and
-/// unlocks nothing, and its calls fail with [`FrameError::Foreign`]. A frame in memory belongs to
+/// unlocks nothing, and its calls fail with [`FrameError::Forked`]. A frame in memory belongs to
 /// the child as well.
 pub struct FrameEditor {
     /// The staged state, with all chunks that were stored.
@@ -226,7 +226,7 @@ impl FrameEditor {
     /// [`FrameError::Io`] if buffered data cannot be written, [`FrameError::Chunk`] if they cannot be compressed,
     /// [`FrameError::Abandoned`] after a sync that failed.
     pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let mut schunk = self.draft.snapshot()?;
         // Without staged changes it is what opening gives, so that `refresh` does not take it for outdated.
         let head = &self.committed.head;
@@ -253,7 +253,7 @@ impl FrameEditor {
     /// Returns a snapshot for data that go into new chunks. It always compares checksums, since
     /// damaged data must not get a valid one.
     pub(crate) fn careful_snapshot(&mut self) -> Result<SuperChunk, FrameError> {
-        Ok(self.snapshot()?.to_keep())
+        Ok(self.snapshot()?.for_rewrite())
     }
 
     /// Makes all changes visible at once. On disk they then survive a power loss, unless durability
@@ -276,7 +276,7 @@ impl FrameEditor {
     pub fn commit(&mut self) -> Result<CommitReport, FrameError> {
         self.draft.store.check()?;
         self.epoch = Arc::default();
-        self.settle()?;
+        self.flush_tail()?;
         self.prepare_items()?;
         let same_tail = self.has_committed_tail();
         if !(same_tail && self.committed.head.bytes == self.draft.state.head.bytes) {
@@ -355,10 +355,10 @@ impl FrameEditor {
 
     fn settle_sums(&mut self) {
         if let Some(sums) = &mut self.draft.sums {
-            sums.settle(&self.draft.state.entries);
+            sums.merge_new(&self.draft.state.entries);
         }
         if let Some(starts) = &mut self.draft.starts {
-            starts.settle(&self.draft.state.entries);
+            starts.merge_new(&self.draft.state.entries);
         }
     }
 
@@ -512,7 +512,7 @@ impl FrameEditor {
             return Ok(committed);
         }
         self.draft.state.check()?;
-        self.settle()?;
+        self.flush_tail()?;
         self.prepare_items()?;
         self.during(self.nbytes(), |editor, control| {
             let source = editor.snapshot()?;
@@ -548,7 +548,7 @@ impl FrameEditor {
         &mut self,
         operations: impl FnOnce(&mut Self) -> Result<(), FrameError>,
     ) -> Result<(), FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let (staged, tail) = (self.draft.state.clone(), self.tail.take());
         // Keeps what the old state refers to.
         let _held = self.epoch.clone();

@@ -33,7 +33,7 @@ impl FrameEditor {
     /// When the chunk does not exist or has another size, or when the new one cannot be written.
     #[doc(hidden)]
     pub fn prepare(&mut self, nchunk: usize, chunk: Chunk) -> Result<PreparedChunk, FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let nbytes = chunk.nbytes();
         if self.chunk_nbytes(nchunk)? != nbytes {
             return Err(FrameError::argument("chunk", "a prepared chunk must have the size of the old one"));
@@ -49,7 +49,7 @@ impl FrameEditor {
     /// When there was a commit or a rollback since one of them was prepared.
     #[doc(hidden)]
     pub fn install(&mut self, prepared: &[PreparedChunk]) -> Result<(), FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let valid = |p: &PreparedChunk| {
             Arc::ptr_eq(&p.epoch, &self.epoch) && self.draft.state.chunk_nbytes(p.nchunk) == Some(p.nbytes)
         };

@@ -28,7 +28,7 @@ const NAME: &str = "frame in memory";
 
 /// Replaced chunks that are not committed are dropped when they may have at least this many bytes. In tests that is
 /// often.
-const SWEEP_THRESHOLD: usize = if cfg!(debug_assertions) { 256 } else { 4 << 20 };
+const GARBAGE_THRESHOLD: usize = if cfg!(debug_assertions) { 256 } else { 4 << 20 };
 
 /// A frame in memory, new or open for changing.
 pub(crate) struct MemoryStore {
@@ -44,7 +44,7 @@ pub(crate) struct MemoryStore {
     /// Where chunks may be put in front of the end.
     holes: Holes,
     /// Bytes put since unused pieces were last dropped.
-    unswept: usize,
+    garbage_len: usize,
     /// Number of bytes written so far.
     pub(super) written: u64,
 }
@@ -75,7 +75,7 @@ impl MemoryStore {
             new: memory::zeroed(header_len as usize)?,
             pieces: Pieces::default(),
             holes: Holes::default(),
-            unswept: 0,
+            garbage_len: 0,
             written: 0,
         })
     }
@@ -104,7 +104,7 @@ impl MemoryStore {
             new: Vec::new(),
             pieces: Pieces::default(),
             holes: Holes::default(),
-            unswept: 0,
+            garbage_len: 0,
             written: 0,
         }
     }
@@ -130,24 +130,24 @@ impl MemoryStore {
             at
         };
         self.written += len as u64;
-        self.unswept += len;
+        self.garbage_len += len;
         Ok(at - self.header_len)
     }
 
     /// Drops pieces to which neither `entries` nor the committed state refers.
-    pub(super) fn sweep(&mut self, entries: &[i64]) {
-        if self.unswept < SWEEP_THRESHOLD.max(entries.len().saturating_mul(16)) {
+    pub(super) fn collect_garbage(&mut self, entries: &[i64]) {
+        if self.garbage_len < GARBAGE_THRESHOLD.max(entries.len().saturating_mul(16)) {
             return;
         }
         // Without memory for that, they stay.
         let (Some(committed), Ok(live)) = (&self.committed, self.live(entries)) else { return };
         self.pieces.retain(|at| live.binary_search(&at).is_ok() || committed.pieces.contains(at));
-        self.settle();
+        self.reset_holes();
     }
 
-    fn settle(&mut self) {
+    fn reset_holes(&mut self) {
         self.holes = Holes::of(&self.pieces, self.base.len() as u64);
-        self.unswept = 0;
+        self.garbage_len = 0;
     }
 
     /// Returns the sorted offsets of the chunks behind `base` to which entries refer.
@@ -188,7 +188,7 @@ impl MemoryStore {
     }
 
     /// Returns the first offset of chunks that this store has put into memory.
-    pub(super) fn own_from(&self) -> u64 {
+    pub(super) fn trusted_from(&self) -> u64 {
         match self.committed {
             Some(_) => self.base.len() as u64 - self.header_len,
             None => 0,
@@ -257,7 +257,7 @@ impl MemoryStore {
         }
         self.committed = Some(version);
         self.pieces = pieces;
-        self.settle();
+        self.reset_holes();
         Ok(head)
     }
 
@@ -265,7 +265,7 @@ impl MemoryStore {
     pub(super) fn rollback(&mut self) {
         if let Some(committed) = &self.committed {
             self.pieces = committed.pieces.clone();
-            self.settle();
+            self.reset_holes();
         }
     }
 

@@ -99,7 +99,7 @@ impl Store {
                 Backend::Sparse(store) => store.name(),
                 Backend::Memory(_) => String::new(),
             };
-            return Err(FrameError::Foreign { name });
+            return Err(FrameError::Forked { name });
         }
         match &self.place {
             Backend::Contiguous(store) if store.broken || store.lost => Err(FrameError::Abandoned),
@@ -177,17 +177,17 @@ impl Store {
     }
 
     /// Returns the offset from which on all chunks were put into memory by this store.
-    pub(crate) fn own_from(&self) -> Option<u64> {
+    pub(crate) fn trusted_from(&self) -> Option<u64> {
         match &self.place {
-            Backend::Memory(store) => Some(store.own_from()),
+            Backend::Memory(store) => Some(store.trusted_from()),
             Backend::Contiguous(_) | Backend::Sparse(_) => None,
         }
     }
 
     /// Drops what is in memory and to which neither `entries` nor the committed state refers.
-    pub(crate) fn sweep(&mut self, entries: &[i64]) {
+    pub(crate) fn collect_garbage(&mut self, entries: &[i64]) {
         if let Backend::Memory(store) = &mut self.place {
-            store.sweep(entries);
+            store.collect_garbage(entries);
         }
     }
 

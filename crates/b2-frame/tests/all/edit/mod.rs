@@ -1,7 +1,5 @@
 //! Changing frames, through the public API.
 
-mod behind;
-mod cost;
 mod indexes;
 mod locks;
 mod meta;
@@ -10,6 +8,8 @@ mod operations;
 mod reading;
 mod snapshots;
 mod tables;
+mod trailing_bytes;
+mod write_volume;
 
 use crate::common;
 use std::path::{Path, PathBuf};

@@ -280,7 +280,7 @@ pub(super) fn plain(array: &NdArray, nchunk: usize) -> Result<Option<Vec<u8>>, N
     }
     check_memory(array)?;
     // The items go into a new chunk, so damage must be found: it must not get a valid checksum.
-    let plain = frame.to_keep().chunk(nchunk).decompress()?;
+    let plain = frame.for_rewrite().chunk(nchunk).decompress()?;
     array.check_chunk(nchunk, plain.len())?;
     Ok(Some(plain))
 }

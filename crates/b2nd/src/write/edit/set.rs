@@ -259,11 +259,11 @@ impl ItemUpdate<'_> {
         }
         // The other blocks are kept undecoded. So it must be certain that they are not damaged, because they get a new
         // checksum.
-        let frame = frame.to_keep();
+        let frame = frame.for_rewrite();
         let chunk = frame.chunk(part.nchunk).read()?;
         array.check_chunk(part.nchunk, chunk.nbytes())?;
         let lazy = chunk.lazy(frame.dparams())?;
-        if !frame.is_vouched_for(part.nchunk) || lazy.blocksize() != size || lazy.needs_block0() {
+        if !frame.is_verified(part.nchunk) || lazy.blocksize() != size || lazy.needs_block0() {
             return Ok(None);
         }
         let mut decoder = lazy.decoder(frame.dparams())?;
