@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The time that some work took, in seconds.
+/// The duration of some work, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeSpent {
     /// Wall-clock time.

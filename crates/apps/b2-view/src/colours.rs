@@ -2,7 +2,7 @@
 
 use crate::items::ItemReader;
 
-/// In most files with missing values, floats beyond this stand for them.
+/// In most files, floats above this represent missing values.
 pub const MISSING_ABOVE: f64 = 1e19;
 
 /// A colour map. All but the last go from dark to light in equal steps, also in grey and to colour-blind people.
@@ -32,7 +32,7 @@ const VIRIDIS: &[[f64; 3]] = &[
     [170., 220., 50.],
     [253., 231., 37.],
 ];
-/// Stops of cividis (Nunez, Anderton and Renslow 2018), made for people who do not tell red from green.
+/// Stops of cividis (Nunez, Anderton and Renslow 2018), designed for red-green colour blindness.
 const CIVIDIS: &[[f64; 3]] = &[
     [0., 32., 77.],
     [0., 51., 111.],
@@ -45,9 +45,9 @@ const CIVIDIS: &[[f64; 3]] = &[
     [228., 207., 91.],
     [255., 234., 70.],
 ];
-/// Black, which pictures have for no colour, is not in it.
+/// It does not contain black, which pictures use for "no colour".
 const GREY: &[[f64; 3]] = &[[24., 24., 24.], [255., 255., 255.]];
-/// ColorBrewer's RdBu, from its end.
+/// ColorBrewer's RdBu, reversed.
 const DIVERGING: &[[f64; 3]] = &[
     [5., 48., 97.],
     [33., 102., 172.],
@@ -80,7 +80,7 @@ impl Map {
         self.colour_at(share * self.steps())
     }
 
-    /// A colour for what has no value, that is far from all of the map.
+    /// A colour for missing values that is far from all colours of the map.
     pub fn missing(self) -> [u8; 3] {
         match self {
             Self::Viridis | Self::Cividis => [222, 222, 222],
@@ -102,7 +102,7 @@ impl Map {
     }
 }
 
-/// Which value has which colour.
+/// Maps values to colours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     pub range: ColourRange,
@@ -141,20 +141,20 @@ impl std::str::FromStr for ColourRange {
 }
 
 impl Scale {
-    /// The colour of a value. `None`, which is transparent, for those that stand for missing ones.
+    /// The colour of a value; `None` (transparent) for missing values.
     pub fn colour(self, x: f64) -> Option<[u8; 3]> {
         if self.range.is_missing(x) { None } else { Some(self.map.colour_at(self.place(x))) }
     }
 
-    /// Where the colour of a value is between the stops, counted from 0.
+    /// The position of a value's colour between the stops, counted from 0.
     fn place(self, x: f64) -> f64 {
         self.share(x) * self.map.steps()
     }
 
-    /// Where a value is in the range, from 0 to 1.
+    /// The position of a value in the range, from 0 to 1.
     pub fn share(self, x: f64) -> f64 {
         let ColourRange { low, high } = if self.log {
-            // What is not above 0 has the first colour.
+            // Values not above 0 have the first colour.
             let of = |x: f64| if x > 0.0 { x.ln() } else { f64::NEG_INFINITY };
             return ColourRange { low: of(self.range.low), high: of(self.range.high) }.share(of(x));
         } else {
@@ -165,7 +165,7 @@ impl Scale {
 }
 
 impl ColourRange {
-    /// Whether a value stands for a missing one: NaN, infinities, and huge values outside of the range.
+    /// Whether a value represents a missing one: NaN, infinity, or a huge value outside the range.
     pub fn is_missing(self, x: f64) -> bool {
         x.is_nan() || (x.abs() >= MISSING_ABOVE && !(self.low..=self.high).contains(&x))
     }
@@ -176,7 +176,7 @@ impl ColourRange {
         if span > 0.0 { ((x / 2.0 - self.low / 2.0) / span).clamp(0.0, 1.0) } else { 0.5 }
     }
 
-    /// The range of numbers, `None` if there are none. Of floats, those that stand for missing values do not count.
+    /// The range of numbers; `None` if there are none. Floats that represent missing values are ignored.
     pub fn of(numbers: &[f64], are_floats: bool) -> Option<Self> {
         let most = if are_floats { MISSING_ABOVE } else { f64::INFINITY };
         let none = (f64::INFINITY, f64::NEG_INFINITY);
@@ -191,14 +191,14 @@ impl ColourRange {
         (low <= high).then_some(Self { low, high })
     }
 
-    /// The range of what is in either.
+    /// The union of two ranges.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 }
 
-/// Colours many numbers: each as [`Scale::colour`] does, but several times as fast.
+/// Colours many numbers like [`Scale::colour`], but several times faster.
 #[derive(Clone, Debug)]
 pub struct Painter {
     scale: Option<Scale>,
@@ -207,15 +207,15 @@ pub struct Painter {
 
 #[derive(Clone, Debug)]
 enum Palette {
-    /// For integers of few values, from `low` to `high`: the number of each one's colour in the palette, and that of none.
+    /// For integers with few values, from `low` to `high`: the palette index of each value, and of no colour.
     Few { palette: Vec<Option<[u8; 3]>>, low: f64, high: f64, indices: Vec<u8>, clear: u8 },
-    /// For each of [`STEPS`] steps between two stops the colour, if it is the same at both ends of the step.
+    /// The colour of each of the [`STEPS`] steps between two stops, if it is the same at both ends of the step.
     Many(Vec<Option<[u8; 3]>>),
 }
 
-/// Steps between two stops. So many that there are two colours in only one of 50 steps.
+/// Steps between two stops. With this many, only one step in 50 contains two colours.
 const STEPS: usize = 4096;
-/// Most values for which the colours are determined one by one.
+/// Maximum number of values whose colours are determined one by one.
 const MAX_EXACT_VALUES: f64 = 1024.0;
 
 impl Painter {
@@ -236,7 +236,7 @@ impl Painter {
     /// A palette of the integers from `least` to `most`; `None` if they have too many colours.
     fn few(scale: Scale, (least, most): (f64, f64)) -> Option<Palette> {
         let range = scale.range;
-        // All that is beyond the range has the colours of the numbers next to it.
+        // Numbers outside the range have the colour of the nearest end.
         let high = (range.high.floor() + 1.0).clamp(least, most);
         let low = (range.low.ceil() - 1.0).clamp(least, high);
         if high - low > MAX_EXACT_VALUES {
@@ -257,7 +257,8 @@ impl Painter {
         Some(Palette::Few { palette, low, high, indices, clear })
     }
 
-    /// The colours that [`paint`](Self::paint) numbers; `None` if it writes red, green and blue, and black for none.
+    /// The palette that [`paint`](Self::paint) writes indices of; `None` if it writes red, green and blue, with black
+    /// for no colour.
     pub fn palette(&self) -> Option<&[Option<[u8; 3]>]> {
         match &self.inks {
             Palette::Few { palette, .. } => Some(palette),

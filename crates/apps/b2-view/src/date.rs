@@ -37,7 +37,7 @@ const UNITS: [(&str, Scale, &str); 13] = [
     ("as", Scale::Seconds(18), "attoseconds"),
 ];
 
-/// Stands for a missing time ("not a time").
+/// The value of a missing time ("not a time").
 pub(crate) const NAT: i64 = i64::MIN;
 
 impl TimeUnit {

@@ -8,10 +8,10 @@ use crate::items::ItemReader;
 use crate::slice::Axis;
 use crate::ticks::{label, round};
 
-/// More coordinates are not read, since all of them are needed to tell whether they are evenly spaced.
+/// Maximum number of coordinates to read. All are needed to determine whether they are evenly spaced.
 pub const MAX_COORDINATES: u64 = 1 << 20;
 
-/// An axis: what it is, and numbers along it, each with its place from 0 (start) to 1 (end).
+/// An axis: its title, and marks along it, each with its position from 0 (start) to 1 (end).
 #[derive(Clone, Debug, Default)]
 pub struct AxisMarks {
     pub title: String,
@@ -53,7 +53,7 @@ impl Coordinates {
         let start = at.saturating_mul(size);
         let item = self.items.get(start..start.saturating_add(size)).unwrap_or_default();
         let text = self.simple.plain(item);
-        // Days need no time of the day.
+        // Dates need no time of day.
         let day = text.split_once('T').filter(|(_, time)| time.chars().all(|c| matches!(c, '0' | ':' | '.')));
         day.map_or(text.clone(), |(day, _)| day.to_owned())
     }
@@ -69,7 +69,7 @@ impl Coordinates {
     }
 }
 
-/// An axis with about `most` marks, for a part of a dimension of the file: items `window` of `axis`.
+/// An axis with about `most` marks for the items `window` of `axis`.
 pub fn edge(
     name: &str,
     points: Option<&Coordinates>,
@@ -82,7 +82,7 @@ pub fn edge(
         return AxisMarks::default();
     }
     let (first, last) = (axis.position(window.start), axis.position(window.end - 1));
-    // Where an item is along the axis: in the middle of its pixel.
+    // The position of an item along the axis: the middle of its pixel.
     let place = |position: f64| {
         let k = (position - first as f64) / axis.step as f64;
         (k + 0.5) / len as f64
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(even.label(1), "-89.25 degrees");
         let odd = of((0..360).map(|k| f64::from(k * k)).collect());
         assert_eq!(marks(axis, Some(&odd), 0..360)[1].1, "10000.0");
-        // Fewer coordinates than items are no reason to fail.
+        // Fewer coordinates than items are not an error.
         assert_eq!(edge("x", Some(&of(vec![1.0, 2.0])), axis, &(0..360), 6).marks.len(), 4);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Formats floats with the fewest digits that identify the number, rounded to a number of decimal places.
 
-/// The size of a float, which decides how many digits identify it.
+/// The size of a float, which determines how many digits identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     Half,
@@ -9,7 +9,7 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// From this value on NumPy writes exponents.
+    /// NumPy writes exponents from this value on.
     fn large(self) -> f64 {
         match self {
             Self::Half => 1e3,
@@ -74,10 +74,10 @@ struct Digits {
 }
 
 impl Digits {
-    /// No double needs more.
+    /// Maximum number of digits that a double needs.
     const MAX_DIGITS: usize = 17;
 
-    /// Those of a number as a program would write it, such as `0.0012` or `1.5e-7`.
+    /// Parses a number in source notation, such as `0.0012` or `1.5e-7`.
     fn of(number: &str) -> Self {
         let (number, power) = number.split_once('e').unwrap_or((number, "0"));
         let mut this =
@@ -107,7 +107,7 @@ impl Digits {
     }
 }
 
-/// Halfway between two numbers with that many digits NumPy takes the even one, and so does this.
+/// Ties between two numbers with that many digits go to the even one, as in NumPy.
 fn shortest(x: f64, width: Width) -> Digits {
     let x = x.abs();
     match width {
@@ -122,7 +122,7 @@ fn shortest(x: f64, width: Width) -> Digits {
 fn shortest_half(x: f64) -> Digits {
     let bits = half::f16::from_f64(x).to_bits();
     let neighbour = |bits| half::f16::from_bits(bits).to_f64();
-    // What is between these is rounded to `x`.
+    // Everything between these rounds to `x`.
     let below = if bits == 0 { return Digits::of("0") } else { f64::midpoint(neighbour(bits - 1), x) };
     let above = if x < 65504.0 { f64::midpoint(neighbour(bits + 1), x) } else { 65520.0 };
     let is_even = bits.is_multiple_of(2);
@@ -135,7 +135,8 @@ fn shortest_half(x: f64) -> Digits {
         let last = power + 1 - digits;
         let unit = 10f64.powi(last.abs());
         let exact = if last < 0 { x * unit } else { x / unit };
-        // Of a tie the even number, unless only the other one is close enough: below a power of two floats are denser.
+        // Ties go to the even number, unless only the other one is close enough: below a power of two floats are
+        // denser.
         let even = exact.round_ties_even();
         let found = [even, exact.floor() + exact.ceil() - even].into_iter().find(|number| {
             (number - exact).abs() <= 0.5 && tells(if last < 0 { number / unit } else { number * unit })
@@ -253,7 +254,7 @@ pub(crate) fn push_scalar(out: &mut String, x: f64, width: Width) {
     let large = if width == Width::Double { 1e16 } else { width.large() };
     if x == 0.0 || (1e-4..large).contains(&x.abs()) {
         let mut buffer = zmij::Buffer::new();
-        // In this range it writes no exponents.
+        // In this range NumPy writes no exponents.
         return match width {
             Width::Double => out.push_str(buffer.format_finite(x)),
             Width::Single => out.push_str(buffer.format_finite(x as f32)),
@@ -382,13 +383,13 @@ mod tests {
             Width::Single => format!("{:e}", x as f32),
             Width::Half => {
                 let tells = |text: &String| text.parse().is_ok_and(|y: f64| round_half(y) == x);
-                // NumPy rounds this tie to the odd number, since the even one is another float.
+                // NumPy rounds this tie to the odd number, since the even one would be a different float.
                 let odd = ["1.563e-2".to_owned()].into_iter().filter(|_| x == 0.015625);
                 odd.chain((0..17).map(|places| format!("{x:.places$e}"))).find(tells).unwrap()
             }
         };
         let shortest = Digits::of(&text);
-        // Halfway between two numbers the standard library rounds up.
+        // The standard library rounds ties up.
         let (even, power) = rounded_exp(x, shortest.len - 1);
         let text = format!("{even}e{power}");
         let tells = match width {
@@ -417,7 +418,7 @@ mod tests {
             let bits = random();
             check(f64::from_bits(bits), Width::Double);
             check(f64::from(f32::from_bits(bits as u32)), Width::Single);
-            // Large integers, for which halfway is common, and few digits.
+            // Large integers, for which ties are common, and few digits.
             check((bits >> (bits & 15)) as f64, Width::Double);
             check(f64::from((bits >> (32 + (bits & 15))) as f32), Width::Single);
             check((bits >> 40) as f64 / 1000.0, Width::Double);

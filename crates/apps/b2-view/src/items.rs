@@ -198,7 +198,7 @@ impl ItemReader {
         self.unit.map_or_else(|| value.to_string(), |unit| unit.span(value))
     }
 
-    /// Appends the numbers to draw items as; NaN for what is no number.
+    /// Appends the items as numbers to draw; NaN if they are not numbers.
     pub fn numbers(&self, items: &[u8], out: &mut Vec<f64>) {
         macro_rules! read {
             ($number:ty) => {{
@@ -229,7 +229,7 @@ impl ItemReader {
         }
     }
 
-    /// The least and the greatest of all integers of this type; `None` for floats and others.
+    /// The smallest and the largest integer of this type; `None` for other types.
     pub fn limits(&self) -> Option<(f64, f64)> {
         let bits = (8 * self.size.min(16)) as i32;
         match self.code {
@@ -298,7 +298,7 @@ pub fn item(dtype: &Dtype, item: &[u8]) -> String {
         None => {
             let simple = ItemReader::new(dtype);
             match simple.value(item) {
-                // For this type of NumPy's own, `str` returns the same as `repr`.
+                // For this NumPy type, `str` returns the same as `repr`.
                 Value::Bytes(bytes) => format!("np.bytes_({})", text::bytes(&bytes)),
                 _ => simple.scalar(item),
             }
@@ -403,7 +403,7 @@ impl ArrayPrinter<'_> {
     }
 }
 
-/// Joins the words of a row to lines of at most `width` characters.
+/// Joins the words of a row into lines of at most `width` characters.
 fn lines(words: &[String], indent: &str, width: usize) -> String {
     let mut done = String::new();
     let mut line = indent.to_owned();

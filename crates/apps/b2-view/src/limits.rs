@@ -1,4 +1,4 @@
-//! The range of the colours, as the user asks for it and as the numbers have it.
+//! The colour range: requested by the user, or taken from the numbers.
 
 use crate::colours::{ColourRange, Map, Scale};
 
@@ -39,7 +39,7 @@ impl std::str::FromStr for Limits {
     }
 }
 
-/// The scale for these numbers, of which NaN are missing.
+/// The scale for these numbers; NaN marks missing values.
 ///
 /// # Errors
 /// When the limits do not fit a logarithmic scale.
@@ -50,7 +50,7 @@ pub fn scale(
     log: bool,
     are_floats: bool,
 ) -> Result<Scale, NoLogarithm> {
-    // What is not above 0 has no logarithm.
+    // Values not above 0 have no logarithm.
     let drawn: Vec<f64> = numbers.iter().copied().filter(|x| !log || *x > 0.0).collect();
     let all = ColourRange::of(&drawn, are_floats);
     let found = match (limits, all) {
@@ -72,7 +72,7 @@ pub fn scale(
         (_, all) => all,
     };
     let range = match found {
-        // Zero is in the middle of the colours.
+        // Zero is the middle of the colours.
         Some(ColourRange { low, high }) if map == Map::Diverging && low < 0.0 && high > 0.0 && !log => {
             let far = high.max(-low);
             ColourRange { low: -far, high: far }

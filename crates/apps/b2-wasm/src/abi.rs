@@ -1,6 +1,6 @@
-//! What the page calls. Bytes pass through one buffer in each direction, in the memory of this module.
+//! The ABI for the page. Bytes pass through one buffer in each direction, in the memory of this module.
 //!
-//! The page writes into [`b2_input`], calls, and then takes what there is with [`b2_next`] until that is 0.
+//! The page writes into [`b2_input`], calls a function, and then calls [`b2_next`] until it returns 0.
 #![allow(unsafe_code, reason = "functions whose names the page knows; no memory is accessed by its address")]
 
 use std::cell::RefCell;
@@ -39,10 +39,10 @@ macro_rules! export {
 }
 
 export! {
-    /// Makes room for `len` bytes of input, and returns its address.
+    /// Allocates `len` bytes for input and returns the address.
     b2_input(len: usize) -> *mut u8 {
         with(|room| {
-            // Not `resize`, which writes byte after byte in a library that is built for size.
+            // Not `resize`, which writes byte by byte when optimized for size.
             room.input = vec![0; len];
             room.input.as_mut_ptr()
         })
@@ -50,7 +50,7 @@ export! {
 }
 
 export! {
-    /// Begins a task with the command in the input.
+    /// Starts a task with the command in the input.
     b2_call(task: u32) -> () {
         with(|room| {
             let command = String::from_utf8_lossy(&room.input).into_owned();
@@ -99,8 +99,8 @@ export! {
 }
 
 export! {
-    /// Takes what comes next: 1 a request for the page, 2 a task that is done, 3 one that failed, 0 nothing. JSON and
-    /// bytes are at the addresses below until the next call.
+    /// Returns the kind of the next event: 1 a request for the page, 2 a finished task, 3 a failed task, 0 none. Its
+    /// JSON and bytes are at the addresses below until the next call.
     b2_next() -> u32 {
         with(|room| {
             room.bytes = Vec::new();

@@ -1,7 +1,7 @@
-//! The engine: takes commands of the page, runs them as tasks, and asks the page for ranges of files.
+//! The engine: runs commands of the page as tasks, and requests ranges of files from the page.
 //!
-//! A command is a text: its name, and lines such as `key=value`. A task ends with one answer, JSON and bytes, or with an
-//! error in words. Nothing blocks: a task that waits for bytes goes on after the page has answered.
+//! A command is a text: its name, and lines such as `key=value`. A task ends with JSON and bytes, or with an error
+//! message. Nothing blocks: a task that waits for bytes continues after the page has answered.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -19,10 +19,10 @@ use crate::json::Object;
 use crate::look::{self, LookRequest, Picture};
 use crate::npy;
 
-/// What comes of a task: its number, and JSON and bytes, or what is wrong.
+/// The result of a task: its number, and its output or an error message.
 pub type TaskResult = (u32, Result<TaskOutput, String>);
 
-/// The answer to a command.
+/// The output of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskOutput {
     /// JSON, an object.
@@ -39,7 +39,7 @@ impl TaskOutput {
 
 type Task = Pin<Box<dyn Future<Output = Result<TaskOutput>>>>;
 
-/// Open files and what was last read of each.
+/// Open files, and what was last read from each.
 #[derive(Debug, Default)]
 struct OpenFiles {
     next: u32,
@@ -54,7 +54,7 @@ struct OpenFiles {
 pub struct Engine {
     host: Host,
     files: Rc<RefCell<OpenFiles>>,
-    /// In order, so that what is asked first is done first.
+    /// In order, so that earlier tasks finish first.
     tasks: BTreeMap<u32, Task>,
     done: Vec<TaskResult>,
 }
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Returns the page, as the engine sees it.
+    /// Returns the page's side of the engine.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
@@ -78,24 +78,24 @@ impl Engine {
         self.host.next()
     }
 
-    /// Returns a task that has ended.
+    /// Returns a finished task.
     pub fn done(&mut self) -> Option<TaskResult> {
         self.done.pop()
     }
 
-    /// Begins a task. Its number is free.
+    /// Starts a task. Its number must be unused.
     pub fn call(&mut self, task: u32, command: &str) {
         let command = Command::parse(command);
         let future = run(self.host.clone(), self.files.clone(), command);
         self.tasks.insert(task, Box::pin(future));
     }
 
-    /// Ends a task; its answer does not come.
+    /// Cancels a task; it has no result.
     pub fn cancel(&mut self, task: u32) {
         self.tasks.remove(&task);
     }
 
-    /// Goes on with all tasks.
+    /// Polls all tasks.
     pub fn poll(&mut self) {
         let mut context = TaskContext::from_waker(Waker::noop());
         let done = &mut self.done;
@@ -109,7 +109,7 @@ impl Engine {
     }
 }
 
-/// An error and its causes, in words.
+/// Formats an error with its causes.
 fn words(error: &anyhow::Error) -> String {
     let text = Report(error.as_ref() as &(dyn std::error::Error + 'static)).to_string();
     // The page has no options.
@@ -136,7 +136,7 @@ impl Command {
     }
 
     fn numbers<T: std::str::FromStr>(&self, key: &str) -> Result<Vec<T>> {
-        let number = |text: &str| text.parse().ok().with_context(|| format!("{key}: {text} is no number"));
+        let number = |text: &str| text.parse().ok().with_context(|| format!("{key}: {text} is not a number"));
         self.text(key).split(',').filter(|text| !text.is_empty()).map(number).collect()
     }
 
@@ -153,7 +153,7 @@ impl Command {
             slice: self.text("slice").to_owned(),
             dims: self.numbers("dims")?,
             windows: windows.chunks_exact(2).filter_map(|pair| Some(*pair.first()?..*pair.last()?)).collect(),
-            // A picture of more pixels is on no screen.
+            // No screen has more pixels.
             most: [high.clamp(1, 4096), wide.clamp(1, 4096)],
             decoded: self.number("decoded")?,
             field: self.numbers("field")?.pop(),
@@ -187,7 +187,7 @@ async fn run(host: Host, files: Rc<RefCell<OpenFiles>>, command: Command) -> Res
     Ok(match command.name.as_str() {
         "open" => keep(OpenFile::open(&host, command.number("file")?, command.text("name")).await?),
         "member" => {
-            let OpenFile::Store(store) = &*opened()? else { bail!("this file is no store") };
+            let OpenFile::Store(store) = &*opened()? else { bail!("this file is not a store") };
             let key =
                 store.members().keys().nth(command.number("member")?).context("there is no such member")?;
             keep(OpenFile::frame(store.member(key).await?).await?)

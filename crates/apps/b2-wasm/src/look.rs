@@ -1,4 +1,4 @@
-//! What is drawn of a file: numbers of one or two dimensions, and their colours.
+//! Pictures of a file: numbers in one or two dimensions, and their colours.
 
 use std::ops::Range;
 
@@ -16,33 +16,33 @@ use b2nd::Dtype;
 use crate::file::OpenFile;
 use crate::json::{Object, number, quoted};
 
-/// What a block costs at least, in bytes that could be decoded meanwhile.
+/// Minimum cost of a block, in equivalent decoded bytes.
 const MIN_BLOCK_COST: u64 = 16 << 10;
-/// Longer lines are read one item for each pixel.
+/// Lines longer than this are sampled at one item per pixel.
 const MAX_WHOLE_LINE: u64 = 1 << 20;
-/// The most marks of an axis.
+/// Maximum number of marks of an axis.
 const MAX_TICKS: usize = 50;
 /// Number of bars of a histogram.
 const HISTOGRAM_BARS: usize = 64;
 
-/// What is asked for.
+/// A request for a picture.
 #[derive(Clone, Debug)]
 pub struct LookRequest {
     /// The selection, in NumPy's notation; empty for all.
     pub slice: String,
     /// The dimensions that are drawn: rows and columns, or one.
     pub dims: Vec<usize>,
-    /// The parts of them that are shown, as places in the selection.
+    /// The parts of them that are shown, as positions in the selection.
     pub windows: Vec<Range<u64>>,
-    /// Numbers of pixels: high and wide.
+    /// Maximum height and width in pixels.
     pub most: [usize; 2],
-    /// Bytes of blocks to decode.
+    /// Maximum number of bytes to decode.
     pub decoded: u64,
     /// Number of the field of records.
     pub field: Option<usize>,
 }
 
-/// Numbers that were read, one for each pixel.
+/// The numbers of a picture, one per pixel.
 #[derive(Debug)]
 pub struct Picture {
     dtype: Dtype,
@@ -50,7 +50,7 @@ pub struct Picture {
     dims: Vec<usize>,
     /// The parts of the selection that are shown, along rows and columns.
     windows: [Range<u64>; 2],
-    /// Places in the selection along rows and columns.
+    /// Positions in the selection along rows and columns.
     at: [Vec<u64>; 2],
     steps: [u64; 2],
     every: u64,
@@ -88,19 +88,19 @@ pub fn describe(slice: &str, shape: &[u64]) -> Result<String> {
     Ok(Object::new().list("axes", axes(slice, shape)?.iter().map(axis)).finish())
 }
 
-/// Why items are not drawn, in words.
+/// Returns the error for items that cannot be drawn.
 fn number_error(no: NoNumbers) -> anyhow::Error {
     match no {
         NoNumbers::Records(_) | NoNumbers::NoFields | NoNumbers::NoSuchField(_) => {
             anyhow::anyhow!("choose a field of the records")
         }
-        NoNumbers::Array => anyhow::anyhow!("an array in each record is not drawn"),
-        NoNumbers::Other(dtype) => anyhow::anyhow!("items of {dtype} are not drawn"),
+        NoNumbers::Array => anyhow::anyhow!("a field that is an array cannot be drawn"),
+        NoNumbers::Other(dtype) => anyhow::anyhow!("items of {dtype} cannot be drawn"),
     }
 }
 
 impl Picture {
-    /// Reads what is wanted.
+    /// Reads the requested picture.
     ///
     /// # Errors
     /// When the selection does not fit, or the file cannot be read or is damaged.
@@ -120,7 +120,7 @@ impl Picture {
             ([rows, columns], [down, across]) if rows != columns => {
                 ([*rows, *columns], [down.clone(), across.clone()])
             }
-            _ => bail!("one or two dimensions are drawn"),
+            _ => bail!("only one or two dimensions can be drawn"),
         };
         let line = dims[0] == dims[1];
         for (d, (window, dim)) in windows.iter().zip(dims).enumerate() {
@@ -163,7 +163,7 @@ impl Picture {
             .finish()
     }
 
-    /// Returns the places of the pixels along rows or columns, in the selection.
+    /// Returns the positions of the pixels along rows or columns in the selection.
     #[must_use]
     pub fn places(&self, d: usize) -> &[u64] {
         self.at.get(d).map_or(&[], Vec::as_slice)
@@ -187,7 +187,7 @@ impl Picture {
             .map_err(|NoLogarithm| anyhow::anyhow!("a logarithmic range starts above 0"))
     }
 
-    /// Colours the pixels: their red, green, blue and opacity, row by row, and what the colours mean.
+    /// Colours the pixels: returns a legend, and red, green, blue and opacity, row by row.
     #[must_use]
     pub fn paint(&self, scale: Scale) -> (String, Vec<u8>) {
         let mut pixels = Vec::with_capacity(self.values.len().saturating_mul(4));
@@ -210,7 +210,8 @@ impl Picture {
         (legend(scale, ends, missing, &bars), pixels)
     }
 
-    /// Describes the axes: their titles, and about `most` items or coordinates along each, with their places from 0 to 1.
+    /// Describes the axes: their titles, and about `most` items or coordinates along each, with their positions from 0
+    /// to 1.
     #[must_use]
     pub fn edges<'a>(
         &self,
@@ -230,7 +231,7 @@ impl Picture {
         Object::new().list("edges", edges).finish()
     }
 
-    /// Describes a pixel: where its item is, with its coordinates where there are any, and its value as NumPy prints it.
+    /// Describes a pixel: the position of its item, its coordinates if any, and its value formatted like NumPy.
     ///
     /// # Errors
     /// When there is no such pixel.
@@ -298,7 +299,7 @@ fn legend(scale: Scale, integers: Option<[i128; 2]>, missing: u64, bars: &[u64])
         .finish()
 }
 
-/// How a file is cut along the drawn dimensions, and what a block costs.
+/// The chunks and blocks along the drawn dimensions, and the cost of a block.
 fn cuts(opened: &OpenFile, dims: [usize; 2], line: bool) -> ([ChunkedAxis; 2], u64) {
     let (mut cuts, nbytes) = match opened {
         OpenFile::Array(array) => {
@@ -308,7 +309,7 @@ fn cuts(opened: &OpenFile, dims: [usize; 2], line: bool) -> ([ChunkedAxis; 2], u
         OpenFile::Frame(frame) => {
             let frame = frame.super_chunk();
             let size = frame.itemsize().max(1) as u64;
-            // The header of a frame may leave open how large blocks are.
+            // The header of a frame need not define the block size.
             let block = Some(frame.header().blocksize() as u64).filter(|size| *size > 0);
             let block = block.unwrap_or(frame.chunksize() as u64);
             (dims.map(|_| ChunkedAxis::new(frame.chunksize() as u64 / size, block / size)), block)
@@ -337,24 +338,24 @@ async fn gather(
             Ok(slice.read_bytes().await?)
         }
         OpenFile::Frame(frame) => {
-            ensure!(line, "one dimension is drawn");
+            ensure!(line, "only one dimension can be drawn");
             let [_, positions] = positions;
             Ok(frame.gather(&positions).await?)
         }
-        OpenFile::Store(_) => bail!("a store has no items of its own"),
+        OpenFile::Store(_) => bail!("a store itself has no items"),
     }
 }
 
-/// Chooses a colour map by its name.
+/// Returns a colour map by name.
 ///
 /// # Errors
-/// When there is none of this name.
+/// When there is no such map.
 pub fn map(name: &str) -> Result<Map> {
     Ok(match name {
         "viridis" => Map::Viridis,
         "cividis" => Map::Cividis,
         "grey" => Map::Grey,
         "diverging" => Map::Diverging,
-        _ => bail!("there is no colour map of this name"),
+        _ => bail!("there is no such colour map"),
     })
 }

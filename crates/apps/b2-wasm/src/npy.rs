@@ -6,7 +6,7 @@ use b2_view::npy::header_bytes;
 use crate::file::OpenFile;
 use crate::look::axes;
 
-/// The largest file, in bytes: it is put together in the memory of the browser.
+/// Maximum file size in bytes: the file is assembled in the browser's memory.
 const MAX_FILE_LEN: u64 = 1 << 30;
 /// Size of a part, in bytes.
 const PART_LEN: u64 = 8 << 20;
@@ -32,7 +32,7 @@ pub async fn part(opened: &OpenFile, slice: &str, number: u64) -> Result<NpyPart
     let nbytes = lens.iter().fold(size, |n, len| n.saturating_mul(*len));
     ensure!(
         nbytes <= MAX_FILE_LEN,
-        "the selection has {nbytes} bytes; a page puts together at most {MAX_FILE_LEN}"
+        "the selection has {nbytes} bytes; the page supports at most {MAX_FILE_LEN}"
     );
     let mut bytes = if number == 0 { header_bytes(&dtype, &lens)? } else { Vec::new() };
     // Parts along the first dimension, each of whole rows.
@@ -69,7 +69,7 @@ pub async fn part(opened: &OpenFile, slice: &str, number: u64) -> Result<NpyPart
                 };
                 bytes.extend_from_slice(&frame.gather(&items).await?);
             }
-            OpenFile::Store(_) => bail!("a store has no items of its own"),
+            OpenFile::Store(_) => bail!("a store itself has no items"),
         }
     }
     Ok(NpyPart { bytes, more: end < rows && nbytes > 0 })

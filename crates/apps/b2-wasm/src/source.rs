@@ -29,15 +29,15 @@ pub struct File {
     first: Bytes,
     /// Where the part is in the file.
     part: Range<u64>,
-    /// What the page told of the file when it was opened.
+    /// The version reported by the page when the file was opened.
     version: Version,
 }
 
 impl File {
-    /// Opens a file: reads its first bytes, and finds out how long it is.
+    /// Opens a file: reads its first bytes and determines its length.
     ///
     /// # Errors
-    /// What the page answers.
+    /// The error reported by the page.
     pub async fn open(host: &Host, number: u32, name: &str) -> io::Result<Self> {
         let found = host.read(number, None, 0..OpenResponse::FIRST).await?;
         let short = (found.bytes.len() as u64) < OpenResponse::FIRST;
@@ -45,7 +45,7 @@ impl File {
         let len = match found.version.len {
             Some(len) => len,
             None if short => first.len() as u64,
-            // Most servers do not show pages of others how long the file is; the header of a frame does.
+            // Most servers do not expose the length to other origins; the header of a frame has it.
             None if first.starts_with(&MAGIC) => match FrameHeader::parse(&first) {
                 Ok(header) => header.frame_len(),
                 Err(_) => host.length(number).await?,
@@ -77,7 +77,7 @@ impl File {
     /// Returns a part of it as a file.
     ///
     /// # Errors
-    /// What the page answers.
+    /// The error reported by the page.
     pub async fn part(&self, name: &str, range: Range<u64>) -> io::Result<Self> {
         let start = self.part.start.saturating_add(range.start);
         let part = start..self.part.start.saturating_add(range.end).min(self.part.end).max(start);
@@ -98,7 +98,7 @@ impl File {
     /// Reads a range.
     ///
     /// # Errors
-    /// What the page answers; [`io::ErrorKind::StaleNetworkFileHandle`] when the file has changed.
+    /// The error reported by the page; [`io::ErrorKind::StaleNetworkFileHandle`] when the file has changed.
     pub async fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
         let range = range.start.min(self.len())..range.end.min(self.len());
         let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
@@ -128,7 +128,7 @@ impl RangeReader for Source {
                 let len = file.len();
                 let head = file.range(0..first.min(len)).await?;
                 let tail = file.range(len.saturating_sub(last)..len).await?;
-                // A file that is shorter than its header says.
+                // The file is shorter than its header states.
                 if (tail.len() as u64) < last.min(len) {
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends too early"));
                 }
@@ -150,7 +150,7 @@ impl RangeReader for Source {
     }
 }
 
-/// Members of stores have no other files.
+/// Members of stores consist of a single file.
 fn split_ranges() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "the chunks of this sparse frame are not in the store")
 }

@@ -1,7 +1,7 @@
 //! Stores: python-blosc2's `.b2z` archives and `.b2e` frames, opened by `b2-store`, which reads files synchronously.
 //!
-//! Its reads are answered from what is in memory. A read of anything else fails, the missing bytes are fetched, and the
-//! work begins anew: a few times, since opening a store reads only the directory at its end.
+//! Its reads are served from memory. A read of anything else fails, the missing bytes are fetched, and the work is
+//! repeated. That happens only a few times, since opening a store reads only the directory at its end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,10 +20,10 @@ use crate::source::{File, Source};
 
 /// Bytes are fetched in pages of this size.
 const PAGE_LEN: u64 = 64 << 10;
-/// The most that is kept of one store.
+/// Maximum number of cached bytes per store.
 const MAX_CACHED_BYTES: u64 = 256 << 20;
 
-/// What is known of a file.
+/// The cached parts of a file.
 #[derive(Clone, Debug)]
 struct CachedFile {
     len: u64,
@@ -33,7 +33,7 @@ struct CachedFile {
 #[derive(Debug, Default)]
 struct PageCache {
     known: BTreeMap<u64, Bytes>,
-    /// What was read but is not known.
+    /// A range that was read but is not cached.
     missing: Option<Range<u64>>,
 }
 
@@ -98,7 +98,7 @@ impl OpenStore {
             Some(MemberLocation::Unreadable(why)) => bail!("embed.b2e is {why}"),
             _ if opened.members.0.is_empty() => {
                 let what = guess_zip(opened.file.first());
-                bail!("this zip archive is no store of Blosc2 files{what}")
+                bail!("this zip archive is not a store of Blosc2 files{what}")
             }
             _ => {}
         }
@@ -129,10 +129,10 @@ impl OpenStore {
         &self.members.0
     }
 
-    /// Returns the bytes of a member: a part of the file, or what is decoded of the frame with small members.
+    /// Returns a member: a range of the file, or decoded bytes of the frame with small members.
     ///
     /// # Errors
-    /// When there is none, or when it cannot be read in its place.
+    /// When it does not exist or cannot be read in place.
     pub async fn member(&self, key: &str) -> Result<Source> {
         let member = self.members().get(key).context("there is no such member")?;
         match (&member.place, &self.embedded) {
@@ -147,13 +147,13 @@ impl OpenStore {
     }
 
     async fn part(&self, key: &str, header: u64, len: u64) -> Result<Source> {
-        let (archive, known) = self.archive.as_ref().context("this is no archive")?;
+        let (archive, known) = self.archive.as_ref().context("this is not an archive")?;
         let range = work(&self.file, known, || archive.data(header, len)).await?;
         Ok(Source::File(Arc::new(self.file.part(key, range).await.with_context(|| key.to_owned())?)))
     }
 }
 
-/// Does the work until it needs nothing more.
+/// Repeats the work until it needs no more bytes.
 async fn work<T>(file: &File, known: &CachedFile, work: impl Fn() -> Result<T, StoreError>) -> Result<T> {
     loop {
         let result = work();
@@ -172,7 +172,7 @@ async fn work<T>(file: &File, known: &CachedFile, work: impl Fn() -> Result<T, S
             pages.known.insert(at, page);
             at = at.saturating_add(PAGE_LEN);
         }
-        // A file that is shorter than it says would be asked for the same bytes again and again.
+        // Otherwise a file shorter than reported would be asked for the same bytes forever.
         if at < end {
             bail!("the file ends too early");
         }

@@ -1,4 +1,4 @@
-//! The engine without a browser: files in memory stand for those of the page.
+//! The engine without a browser, with files in memory.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,15 @@ use b2_wasm::host::{HostRequest, HostResponse};
 use b2nd::{ArrayBuilder, Dtype, NdArray};
 use bytes::Bytes;
 
-/// The page: answers requests from memory.
+/// A page that answers requests from memory.
 #[derive(Default)]
 struct TestPage {
     engine: Engine,
     files: HashMap<u32, Bytes>,
-    /// Those of a sparse frame.
+    /// The chunk files of a sparse frame.
     chunks: HashMap<u32, Bytes>,
     next: u32,
-    /// Whether it tells how long files are.
+    /// Whether it reports file lengths.
     tells_length: bool,
     requests: Vec<(u64, u64)>,
     lengths: usize,
@@ -53,7 +53,7 @@ impl TestPage {
     fn call(&mut self, command: &str) -> Result<TaskOutput, String> {
         self.next += 1;
         self.engine.call(self.next, command);
-        // Each answer brings a task further, so this ends.
+        // Each answer advances a task, so this terminates.
         for _ in 0..100_000 {
             self.engine.poll();
             if let Some((task, result)) = self.engine.done() {
@@ -62,7 +62,7 @@ impl TestPage {
             }
             match self.engine.ask() {
                 Some(ask) => self.serve(ask),
-                None => panic!("{command} waits for nothing"),
+                None => panic!("{command} is pending without a request"),
             }
         }
         panic!("{command} does not end");
@@ -129,7 +129,7 @@ fn planes_are_read_and_coloured() {
     assert_eq!(painted.bytes[..4], [24, 24, 24, 255]);
     assert_eq!(painted.bytes[painted.bytes.len() - 4..], [255; 4]);
     assert!(painted.json.contains(r#""missing":0"#), "{}", painted.json);
-    // Transposed, and a window.
+    // Transposed, with a window.
     page.json(&format!("{LOOK_COMMAND}\nslice=1,:,:\ndims=2,1\nwindows=10,12,3,6"));
     assert_eq!(
         page.values(),
@@ -271,7 +271,7 @@ fn fields_of_records_are_drawn() {
     assert!(told.contains(r#"{"name":"speed","dtype":"<f8","drawn":true}"#), "{told}");
     let look = format!("{LOOK_COMMAND}\nslice=\ndims=0,1\nwindows=0,6,0,10");
     assert!(page.call(&look).unwrap_err().contains("choose a field"));
-    assert!(page.call(&format!("{look}\nfield=0")).unwrap_err().contains("not drawn"));
+    assert!(page.call(&format!("{look}\nfield=0")).unwrap_err().contains("cannot be drawn"));
     page.json(&format!("{look}\nfield=1"));
     assert_eq!(page.values(), (0..60).map(f64::from).collect::<Vec<_>>());
     assert!(page.json("cell\nhandle=1\nrow=1\ncolumn=2").contains(r#""value":"('a', 12.0)""#));
@@ -323,7 +323,7 @@ fn coordinates_are_along_the_axes_and_beside_items() {
     // One dimension.
     page.json(&format!("{LOOK_COMMAND}\nslice=2,:,0\ndims=1\nwindows=0,30"));
     assert_eq!(page.json("edges\nhandle=1\nmost=4").matches("title").count(), 1);
-    // What does not fit is refused, and forgotten with the file.
+    // Mismatched coordinates are refused, and all are forgotten with the file.
     for wrong in ["of=1\ndim=1", "of=9\ndim=1", "of=1\ndim=3", "of=1"] {
         assert!(page.call(&format!("points\nhandle=1\n{wrong}")).is_err(), "{wrong}");
     }
@@ -363,7 +363,7 @@ fn wrong_commands_are_errors() {
 fn what_is_no_blosc2_file_is_told() {
     let told = |bytes: &[u8]| TestPage::with(bytes.to_vec()).call("open\nfile=1\nname=x").unwrap_err();
     assert!(told(b"").contains("empty"));
-    assert!(told(b"hello").contains("no Blosc2 file"));
+    assert!(told(b"hello").contains("not a Blosc2 file"));
     assert!(told(b"<!doctype html>").contains("web page"));
     assert!(told(b"\x89HDF\r\n\x1a\n").contains("HDF5"));
     assert!(told(b"\x93NUMPY").contains("NumPy"));
