@@ -11,10 +11,10 @@ use crate::{Dataset, Error, Filter, Memory, PlainBytes};
 
 /// Revision of the filter, and version of the format of its chunks.
 const REVISIONS: [u32; 2] = [2, 2];
-/// Largest item that Blosc 1 has, in bytes.
+/// Maximum item size of Blosc 1, in bytes.
 const MAX_ITEMSIZE: usize = 255;
 
-/// The filter of Blosc 1: a chunk of HDF5 is one chunk of Blosc.
+/// The Blosc 1 filter: each HDF5 chunk is one Blosc chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Blosc;
 
@@ -30,7 +30,7 @@ impl Filter for Blosc {
 
     fn encode(parameters: &[u32], plain: &[u8]) -> Result<Option<Bytes>, Error> {
         let parameters = Parameters::new(parameters)?;
-        // Any reader of Blosc has LZ4, and a chunk says itself which codec it has.
+        // Every Blosc reader supports LZ4, and each chunk states its codec.
         let codec =
             Some(parameters.codec()?).filter(|&codec| codec != CodecId::SNAPPY).unwrap_or(CodecId::LZ4);
         let compression = parameters.compression(codec)?.compatibility(Compatibility::Blosc1);
