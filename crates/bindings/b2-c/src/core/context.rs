@@ -1,4 +1,4 @@
-//! Contexts: parameters with the buffers, encoders and decoders that belong to them.
+//! Contexts: parameters with their buffers, encoders and decoders.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::ffi::callbacks::{self, CallContext, Hooks, Tuner};
 use crate::ffi::locked;
 use crate::ffi::try_lock::TryLock;
 
-/// What a context was made for.
+/// The purpose of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContextKind {
     Compress,
@@ -28,23 +28,23 @@ pub(crate) enum ContextKind {
 
 /// A context of `blosc2_create_cctx` or `blosc2_create_dctx`.
 ///
-/// Programs should not use one from two calls at a time, but functions for blocks, codecs and threads of programs may do so. Then
-/// the second call works with encoders and buffers of its own, which costs time and is otherwise as good.
+/// Programs should not use one from two calls at a time, but block functions, codecs and threads of programs may do so.
+/// The second call then uses temporary encoders and buffers, which is slower but equivalent.
 pub(crate) struct Context {
     pub(crate) kind: ContextKind,
     pub(crate) hooks: Hooks,
     settings: Mutex<Settings>,
-    /// How often the settings were changed.
+    /// Number of changes of the settings.
     changes: AtomicU64,
-    /// The program's tuner, which is called before and after each compression.
+    /// The program's tuner, called before and after each compression.
     pub(crate) tuner: Option<Tuner>,
-    /// Which blocks the next call leaves out.
+    /// The blocks that the next call skips.
     maskout: Mutex<Vec<bool>>,
-    /// Whether there are any.
+    /// Whether any blocks are skipped.
     masked: AtomicBool,
-    /// Whether chunks have measurements instead of streams.
+    /// Whether chunks contain measurements instead of streams.
     instrumented: bool,
-    /// The block size of the last chunk that was compressed, 0 if there is none.
+    /// The block size of the last compressed chunk; 0 if there is none.
     blocksize: AtomicI32,
     state: TryLock<ContextState>,
 }
@@ -54,29 +54,29 @@ pub(crate) struct Context {
 pub(crate) struct Settings {
     pub(crate) cparams: blosc2_cparams,
     pub(crate) dparams: blosc2_dparams,
-    /// Whether chunks get the header of Blosc 1.
+    /// Whether chunks have a Blosc 1 header.
     pub(crate) blosc1: bool,
     blockshape: Arc<[u32]>,
 }
 
-/// What is made from the parameters, and kept from call to call.
+/// State derived from the parameters, reused between calls.
 struct ContextState {
-    /// How often the settings were changed, and codecs and filters registered, when this was made.
+    /// The version of the settings and of the registered codecs and filters when this was created.
     version: (u64, u64),
     call: Arc<CallContext>,
-    /// The threads that help, as long as this lives.
+    /// The worker threads, which live at least as long as this.
     _pool: Option<Arc<Pool>>,
-    /// Whether a dictionary is wanted of a codec that has none.
+    /// Whether a dictionary is requested from a codec that has none.
     no_dict: bool,
     compressor: Option<Compressor>,
     decompressor: Option<Decompressor>,
-    /// Room for chunks that may not fit where they go.
+    /// Buffer for chunks that may not fit into their destination.
     spare: Vec<u8>,
 }
 
 impl ContextState {
     fn compressor(&mut self, context: &Context) -> Result<&mut Compressor> {
-        // Not taken out and put back: it is large, and small chunks take less time than that.
+        // Used in place: moving it out and back would take longer than a small chunk.
         if self.compressor.is_none() {
             let Settings { cparams, blosc1, blockshape, .. } = context.settings();
             let plugins = callbacks::plugins(&self.call);
@@ -102,7 +102,7 @@ impl ContextState {
         })
     }
 
-    /// Measures what compressing would take, for `instr_codec`. `None` if there is nothing to measure.
+    /// Measures the compression, for `instr_codec`; `None` if there is nothing to measure.
     fn measure(&mut self, context: &Context, src: &[u8], dst: &mut [u8]) -> Result<Option<usize>> {
         let Settings { cparams, blosc1, blockshape, .. } = context.settings();
         let plugins = callbacks::plugins(&self.call);
@@ -205,7 +205,7 @@ impl Context {
         locked(&self.settings).dparams
     }
 
-    /// Changes parameters, if `change` says so. What was made from the old ones is not used any more.
+    /// Changes parameters, if `change` returns true. State derived from the old ones is discarded.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Settings) -> bool) {
         if change(&mut locked(&self.settings)) {
             self.changes.fetch_add(1, Ordering::Release);
@@ -223,7 +223,7 @@ impl Context {
         });
     }
 
-    /// Sets which blocks the next call leaves out.
+    /// Sets which blocks the next call skips.
     pub(crate) fn set_maskout(&self, mask: &[bool]) {
         let mut maskout = locked(&self.maskout);
         self.masked.store(!mask.is_empty(), Ordering::Relaxed);
@@ -239,7 +239,7 @@ impl Context {
         Some(std::mem::take(&mut *maskout)).filter(|mask| !mask.is_empty())
     }
 
-    /// Works with what is kept from call to call, or, while another call has it, with the same made anew.
+    /// Runs `work` with the cached state or, if another call uses it, with a temporary one.
     #[inline]
     fn with<T>(&self, work: impl FnOnce(&mut ContextState) -> T) -> T {
         let version = (self.changes.load(Ordering::Acquire), callbacks::generation());
@@ -254,7 +254,7 @@ impl Context {
         }
     }
 
-    /// The address that callbacks get as `ctx`.
+    /// The address passed to callbacks as `ctx`.
     pub(crate) fn address(&self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
@@ -284,7 +284,7 @@ impl Context {
         Ok(cbytes)
     }
 
-    /// Returns the parameters as programs see them: with the block size of the last chunk.
+    /// Returns the parameters visible to programs, with the block size of the last chunk.
     pub(crate) fn last_cparams(&self) -> blosc2_cparams {
         let mut cparams = self.cparams();
         match self.blocksize.load(Ordering::Relaxed) {
@@ -294,7 +294,7 @@ impl Context {
         cparams
     }
 
-    /// Lets the program's tuner know of a compression.
+    /// Reports a compression to the program's tuner.
     fn tuned<T>(&self, compress: impl FnOnce() -> Result<T>) -> Result<T> {
         match &self.tuner {
             Some(tuner) => tuner.around(self.address(), compress),
@@ -302,7 +302,7 @@ impl Context {
         }
     }
 
-    /// Compresses blocks of any lengths into a chunk.
+    /// Compresses blocks of arbitrary lengths into a chunk.
     pub(crate) fn compress_blocks(&self, blocks: &[&[u8]]) -> Result<Chunk> {
         ensure(self.kind == ContextKind::Compress, code::INVALID_PARAM)?;
         ensure(!self.instrumented, code::CODEC_SUPPORT)?;
@@ -310,8 +310,8 @@ impl Context {
         self.tuned(|| Chunk::compress_vl(blocks, &self.compression()?).map_err(Error::compressing))
     }
 
-    /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks that the mask leaves
-    /// out are not written.
+    /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks skipped by the
+    /// mask are not written.
     pub(crate) fn decompress(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
         ensure(self.kind == ContextKind::Decompress, code::INVALID_PARAM)?;
         if let Some(mask) = self.take_maskout() {
@@ -325,14 +325,15 @@ impl Context {
             Ok(nbytes) => return Ok(nbytes),
             Err(error) => error,
         };
-        // What C answers where the sizes are wrong.
+        // The error code of C for wrong sizes.
         let head = ChunkHead::parse(chunk)?;
         head.check_len(chunk)?;
         ensure(dst.len() >= head.nbytes as usize, code::WRITE_BUFFER)?;
         Err(error.into())
     }
 
-    /// As [`decompress`](Self::decompress), into memory of the program, which a chunk of items that do not matter leaves as it is.
+    /// Like [`decompress`](Self::decompress), into memory of the program, which a chunk of uninitialised items leaves
+    /// unchanged.
     pub(crate) fn decompress_for_program(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
         let plain = self.kind == ContextKind::Decompress && !self.hooks.has_postfilter();
         if plain
@@ -363,7 +364,7 @@ impl Context {
         })
     }
 
-    /// Decompresses the bytes `range` of a chunk into `dst`, which has its length.
+    /// Decompresses the bytes `range` of a chunk into `dst` of the same length.
     pub(crate) fn get_bytes(&self, chunk: &[u8], range: Range<usize>, dst: &mut [u8]) -> Result<()> {
         ensure(self.kind == ContextKind::Decompress, code::INVALID_PARAM)?;
         let chunk = ChunkRef::from_slice(chunk)?;
@@ -405,14 +406,14 @@ impl Context {
         Ok(len)
     }
 
-    /// Decompresses the blocks of a chunk whose blocks have any lengths.
+    /// Decompresses the blocks of a chunk with variable-length blocks.
     pub(crate) fn blocks(&self, chunk: &[u8]) -> Result<Vec<Vec<u8>>> {
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(chunk.header().is_vl(), code::INVALID_PARAM)?;
         Ok(chunk.blocks(&self.decompression())?)
     }
 
-    /// Decompresses one such block.
+    /// Decompresses one block of such a chunk.
     pub(crate) fn block(&self, chunk: &[u8], nblock: usize) -> Result<Vec<u8>> {
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(chunk.header().is_vl(), code::INVALID_PARAM)?;
@@ -426,7 +427,7 @@ impl Context {
     }
 }
 
-/// Makes a chunk that repeats a value.
+/// Creates a chunk that repeats a value.
 pub(crate) fn special(
     cparams: &blosc2_cparams,
     kind: SpecialKind,
@@ -443,7 +444,7 @@ pub(crate) fn special(
     Chunk::special(kind, value, nbytes, itemsize, blocksize).map_err(|_| Error(code::DATA))
 }
 
-/// Makes an empty chunk that repeats a value, as C-Blosc2 makes it. The engine makes only empty chunks of zeros.
+/// Creates an empty chunk of a repeated value like C-Blosc2. The engine creates only empty chunks of zeros.
 pub(crate) fn empty_special(cparams: &blosc2_cparams, kind: SpecialKind, value: &[u8]) -> Result<Vec<u8>> {
     let itemsize = usize::try_from(cparams.typesize).map_err(|_| Error(code::DATA))?;
     let zeros = Chunk::special(SpecialKind::Zeros, &[], 0, itemsize, 1).map_err(|_| Error(code::DATA))?;
@@ -456,12 +457,12 @@ pub(crate) fn empty_special(cparams: &blosc2_cparams, kind: SpecialKind, value: 
     Ok(bytes)
 }
 
-/// Returns the block size of chunks with these parameters, as the engine chooses it.
+/// Returns the block size that the engine chooses for these parameters.
 fn automatic_blocksize(cparams: &blosc2_cparams, nbytes: usize) -> Result<usize> {
     Ok(automatic(cparams)?.blocksize_for(nbytes))
 }
 
-/// Returns the parameters that choose it.
+/// Returns the parameters that determine it.
 fn automatic(cparams: &blosc2_cparams) -> Result<CParams> {
     let plain = blosc2_cparams { prefilter: None, clevel: cparams.clevel.min(9), ..*cparams };
     let plugins = callbacks::plugins(&CallContext::new(plain, blosc2_dparams::DEFAULT));
@@ -474,7 +475,7 @@ mod tests {
 
     use super::*;
 
-    /// The block size that a chunk of zeros has once it is compressed.
+    /// The block size of a compressed chunk of zeros.
     fn compressed(cparams: &blosc2_cparams, nbytes: usize) -> Option<usize> {
         let chunk = Chunk::compress_bytes(&vec![0; nbytes], &automatic(cparams).ok()?).ok()?;
         Some(ChunkHeader::parse(chunk.as_bytes()).unwrap().blocksize())

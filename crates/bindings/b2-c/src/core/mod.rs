@@ -1,4 +1,4 @@
-//! What the functions of C do, without unsafe code: parameters, contexts, stores of chunks, shapes.
+//! The implementation of the C functions in safe code: parameters, contexts, chunk stores, shapes.
 
 pub(crate) mod context;
 pub(crate) mod environment;

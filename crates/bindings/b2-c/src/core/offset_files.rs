@@ -1,4 +1,5 @@
-//! A frame at the end of a file, as a file of its own: so the engine, which changes whole files, changes such a frame, too.
+//! Presents a frame at the end of a file as a separate file, so that the engine, which changes whole files, can change
+//! it.
 
 use std::ffi::OsString;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use b2_frame::{Disk, FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
-/// The files of the system, of which one begins later.
+/// The system's files, one of which starts at an offset.
 #[derive(Debug)]
 pub(crate) struct OffsetFiles {
     path: PathBuf,
@@ -16,12 +17,12 @@ pub(crate) struct OffsetFiles {
 }
 
 impl OffsetFiles {
-    /// Makes the bytes of `path` from `start` on look like a file. The path is one without links, relative parts and so on.
+    /// Presents the bytes of `path` from `start` on as a file. The path must be canonical.
     pub(crate) fn new(path: PathBuf, start: u64) -> Self {
         Self { path, start }
     }
 
-    /// The file itself must keep its name, since there is more in it.
+    /// The file must keep its name, since it has other content.
     fn other(&self, path: &Path) -> IoResult<()> {
         if path == self.path {
             return Err(IoError::new(ErrorKind::Unsupported, "the file holds more than this frame"));
@@ -30,7 +31,7 @@ impl OffsetFiles {
     }
 }
 
-/// An open file that begins later.
+/// An open file that starts at an offset.
 struct OffsetFile<F: ?Sized> {
     start: u64,
     file: Arc<F>,

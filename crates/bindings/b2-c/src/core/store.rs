@@ -1,4 +1,4 @@
-//! Where the chunks of a super-chunk are: a list in memory, whose addresses C programs see, or a frame.
+//! The storage of a super-chunk's chunks: a list in memory, whose addresses are visible to C, or a frame.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -15,10 +15,11 @@ use crate::core::frame::{
 };
 use crate::ffi::memory::MallocBytes;
 
-/// How many metalayers of any length are written into a frame: C-Blosc2 opens one with more, but destroys it with its next change.
+/// Maximum number of vlmetalayers written to a frame: C-Blosc2 opens a frame with more, but destroys it with its next
+/// change.
 pub(crate) const MAX_STORED_VLMETALAYERS: usize = 16;
 
-/// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
+/// The bytes of a chunk, valid even if the chunk is removed in the meantime.
 pub(crate) enum ChunkBytes {
     /// From the list.
     Listed(Arc<MallocBytes>),
@@ -47,7 +48,7 @@ pub(crate) enum ChunkStore {
 #[derive(Default)]
 pub(crate) struct MemoryChunks {
     chunks: Vec<Arc<MallocBytes>>,
-    /// Their addresses, as C sees them.
+    /// Their addresses, visible to C.
     pointers: ChunkPointers,
     metas: Vec<NamedContent>,
     vlmetas: Vec<NamedChunk>,
@@ -100,7 +101,7 @@ impl ChunkStore {
         }
     }
 
-    /// Returns the header of a chunk, and the bytes it takes in the store: none where the index of a frame says it all.
+    /// Returns the header of a chunk and its size in the store, which is 0 if the index of a frame fully describes it.
     pub(crate) fn header(&mut self, nchunk: usize) -> Result<(ChunkHeader, usize)> {
         self.check(nchunk)?;
         match self {
@@ -122,7 +123,7 @@ impl ChunkStore {
         }
     }
 
-    /// Returns the bytes of all stored chunks, if they had to be counted for the first change that leaves some behind.
+    /// Returns the bytes of all stored chunks, if they had to be counted for the first change that makes some dead.
     pub(crate) fn count(&mut self) -> Result<Option<u64>> {
         match self {
             Self::MemoryChunks(_) => Ok(None),
@@ -130,14 +131,14 @@ impl ChunkStore {
         }
     }
 
-    /// Makes the file of a frame smaller if much of it is dead. `live` are the bytes of all stored chunks.
+    /// Compacts the file of a frame if much of it is dead. `live` are the bytes of all stored chunks.
     pub(crate) fn reclaim(&mut self, live: u64) {
         if let Self::Frame(frame) = self {
             frame.reclaim(live);
         }
     }
 
-    /// Inserts a chunk; at the end, it is appended. `chunksize` is that of the chunks, if none is there that tells it.
+    /// Inserts a chunk; at the end, it is appended. `chunksize` is used if no chunk defines it.
     pub(crate) fn insert(
         &mut self,
         nchunk: usize,
@@ -193,7 +194,7 @@ impl ChunkStore {
         }
     }
 
-    /// Puts the chunks into another order.
+    /// Reorders the chunks.
     pub(crate) fn reorder(&mut self, order: &[usize]) -> Result<()> {
         let len = self.len()?;
         let mut seen = vec![false; len];
@@ -252,7 +253,7 @@ impl ChunkStore {
         }
     }
 
-    /// Returns what the program is to see instead of a stored metalayer of any length.
+    /// Returns the content to show to the program instead of a stored vlmetalayer.
     pub(crate) fn shown_vlmeta(&self, name: &[u8]) -> Option<Bytes> {
         match self {
             Self::Frame(frame) if name == INDEXES.as_bytes() => frame.shown_indexes(),
@@ -285,8 +286,7 @@ impl ChunkStore {
         }
     }
 
-    /// Sets a metalayer of any length, given as a chunk and as its content. `chunksize` is that of the chunks, if none is there
-    /// that tells it.
+    /// Sets a vlmetalayer, given as a chunk and as its content. `chunksize` is used if no chunk defines it.
     pub(crate) fn set_vlmeta(
         &mut self,
         name: &[u8],
@@ -337,7 +337,7 @@ impl ChunkStore {
         }
     }
 
-    /// Returns the addresses of the chunks of the list, and how many bytes these addresses take.
+    /// Returns the chunk addresses of the list, and their size in bytes.
     pub(crate) fn pointers(&mut self) -> (*mut *mut u8, usize) {
         match self {
             Self::MemoryChunks(memory) if !memory.chunks.is_empty() => {
@@ -348,8 +348,8 @@ impl ChunkStore {
         }
     }
 
-    /// Writes all chunks and metalayers with a writer, except for the description of the indexes of python-blosc2, whose files
-    /// are not copied.
+    /// Writes all chunks and metalayers, except for the description of python-blosc2's indexes, whose files are not
+    /// copied.
     fn write(&mut self, mut writer: FrameWriter) -> Result<b2_frame::WrittenFrame> {
         match self {
             Self::MemoryChunks(memory) => {
@@ -387,8 +387,8 @@ impl ChunkStore {
         }
     }
 
-    /// Returns a frame without chunks as it was seen last. Nothing of it is only in its file, which may not be there any more:
-    /// programs empty a file to write there what they ask for afterwards. `error` is why it cannot be read.
+    /// Returns the last known state of a frame without chunks, if its file cannot be read because of `error`. The state
+    /// is complete without the file: programs may empty a file before they write this result to it.
     pub(crate) fn as_last_seen(&mut self, error: Error) -> Result<Bytes> {
         let Self::Frame(frame) = self else { return Err(error) };
         let reader = frame.reader.as_ref().filter(|reader| reader.nchunks() == 0).ok_or(error)?;
@@ -397,7 +397,7 @@ impl ChunkStore {
         Ok(self.write(to_write().memory(params)?)?.into_bytes())
     }
 
-    /// Writes everything into a new file or directory, which `options` may allow to replace another one. Returns its length.
+    /// Writes everything to a new file or directory, or to a replaced one if `options` allows it. Returns its length.
     pub(crate) fn save(&mut self, path: &Path, params: FrameParams, options: WriteOptions) -> Result<u64> {
         let _unchanged = self.refresh_locked()?;
         let params = match self {
@@ -428,7 +428,7 @@ impl ChunkStore {
 }
 
 impl MemoryChunks {
-    /// Makes a list without chunks.
+    /// Creates a list without chunks.
     pub(crate) fn with_metas(metas: &[NamedContent]) -> Self {
         Self { metas: metas.to_vec(), ..Self::default() }
     }
@@ -444,7 +444,7 @@ impl MemoryChunks {
         Ok(this)
     }
 
-    /// Marks the indexes that python-blosc2 keeps of the items as outdated, since the items change.
+    /// Marks python-blosc2's indexes as outdated, since the items change.
     fn outdate_indexes(&mut self) -> Result<()> {
         let Some(n) = self.vlmetas.iter().position(|meta| meta.0 == INDEXES.as_bytes()) else {
             return Ok(());
@@ -472,7 +472,7 @@ impl MemoryChunks {
     }
 }
 
-/// Bytes of `malloc` as the memory behind a chunk.
+/// Bytes from `malloc` as the memory of a chunk.
 struct MallocOwner(MallocBytes);
 
 impl AsRef<[u8]> for MallocOwner {

@@ -1,8 +1,9 @@
 //! Files through functions of the program, or mapped into memory: a file system for the engine whose files are streams of
 //! `blosc2_io_cb`.
 //!
-//! These functions cannot create a file under another name and rename it. A new frame, and one that must be written anew, is
-//! therefore made in memory and then written at once, which a crash can interrupt; changes of a frame that is there go to the file itself, in the order that keeps the old frame readable.
+//! These functions cannot create a file under another name and rename it. New and rewritten frames are therefore built
+//! in memory and then written in one go, which a crash can interrupt. Changes of an existing frame go to the file
+//! itself, in an order that keeps the old frame readable.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -23,14 +24,14 @@ use crate::ffi::{copy_at, guard, locked, stdio, text};
 pub(crate) const DEFAULT: blosc2_io =
     blosc2_io { id: 0, name: c"filesystem".as_ptr(), params: std::ptr::null_mut() };
 
-/// Functions, and what the program passes to them.
+/// I/O functions and their user data.
 #[derive(Clone, Copy)]
 struct IoFunctions {
     io: blosc2_io_cb,
     params: *mut c_void,
 }
 
-// SAFETY: whoever registers functions promises that they may be called from several threads, as in C.
+// SAFETY: registered functions may be called from several threads, as in C.
 unsafe impl Send for IoFunctions {}
 // SAFETY: as above.
 unsafe impl Sync for IoFunctions {}
@@ -46,11 +47,11 @@ static REGISTERED: RwLock<Vec<RegisteredIo>> = RwLock::new(Vec::new());
 /// Registers functions for files, with an id of at least 160.
 ///
 /// # Safety
-/// `io` is null or valid, and its functions and name stay for ever.
+/// `io` is null or valid, and its functions and name live forever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_register_io_cb(io: *const blosc2_io_cb) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let io = unsafe { copy_at(io) }?;
         ensure(io.id >= 160, code::PLUGIN_IO)?;
         let all =
@@ -61,16 +62,16 @@ pub unsafe extern "C" fn blosc2_register_io_cb(io: *const blosc2_io_cb) -> c_int
             registered.push(RegisteredIo(Box::new(io)));
             return Ok(0);
         };
-        // As in C, the same again is no error, and the name says what is the same.
+        // As in C, registering the same name again is not an error.
         let names = (known.0.name, io.name);
-        // SAFETY: the caller promises so, and promised so before.
+        // SAFETY: guaranteed by the caller, now and for the earlier registration.
         let same = names.0 == names.1 || unsafe { text(names.0)? == text(names.1)? };
         ensure(same, code::PLUGIN_IO)?;
         Ok(0)
     })
 }
 
-/// Answers registered functions, or null.
+/// Returns registered functions, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_io_cb(id: u8) -> *mut blosc2_io_cb {
     guard(|| match id {
@@ -79,24 +80,24 @@ pub extern "C" fn blosc2_get_io_cb(id: u8) -> *mut blosc2_io_cb {
         _ => {
             let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
             let found = registered.iter().find(|registered| registered.0.id == id);
-            // Boxed, and never removed: the address stays.
+            // Boxed and never removed, so the address is stable.
             found.map(|found| std::ptr::from_ref(&*found.0).cast_mut()).ok_or(Error(code::PLUGIN_IO))
         }
     })
 }
 
-/// Returns whether files may be elsewhere than in those of the system.
+/// Returns whether files may be other than system files.
 pub(crate) fn is_custom(io: &blosc2_io) -> bool {
     io.id > 1
 }
 
-/// Returns how to reach files, and whether changes take the lock.
+/// Returns how to access files, and whether changes take the lock.
 ///
-/// With `creating`, what the system does not have is not there, and its functions are not asked to open it.
+/// With `creating`, a file unknown to the system does not exist, and the functions are not called to open it.
 pub(crate) fn files(io: &blosc2_io, creating: bool) -> Result<(Files, bool)> {
     let variable = std::env::var("BLOSC_LOCKING").ok().filter(|value| !matches!(&value[..], "" | "0"));
     if io.id == 0 {
-        // SAFETY: parameters of the system's files are of this type.
+        // SAFETY: parameters of system files have this type.
         let params = unsafe { io.params.cast::<blosc2_stdio_params>().as_ref() };
         return Ok((Files::Disk, params.is_some_and(|params| params.locking) || variable.is_some()));
     }
@@ -109,12 +110,12 @@ pub(crate) fn files(io: &blosc2_io, creating: bool) -> Result<(Files, bool)> {
     Ok((Files::Program(Arc::new(program)), false))
 }
 
-/// Calls the function that ends the use of the parameters. Returns whether it succeeded.
+/// Calls the destroy function of the parameters. Returns whether it succeeded.
 ///
 /// # Safety
 /// `io` is null or valid.
 pub(crate) unsafe fn destroy(io: *const blosc2_io) -> bool {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let Some(io) = (unsafe { io.as_ref() }) else { return true };
     if io.id == 0 {
         return true;
@@ -128,15 +129,15 @@ pub(crate) unsafe fn destroy(io: *const blosc2_io) -> bool {
     }
 }
 
-/// The files that a program's functions reach.
+/// Files accessed through functions of the program.
 struct ProgramFiles {
     functions: IoFunctions,
     creating: bool,
-    /// New files, which are in memory until they get their name.
+    /// New files, in memory until they are renamed.
     new: Mutex<HashMap<PathBuf, Arc<NewFile>>>,
     /// The open stream of each file.
     streams: Mutex<HashMap<PathBuf, std::sync::Weak<ProgramStream>>>,
-    /// The files that were made.
+    /// The files that were created.
     made: Mutex<HashSet<PathBuf>>,
 }
 
@@ -166,7 +167,7 @@ impl IoFunctions {
 }
 
 impl ProgramFiles {
-    /// Opens a file, once for all who use it at the same time.
+    /// Opens a file; concurrent users share it.
     fn shared(&self, path: &Path, mode: &CStr) -> IoResult<Arc<ProgramStream>> {
         let mut streams = locked(&self.streams);
         let key = path.join(mode.to_str().unwrap_or_default());
@@ -184,7 +185,7 @@ struct StreamHandle(*mut c_void);
 // SAFETY: as for `IoFunctions`.
 unsafe impl Send for StreamHandle {}
 
-/// An open file. Its functions are called by one thread at a time, since streams have positions.
+/// An open file. Calls are serialized, since streams have positions.
 struct ProgramStream {
     functions: IoFunctions,
     stream: Mutex<StreamHandle>,
@@ -216,7 +217,7 @@ impl ReadAt for ProgramStream {
         let own = buf.as_mut_ptr().cast::<c_void>();
         let mut place = own;
         let offset = i64::try_from(offset).map_err(|_| IoError::from(ErrorKind::UnexpectedEof))?;
-        // SAFETY: the stream is open. The function fills the buffer, or answers where the bytes are instead.
+        // SAFETY: the stream is open. The function fills the buffer, or returns the address of the bytes instead.
         let got = unsafe { read(&mut place, 1, buf.len() as i64, offset, handle.0) };
         if got != buf.len() as i64 {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -225,7 +226,7 @@ impl ReadAt for ProgramStream {
             if place.is_null() {
                 return Err(failed("the function for reading answers no bytes"));
             }
-            // SAFETY: the function answered so many bytes of its own, which stay until the next call.
+            // SAFETY: the function returned this many bytes, which stay valid until the next call.
             buf.copy_from_slice(unsafe { std::slice::from_raw_parts(place.cast(), buf.len()) });
         }
         Ok(())
@@ -261,13 +262,13 @@ impl WriteAt for ProgramStream {
     }
 }
 
-/// A new file: in memory, and from when it gets its name on that file.
+/// A new file: in memory until it is renamed, then the file of that name.
 #[derive(Default)]
 struct NewFile(Mutex<NewFileContent>);
 
 enum NewFileContent {
     Memory(Vec<u8>),
-    /// Written under this name. It is opened only if somebody goes on with it.
+    /// Written under this name; opened only if it is used again.
     Named(IoFunctions, PathBuf),
     Opened(ProgramStream),
 }
@@ -279,7 +280,7 @@ impl Default for NewFileContent {
 }
 
 impl NewFile {
-    /// Does something with the bytes in memory, or with the file.
+    /// Runs one of two functions: with the bytes in memory, or with the file.
     fn with<T>(
         &self,
         memory: impl FnOnce(&mut Vec<u8>) -> IoResult<T>,
@@ -296,7 +297,7 @@ impl NewFile {
         }
     }
 
-    /// Writes the file under its name, which is the file from then on.
+    /// Writes the file under its name.
     fn put(&self, functions: IoFunctions, path: &Path) -> IoResult<()> {
         let mut content = locked(&self.0);
         let NewFileContent::Memory(bytes) = &*content else {
@@ -318,7 +319,7 @@ impl ReadAt for NewFile {
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> IoResult<()> {
-        // One of the two runs.
+        // Only one of the two runs.
         let buf = std::cell::RefCell::new(buf);
         self.with(
             |bytes| {
@@ -376,7 +377,7 @@ impl ReadFiles for ProgramFiles {
         if let Some(new) = locked(&self.new).get(path) {
             return Ok(new.clone());
         }
-        // A file is there before functions are asked to open it, so that they need not say why they fail.
+        // Check that the file exists before calling the open function, which reports no reason for failure.
         Ok(self.shared(path, c"rb")?)
     }
 
@@ -386,7 +387,7 @@ impl ReadFiles for ProgramFiles {
         }
         match Disk.kind(path, links) {
             Ok(kind) => Ok(kind),
-            // Not a path of the system: whatever the functions make of it.
+            // Not a system path; its meaning is up to the functions.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if self.creating && !locked(&self.made).contains(path) {
                     return Err(error);
@@ -431,7 +432,7 @@ impl FileSystem for ProgramFiles {
     fn rename(&self, from: &Path, to: &Path) -> IoResult<()> {
         let Some(new) = locked(&self.new).remove(from) else { return Disk.rename(from, to) };
         new.put(self.functions, to)?;
-        // Streams of before may have kept what they have read. Who has them keeps them.
+        // Older streams may have cached data. Their users keep them.
         locked(&self.streams).retain(|key, _| key.parent() != Some(to));
         locked(&self.made).insert(to.to_owned());
         Ok(())

@@ -1,4 +1,4 @@
-//! Small calls of the border for Miri: memory that changes hands, objects that calls share, several threads.
+//! Small C calls for Miri: memory that changes owners, shared objects, several threads.
 
 use std::ffi::c_void;
 
@@ -15,7 +15,7 @@ use crate::abi::{blosc2_cparams, blosc2_dparams, blosc2_schunk, blosc2_storage};
 /// A super-chunk that several threads read.
 struct SharedSchunk(*mut blosc2_schunk);
 
-// SAFETY: as the README grants to C programs.
+// SAFETY: allowed for C programs by the README.
 unsafe impl Sync for SharedSchunk {}
 
 impl SharedSchunk {
@@ -24,7 +24,7 @@ impl SharedSchunk {
     }
 }
 
-/// lz4 after a byte shuffle, for items of 4 bytes: both have no C code.
+/// lz4 after a byte shuffle, for items of 4 bytes; neither has C code.
 fn cparams() -> blosc2_cparams {
     blosc2_cparams { compcode: 1, typesize: 4, filters: [0, 0, 0, 0, 0, 1], ..blosc2_cparams::DEFAULT }
 }

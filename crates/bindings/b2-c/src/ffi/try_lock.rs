@@ -1,18 +1,17 @@
-//! A value that one call at a time uses, and of which the others are told that it is in use.
+//! A value that one call at a time can use; others fail instead of waiting.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A value for whoever comes first. Unlike a mutex it never waits: a callback that runs on another thread while its caller holds
-/// the value would wait for ever.
+/// A try-lock. Unlike a mutex it never waits: a callback on another thread would otherwise wait forever for its caller.
 #[derive(Default)]
 pub(crate) struct TryLock<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: of all threads, one has the value at a time.
+// SAFETY: only one thread has access at a time.
 unsafe impl<T: Send> Sync for TryLock<T> {}
 
 impl<T> TryLock<T> {
@@ -20,14 +19,14 @@ impl<T> TryLock<T> {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the value until the result is dropped. `None` if it is taken already, also by this thread.
+    /// Locks the value until the result is dropped; `None` if it is locked already, even by this thread.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<TryLockGuard<'_, T>> {
         if self.taken.swap(true, Ordering::Acquire) { None } else { Some(TryLockGuard(self)) }
     }
 }
 
-/// A taken value.
+/// A locked value.
 pub(crate) struct TryLockGuard<'a, T>(&'a TryLock<T>);
 
 impl<T> Deref for TryLockGuard<'_, T> {
@@ -35,7 +34,7 @@ impl<T> Deref for TryLockGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: there is one `TryLockGuard` at a time, since only the one whose swap found `false` made it.
+        // SAFETY: there is one `TryLockGuard` at a time, since only the call whose swap returned `false` creates it.
         unsafe { &*self.0.value.get() }
     }
 }

@@ -1,11 +1,11 @@
-//! Making, opening, saving, copying and freeing arrays.
+//! Creating, opening, saving, copying and freeing arrays.
 
 use b2_frame::{INDEXES, Storage};
 
 use super::*;
 use crate::core::frame::to_write;
 
-/// What a new array is filled with.
+/// The content of a new array.
 pub(super) enum FillSource<'a> {
     Special(c_int),
     Value(&'a [u8]),
@@ -16,7 +16,7 @@ pub(super) enum FillSource<'a> {
     Nothing,
 }
 
-/// Makes an array.
+/// Creates an array.
 pub(super) fn create(
     params: &mut ArrayParams,
     shapes: &Shapes,
@@ -31,13 +31,13 @@ pub(super) fn create(
     let storage = params.storage();
     let meta = nd::serialize(shapes, &params.dtype.0, params.dtype.1);
     let metas: Vec<_> = [(META.to_vec(), meta)].into_iter().chain(params.metas.iter().cloned()).collect();
-    // SAFETY: all that it refers to is in `params`.
+    // SAFETY: everything it refers to is in `params`.
     let state = unsafe { schunk::new(&storage, &metas) }?;
     state.set_blockshape(&shapes.block)?;
     let dtype = &params.dtype;
     finish(state, |sc, state| {
         let array = wrap(sc, state, shapes, Some(dtype))?;
-        // SAFETY: it was just made, and is used by nobody else.
+        // SAFETY: it was just created and is not shared.
         let filled = unsafe { shared(array) }
             .and_then(|c| state.in_transaction(|state| fill_new(c, state, shapes, fill)));
         if let Err(error) = filled {
@@ -117,9 +117,9 @@ fn fill_new(c: &b2nd_array_t, state: &SchunkState, shapes: &Shapes, fill: FillSo
 /// Frees the structure of an array, not its super-chunk.
 ///
 /// # Safety
-/// `array` is from [`wrap`], and nobody uses it any more.
+/// `array` is from [`wrap`], and no longer in use.
 pub(super) unsafe fn free_array(array: *mut b2nd_array_t) {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let array = Box::from_raw(array);
         free(array.dtype.get());
@@ -127,7 +127,7 @@ pub(super) unsafe fn free_array(array: *mut b2nd_array_t) {
     }
 }
 
-/// Keeps what a new array is made with. Without a dtype, items are bytes: `|S` and their size.
+/// Creates the parameters of new arrays. Without a dtype, items are bytes: `|S` and their size.
 ///
 /// # Safety
 /// The pointers are null or valid, with `ndim` and `nmetalayers` values.
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
     guard(|| {
         let n = length(ndim)?;
         ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (shape, chunk, block) =
             unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };
         // SAFETY: as above.
@@ -198,27 +198,27 @@ pub unsafe extern "C" fn b2nd_create_ctx(
     })
 }
 
-/// Frees it.
+/// Frees the parameters.
 ///
 /// # Safety
-/// `ctx` is null or from [`b2nd_create_ctx`], and nobody uses it any more.
+/// `ctx` is null or from [`b2nd_create_ctx`], and no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_free_ctx(ctx: *mut c_void) -> c_int {
     if ctx.is_null() {
         return code::NULL_POINTER;
     }
     guard(|| {
-        // SAFETY: it came from a box, and the caller gives it back.
+        // SAFETY: it came from a box, and the caller returns it.
         drop(unsafe { Box::from_raw(ctx.cast::<ArrayParams>()) });
         Ok(0)
     })
 }
 
 /// # Safety
-/// `ctx` is null or valid, `array` null or a place for a pointer.
+/// `ctx` is null or valid, `array` null or valid for writing.
 unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: FillSource<'_>) -> Result<c_int> {
     ensure(!array.is_null(), code::NULL_POINTER)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let mut params = unsafe { params(ctx) }?;
     let shapes = params.shapes.clone();
     let new = create(&mut params, &shapes, fill)?;
@@ -227,47 +227,47 @@ unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: FillSource
     Ok(0)
 }
 
-/// Makes an array of items that do not matter.
+/// Creates an array of uninitialised items.
 ///
 /// # Safety
-/// `ctx` is null or valid, `array` null or a place for a pointer.
+/// `ctx` is null or valid, `array` null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_uninit(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { made(ctx, array, FillSource::Special(4)) })
 }
 
-/// Makes an array of zeros.
+/// Creates an array of zeros.
 ///
 /// # Safety
 /// As [`b2nd_uninit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_empty(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { made(ctx, array, FillSource::Special(1)) })
 }
 
-/// Makes an array of zeros.
+/// Creates an array of zeros.
 ///
 /// # Safety
 /// As [`b2nd_uninit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_zeros(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { made(ctx, array, FillSource::Special(1)) })
 }
 
-/// Makes an array of NaNs, of items of 4 or 8 bytes.
+/// Creates an array of NaNs, of items of 4 or 8 bytes.
 ///
 /// # Safety
 /// As [`b2nd_uninit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_nans(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { made(ctx, array, FillSource::Special(2)) })
 }
 
-/// Makes an array of one repeated item.
+/// Creates an array of one repeated item.
 ///
 /// # Safety
 /// As [`b2nd_uninit`]; `fill_value` is an item.
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn b2nd_full(
     fill_value: *const c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let value = unsafe { bytes(fill_value, length(params(ctx)?.cparams.typesize)?) }?;
         // SAFETY: as above.
         unsafe { made(ctx, array, FillSource::Value(value)) }
@@ -288,14 +288,14 @@ pub unsafe extern "C" fn b2nd_full(
 /// Frees an array and its super-chunk.
 ///
 /// # Safety
-/// `array` is null or an array that nobody uses any more.
+/// `array` is null or an array that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_free(array: *mut b2nd_array_t) -> c_int {
     if array.is_null() {
         return 0;
     }
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let sc = shared(array)?.sc.get();
             free_array(array);
@@ -305,17 +305,17 @@ pub unsafe extern "C" fn b2nd_free(array: *mut b2nd_array_t) -> c_int {
     })
 }
 
-/// Makes an array of a super-chunk, which belongs to it from now on.
+/// Creates an array from a super-chunk and takes ownership of it.
 ///
 /// # Safety
-/// `schunk` is null or a super-chunk, `array` null or a place for a pointer.
+/// `schunk` is null or a super-chunk, `array` null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_from_schunk(
     schunk: *mut blosc2_schunk,
     array: *mut *mut b2nd_array_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         ensure(!array.is_null(), code::NULL_POINTER)?;
         let new = of_schunk(schunk, state)?;
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn b2nd_from_schunk(
     })
 }
 
-/// Answers the array as a contiguous frame, in memory that the caller frees.
+/// Returns the array as a contiguous frame, in memory that the caller frees.
 ///
 /// # Safety
 /// `array` is null or an array, the others are null or valid.
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn b2nd_to_cframe(
 ) -> c_int {
     guard(|| {
         ensure(!cframe.is_null() && !cframe_len.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         let mut answer = |state: &SchunkState| {
             let frame = schunk::to_frame(state)?;
@@ -354,7 +354,8 @@ pub unsafe extern "C" fn b2nd_to_cframe(
     })
 }
 
-/// Calls `work` with an array in memory that has the shape of a view, for which the metalayer of its chunks is wrong.
+/// Calls `work` with an in-memory copy that has the shape of a view, since the metalayer of the chunks has another
+/// shape.
 fn with_copy(
     array: &mut ArrayHandle<'_>,
     work: &mut dyn FnMut(&SchunkState) -> Result<c_int>,
@@ -382,7 +383,7 @@ fn with_copy(
     let shapes = array.shapes.clone();
     let copy = create(&mut params, &shapes, FillSource::Nothing)?;
     let mut copied = || {
-        // SAFETY: it was just made, and is used by nobody else.
+        // SAFETY: it was just created and is not shared.
         let state = unsafe { state(shared(copy)?.sc.get()) }?;
         for n in 0..length(array.state.c.nchunks.get())? {
             let chunk = MallocBytes::copy(&array.state.chunk(n)?)?;
@@ -399,8 +400,8 @@ fn with_copy(
 /// Opens an array in memory.
 ///
 /// # Safety
-/// `cframe` has `cframe_len` bytes; without `copy` they stay until the array is freed, which does not free them unless
-/// `blosc2_schunk_avoid_cframe_free` says so.
+/// `cframe` has `cframe_len` bytes; without `copy` they must stay valid until the array is freed, which frees them only
+/// if `blosc2_schunk_avoid_cframe_free` was called with false.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_from_cframe(
     cframe: *mut u8,
@@ -410,7 +411,7 @@ pub unsafe extern "C" fn b2nd_from_cframe(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { schunk::from_buffer(cframe, cframe_len, copy) }?;
         let new = finish(state, of_schunk)?;
         // SAFETY: as above.
@@ -422,10 +423,10 @@ pub unsafe extern "C" fn b2nd_from_cframe(
 /// Opens an array in a file or directory.
 ///
 /// # Safety
-/// `urlpath` is null or a C string, `array` null or a place for a pointer.
+/// `urlpath` is null or a C string, `array` null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_open(urlpath: *const c_char, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { b2nd_open_offset(urlpath, array, 0) }
 }
 
@@ -441,7 +442,7 @@ pub unsafe extern "C" fn b2nd_open_offset(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { schunk::open(urlpath, offset, std::ptr::null()) }?;
         let new = finish(state, of_schunk)?;
         // SAFETY: as above.
@@ -450,15 +451,15 @@ pub unsafe extern "C" fn b2nd_open_offset(
     })
 }
 
-/// Writes an array into a new file or, if it is not contiguous, into a new directory. Nothing is replaced: what is at the path
-/// already makes it fail.
+/// Writes an array to a new file or, if it is not contiguous, to a new directory. Nothing is replaced: what is at the
+/// path already makes it fail.
 ///
 /// # Safety
 /// `array` is null or an array, `urlpath` null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_char) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut array, path) = unsafe { (array_at(array)?, text(urlpath)?) };
         let path = paths::without_scheme(path);
         let (path, storage) = match array.state.is_contiguous()? {
@@ -474,24 +475,24 @@ pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_c
     })
 }
 
-/// Appends an array as a contiguous frame to a file, which is made if there is none. Answers where it starts.
+/// Appends an array as a contiguous frame to a file, which is created if it does not exist. Returns its offset.
 ///
 /// # Safety
 /// As [`b2nd_save`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_save_append(array: *const b2nd_array_t, urlpath: *const c_char) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let array = unsafe { array_at(array) }?;
         // SAFETY: as above.
         Ok(unsafe { schunk::blosc2_schunk_append_file(array.c.sc.get(), urlpath) })
     })
 }
 
-/// Makes an array of items in C order.
+/// Creates an array of items in C order.
 ///
 /// # Safety
-/// `ctx` is null or valid, `array` null or a place for a pointer, `buffer` has `buffersize` bytes.
+/// `ctx` is null or valid, `array` null or valid for writing, `buffer` has `buffersize` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_from_cbuffer(
     ctx: *mut c_void,
@@ -500,7 +501,7 @@ pub unsafe extern "C" fn b2nd_from_cbuffer(
     buffersize: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let params = unsafe { params(ctx) }?;
         let need = params.shapes.nitems().saturating_mul(i64::from(params.cparams.typesize));
         ensure(buffersize >= need, code::INVALID_PARAM)?;
@@ -511,10 +512,10 @@ pub unsafe extern "C" fn b2nd_from_cbuffer(
     })
 }
 
-/// Makes an array of a box of another.
+/// Creates an array from a box of another one.
 ///
 /// # Safety
-/// `ctx` is null or valid, `array` null or a place for a pointer, `src` null or an array; the limits have a value for each
+/// `ctx` is null or valid, `array` null or valid for writing, `src` null or an array; the limits have a value for each
 /// dimension.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_get_slice(
@@ -526,7 +527,7 @@ pub unsafe extern "C" fn b2nd_get_slice(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
         let n = source.shapes.ndim();
         // SAFETY: as above.
@@ -557,7 +558,7 @@ pub(super) fn slice(
 /// Copies an array, with other parameters, dtype, chunks or blocks.
 ///
 /// # Safety
-/// `ctx` is null or valid, `src` null or an array, `array` null or a place for a pointer.
+/// `ctx` is null or valid, `src` null or an array, `array` null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_copy(
     ctx: *mut c_void,
@@ -566,7 +567,7 @@ pub unsafe extern "C" fn b2nd_copy(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
         let new = copy(&mut params, &mut source)?;
         // SAFETY: as above.
@@ -583,7 +584,7 @@ pub(super) fn copy(params: &mut ArrayParams, source: &mut ArrayHandle<'_>) -> Re
             params.metas.push((name, value));
         }
     }
-    // The items keep their size, so they keep a dtype that a wanted one of another size would not fit.
+    // The item size does not change, so a requested dtype of another size is ignored.
     if params.cparams.typesize != source.itemsize as i32 && !source.c.dtype.get().is_null() {
         // SAFETY: a C string that belongs to the array.
         params.dtype =
@@ -612,7 +613,7 @@ pub(super) fn copy(params: &mut ArrayParams, source: &mut ArrayHandle<'_>) -> Re
         params.shapes = shapes.clone();
         let new = create(params, &shapes, FillSource::Nothing)?;
         let fill = || {
-            // SAFETY: it was just made.
+            // SAFETY: it was just created.
             let state = unsafe { state(shared(new)?.sc.get()) }?;
             state.in_transaction(|state| {
                 for n in 0..length(source.state.c.nchunks.get())? {
@@ -623,7 +624,7 @@ pub(super) fn copy(params: &mut ArrayParams, source: &mut ArrayHandle<'_>) -> Re
             })
         };
         if let Err(error) = fill() {
-            // SAFETY: nobody else knows it.
+            // SAFETY: it is not shared.
             unsafe { b2nd_free(new) };
             return Err(error);
         }
@@ -631,7 +632,7 @@ pub(super) fn copy(params: &mut ArrayParams, source: &mut ArrayHandle<'_>) -> Re
     } else {
         slice(params, source, &start, &stop)?
     };
-    // SAFETY: it was just made.
+    // SAFETY: it was just created.
     let state = unsafe { state(shared(new)?.sc.get()) }?;
     // The files of the indexes of python-blosc2 are not copied.
     let layers = source.state.store().vlmetas()?;

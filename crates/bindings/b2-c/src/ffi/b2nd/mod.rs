@@ -22,14 +22,14 @@ use crate::ffi::memory::{MallocBytes, copied, copied_text, free};
 use crate::ffi::schunk::{self, SchunkState, state};
 use crate::ffi::{bytes, bytes_mut, copy_at, guard, length, paths, put, shared, text, values};
 
-/// The most chunks of an array, so that lists of them fit into memory.
+/// Maximum number of chunks of an array, so that lists of them fit into memory.
 pub(super) const MAX_NCHUNKS: i64 = 1 << 26;
 
 pub(super) const META: &[u8] = b"b2nd";
 
 pub(super) const OLD_META: &[u8] = b"caterva";
 
-/// What is behind a `b2nd_context_t *`. The first fields are where C-Blosc2 has them, since its own tests read them.
+/// The target of a `b2nd_context_t *`. The first fields match C-Blosc2, since its tests read them.
 #[repr(C)]
 #[derive(Clone)]
 pub(crate) struct ArrayParams {
@@ -48,7 +48,7 @@ pub(crate) struct ArrayParams {
 }
 
 impl ArrayParams {
-    /// Returns the storage, whose pointers are valid while the parameters are, and stay where they are.
+    /// Returns the storage. Its pointers are valid as long as the parameters exist and are not moved.
     fn storage(&mut self) -> blosc2_storage {
         let urlpath = self.path.as_ref().map_or(std::ptr::null_mut(), |path| path.as_ptr().cast_mut());
         blosc2_storage {
@@ -62,16 +62,16 @@ impl ArrayParams {
 }
 
 /// # Safety
-/// `ctx` is null or from [`b2nd_create_ctx`], and not freed meanwhile.
+/// `ctx` is null or from [`b2nd_create_ctx`], and not freed during the call.
 pub(super) unsafe fn params(ctx: *mut c_void) -> Result<ArrayParams> {
-    // SAFETY: the caller promises so; nothing changes parameters once they are made, since each call takes a copy.
+    // SAFETY: guaranteed by the caller; parameters never change after creation, since each call copies them.
     unsafe { shared::<ArrayParams>(ctx.cast_const().cast()) }.cloned()
 }
 
 /// # Safety
 /// `array` is null or from this library, and not freed for `'a`.
 pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<ArrayHandle<'a>> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let c = unsafe { shared(array) }?;
     // SAFETY: an array has its super-chunk.
     let state = unsafe { state(c.sc.get()) }?;
@@ -81,7 +81,7 @@ pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<ArrayHan
     Ok(array)
 }
 
-/// An array, as functions work on it.
+/// An array during a call.
 pub(super) struct ArrayHandle<'a> {
     c: &'a b2nd_array_t,
     state: &'a SchunkState,
@@ -89,7 +89,7 @@ pub(super) struct ArrayHandle<'a> {
     itemsize: usize,
 }
 
-/// Takes the shapes from what C sees.
+/// Reads the shapes from the C structure.
 pub(super) fn shapes_in(c: &b2nd_array_t) -> Result<Shapes> {
     let n = length(c.ndim.get())?;
     ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
@@ -120,7 +120,7 @@ pub(super) fn fixed<T: Copy>(list: &[T], rest: T) -> [T; MAX_DIM] {
     all
 }
 
-/// Shows C the shapes of an array, and all that follows from them.
+/// Sets the shapes of an array and derived fields in the C structure.
 pub(super) fn show(c: &b2nd_array_t, shapes: &Shapes) {
     let (ext, ext_chunk) = (shapes.ext(), shapes.ext_chunk());
     set_all(&c.shape, &shapes.shape, 1);
@@ -143,13 +143,13 @@ pub(super) fn show(c: &b2nd_array_t, shapes: &Shapes) {
     c.chunk_cache.nchunk.set(-1);
 }
 
-/// Sets fields in a row: to the values of a list, and what is after it to another.
+/// Sets consecutive fields to the values of a list, and the rest to a default.
 fn set_all<T: Copy, F: Field<T>>(fields: &[F; MAX_DIM], list: &[T], rest: T) {
     let values = list.iter().copied().chain(std::iter::repeat(rest));
     fields.iter().zip(values).for_each(|(field, value)| field.set(value));
 }
 
-/// Makes the structure of an array over a super-chunk.
+/// Creates the structure of an array for a super-chunk.
 pub(super) fn wrap(
     sc: *mut blosc2_schunk,
     state: &SchunkState,
@@ -160,7 +160,7 @@ pub(super) fn wrap(
         Some((text, _)) => copied_text(&CString::new(text.clone()).map_err(|_| Error(code::FAILURE))?)?,
         None => std::ptr::null_mut(),
     };
-    // SAFETY: all its fields are numbers and pointers, for which zeros are valid.
+    // SAFETY: all fields are numbers and pointers, for which zeros are valid.
     let array: Box<b2nd_array_t> = Box::new(unsafe { std::mem::zeroed() });
     array.sc.set(sc);
     array.dtype.set(text);
@@ -171,7 +171,7 @@ pub(super) fn wrap(
     Ok(Box::into_raw(array))
 }
 
-/// Makes an array over a super-chunk that has the metalayer.
+/// Creates an array over a super-chunk that has the metalayer.
 pub(super) fn of_schunk(sc: *mut blosc2_schunk, state: &SchunkState) -> Result<*mut b2nd_array_t> {
     let (shapes, dtype) = meta_of(state)?.ok_or(Error(code::METALAYER_NOT_FOUND))?;
     let itemsize = i64::from(state.c.typesize.get());
@@ -185,24 +185,24 @@ pub(super) fn finish(
     array: impl FnOnce(*mut blosc2_schunk, &SchunkState) -> Result<*mut b2nd_array_t>,
 ) -> Result<*mut b2nd_array_t> {
     let sc: *mut blosc2_schunk = Box::into_raw(state).cast();
-    // SAFETY: it was just made.
+    // SAFETY: it was just created.
     let result = unsafe { self::state(sc) }.and_then(|state| array(sc, state));
     if result.is_err() {
-        // SAFETY: nobody else knows it.
+        // SAFETY: it is not shared.
         unsafe { schunk::blosc2_schunk_free(sc) };
     }
     result
 }
 
-/// Makes all that `work` changes one commit.
+/// Runs `work` in a transaction.
 ///
 /// # Safety
-/// `array` is null or an array, and nobody else uses it.
+/// `array` is null or an array, and not in use elsewhere.
 pub(super) unsafe fn in_transaction<T>(
     array: *mut b2nd_array_t,
     work: impl FnOnce(&mut ArrayHandle<'_>) -> Result<T>,
 ) -> Result<T> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let sc = unsafe { shared(array) }?.sc.get();
     // SAFETY: an array has its super-chunk.
     let state = unsafe { state(sc) }?;
@@ -211,7 +211,7 @@ pub(super) unsafe fn in_transaction<T>(
         let mut array = unsafe { array_at(array) }?;
         work(&mut array)
     });
-    // SAFETY: as above; after an error this takes the old shape again.
+    // SAFETY: as above; after an error this restores the old shape.
     drop(unsafe { array_at(array) });
     result
 }

@@ -1,12 +1,12 @@
-//! Other shapes: resizing, inserting, joining, views.
+//! Changing shapes: resizing, inserting, joining, views.
 
 use super::create::{self, b2nd_free};
 use super::*;
 
-/// Makes a view of an array without the axes of length 1 that `index` names.
+/// Creates a view of an array without the axes of length 1 selected by `index`.
 ///
 /// # Safety
-/// `array` is null or an array, `view` null or a place for a pointer, `index` has a value for each dimension.
+/// `array` is null or an array, `view` null or valid for writing, `index` has one value per dimension.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_squeeze_index(
     array: *mut b2nd_array_t,
@@ -14,7 +14,7 @@ pub unsafe extern "C" fn b2nd_squeeze_index(
     index: *const bool,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         // SAFETY: as above.
         let index = unsafe { values(index, array.shapes.ndim()) }?;
@@ -26,14 +26,14 @@ pub unsafe extern "C" fn b2nd_squeeze_index(
     })
 }
 
-/// Makes a view of an array without its axes of length 1.
+/// Creates a view of an array without its axes of length 1.
 ///
 /// # Safety
 /// As [`b2nd_squeeze_index`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_squeeze(array: *mut b2nd_array_t, view: *mut *mut b2nd_array_t) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         let n = array.shapes.ndim();
         let axes: Vec<Option<usize>> =
@@ -43,10 +43,10 @@ pub unsafe extern "C" fn b2nd_squeeze(array: *mut b2nd_array_t, view: *mut *mut 
     })
 }
 
-/// Makes a view of an array with axes of length 1 where `axis` says so.
+/// Creates a view of an array with new axes of length 1 where `axis` is set.
 ///
 /// # Safety
-/// `array` is null or an array, `view` null or a place for a pointer, `axis` has `final_dims` values.
+/// `array` is null or an array, `view` null or valid for writing, `axis` has `final_dims` values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_expand_dims(
     array: *const b2nd_array_t,
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn b2nd_expand_dims(
     final_dims: u8,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         let n = usize::from(final_dims);
         ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn b2nd_expand_dims(
 }
 
 /// # Safety
-/// `view` is null or a place for a pointer.
+/// `view` is null or valid for writing.
 unsafe fn make_view(
     array: &mut ArrayHandle<'_>,
     view: *mut *mut b2nd_array_t,
@@ -93,15 +93,15 @@ unsafe fn make_view(
     };
     let state = schunk::view_of(array.state)?;
     let new = finish(state, |sc, state| wrap(sc, state, &shapes, dtype.as_ref()))?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { put(view, new) };
     Ok(0)
 }
 
-/// Joins two arrays along an axis: into a new array or, without `copy`, onto the first.
+/// Concatenates two arrays along an axis: into a new array or, without `copy`, into the first.
 ///
 /// # Safety
-/// `ctx` is null or valid, the sources are null or arrays, `array` is null or a place for a pointer.
+/// `ctx` is null or valid, the sources are null or arrays, `array` is null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_concatenate(
     ctx: *mut c_void,
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut params, mut first) = unsafe { (params(ctx)?, array_at(src1)?) };
         // SAFETY: as above.
         let second = unsafe { array_at(src2) }?;
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
             drop(from);
             to.resize(&shape, None)?;
             let zeros = vec![0; n];
-            // By chunks of the second array, so that no more is in memory.
+            // Chunk by chunk of the second array, to limit memory.
             for nchunk in nd::chunks_of(&second_shapes, &zeros, &second_shapes.shape) {
                 // SAFETY: as above.
                 let mut from = unsafe { array_at(src2) }?;
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
         };
         if let Err(error) = join() {
             if copy {
-                // SAFETY: nobody else knows it.
+                // SAFETY: it is not shared.
                 unsafe { b2nd_free(result) };
             }
             return Err(error);
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
     })
 }
 
-/// Whether the chunks of an array can become chunks of another one, from `offset` on along an axis.
+/// Returns whether the chunks of an array can be moved to another one, from `offset` on along an axis.
 fn can_move_chunks(to: &ArrayHandle<'_>, from: &ArrayHandle<'_>, axis: usize, offset: i64) -> Result<bool> {
     let alike = to.shapes.chunk == from.shapes.chunk && to.shapes.block == from.shapes.block;
     let aligned = offset.checked_rem(i64::from(to.shapes.chunk[axis])) == Some(0);
@@ -203,10 +203,10 @@ fn move_chunks(to: &ArrayHandle<'_>, from: &ArrayHandle<'_>, axis: usize, offset
     Ok(())
 }
 
-/// Changes the shape of an array, at the end of each axis or at `start`. New items are zeros.
+/// Resizes an array at the end of each axis or at `start`. New items are zeros.
 ///
 /// # Safety
-/// `array` is null or an array, `new_shape` has a value for each dimension, and so has `start`, unless it is null.
+/// `array` is null or an array, `new_shape` has one value per dimension, and so has `start`, unless it is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_resize(
     array: *mut b2nd_array_t,
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn b2nd_resize(
     start: *const i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             in_transaction(array, |array| {
                 let n = array.shapes.ndim();
@@ -226,14 +226,14 @@ pub unsafe extern "C" fn b2nd_resize(
     })
 }
 
-/// Takes a new shape from the file, where another handle has changed it. Answers 1 if it has.
+/// Reloads the shape if another handle changed it in the file. Returns 1 if it did.
 ///
 /// # Safety
 /// `array` is null or an array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_refresh(array: *mut b2nd_array_t) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let before = values_of(&unsafe { shared(array) }?.shape);
         // SAFETY: as above.
         let array = unsafe { array_at(array) }?;
@@ -256,7 +256,7 @@ unsafe fn insert(
     let others = (0..n).filter(|other| *other != axis).map(|other| array.shapes.shape[other]);
     let row = others.product::<i64>().saturating_mul(array.itemsize as i64);
     ensure(row > 0 && buffersize >= 0 && buffersize % row == 0, code::INVALID_PARAM)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let items = unsafe { bytes(buffer, length(buffersize)?) }?;
     let mut shape = array.shapes.shape.clone();
     let count = buffersize / row;
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn b2nd_insert(
     insert_start: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe { in_transaction(array, |array| insert(array, buffer, buffersize, axis, insert_start)) }?;
         Ok(0)
     })
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn b2nd_append(
     axis: i8,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             in_transaction(array, |array| {
                 let end = *array.shapes.shape.get(length(axis)?).ok_or(Error(code::INVALID_PARAM))?;
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn b2nd_delete(
     delete_len: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe { in_transaction(array, |array| delete(array, axis, delete_start, delete_len)) }?;
         Ok(0)
     })

@@ -3,7 +3,7 @@
 use super::*;
 
 impl ArrayHandle<'_> {
-    /// Takes a new shape from the file where another handle has changed it. Returns whether it was changed.
+    /// Reloads the shape if another handle changed it in the file. Returns whether it did.
     pub(super) fn look(&mut self) -> Result<bool> {
         self.state.refresh()?;
         if self.c.last_tick.get() == self.state.c.change_tick.get() || self.state.c.view.get() {
@@ -31,7 +31,7 @@ impl ArrayHandle<'_> {
         self.shapes.block_nitems() as usize * self.itemsize
     }
 
-    /// The box of a chunk that a box of the array touches: its start and end in the array.
+    /// The part of a chunk that overlaps a box of the array: start and end in the array.
     pub(super) fn overlap(&self, nchunk: i64, start: &[i64], stop: &[i64]) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
         let origin = self.shapes.chunk_start(nchunk);
         let from = origin.iter().zip(start).map(|(at, start)| *at.max(start)).collect();
@@ -44,7 +44,7 @@ impl ArrayHandle<'_> {
         (origin, from, to)
     }
 
-    /// The blocks of a chunk that a box of it touches: their numbers, and where they start in the chunk.
+    /// The blocks of a chunk that overlap a box: their numbers and starts in the chunk.
     pub(super) fn blocks(&self, from: &[i64], to: &[i64]) -> Vec<(usize, Vec<i64>)> {
         let block = self.shapes.block64();
         let ranges: Vec<Range<i64>> =
@@ -75,7 +75,7 @@ impl ArrayHandle<'_> {
             let (first, last) = (local(&from), local(&to));
             let blocks = self.blocks(&first, &last);
             let whole = self.shapes.blocks().iter().product::<i64>() as usize;
-            // Decompressing a chunk as a whole uses all threads.
+            // Decompressing a whole chunk uses all threads.
             let all = blocks.len() == whole || blocks.len() * 2 > whole && whole > 4;
             let (size, shape) = (self.block_nbytes(), self.shapes.block64());
             if all {
@@ -122,7 +122,7 @@ impl ArrayHandle<'_> {
         ensure(inside, code::INVALID_PARAM)
     }
 
-    /// Puts a box of a buffer into the bytes of a chunk.
+    /// Copies a box of a buffer into the bytes of a chunk.
     pub(super) fn fill(
         &self,
         plain: &mut [u8],
@@ -157,7 +157,7 @@ impl ArrayHandle<'_> {
         for nchunk in nd::chunks_of(&self.shapes, start, stop) {
             let n = length(nchunk)?;
             let (origin, from, to) = self.overlap(nchunk, start, stop);
-            // What is beyond the array does not count.
+            // The padding does not count.
             let whole = (0..origin.len()).all(|axis| {
                 let end = (origin[axis] + i64::from(self.shapes.chunk[axis])).min(self.shapes.shape[axis]);
                 from[axis] == origin[axis] && to[axis] == end
@@ -176,7 +176,7 @@ impl ArrayHandle<'_> {
         Ok(())
     }
 
-    /// Writes the shape into the metalayer.
+    /// Writes the shape to the metalayer.
     pub(super) fn save_shape(&mut self) -> Result<()> {
         let dtype = match self.c.dtype.get().is_null() {
             true => Vec::new(),
@@ -197,11 +197,11 @@ impl ArrayHandle<'_> {
         ensure(!self.state.c.view.get(), code::INVALID_PARAM)?;
         let old = self.shapes.clone();
         let new = Shapes::new(shape, &old.chunk, &old.block, self.itemsize as i64)?;
-        // Shapes of damaged files may ask for more chunks than there are, and for more memory than there is.
+        // Shapes of damaged files may require more chunks than exist, and more memory than available.
         ensure(old.nchunks() == self.state.c.nchunks.get(), code::DATA)?;
         let most = |grid: &[i64]| grid.iter().all(|len| *len <= MAX_NCHUNKS);
         ensure(most(&old.grid()) && most(&new.grid()) && new.nchunks() <= MAX_NCHUNKS, code::INVALID_PARAM)?;
-        // Which old chunk is where along each axis.
+        // The old chunk at each position along each axis.
         let mut axes: Vec<Vec<Option<i64>>> = Vec::new();
         for axis in 0..old.ndim() {
             let (from, to, chunk) = (old.grid()[axis], new.grid()[axis], i64::from(old.chunk[axis]));
@@ -244,7 +244,7 @@ impl ArrayHandle<'_> {
         self.save_shape()
     }
 
-    /// Makes the chunks those of a list: an old one, or a new one of zeros.
+    /// Rearranges the chunks by a list of old chunks, or new chunks of zeros.
     pub(super) fn rearrange(&mut self, list: &[Option<i64>]) -> Result<()> {
         let mut kept = list.iter().flatten().copied().collect::<Vec<_>>();
         kept.sort_unstable();
@@ -264,10 +264,10 @@ impl ArrayHandle<'_> {
         Ok(())
     }
 
-    /// Sets to zero what a smaller shape leaves in the chunks at its edges, which would otherwise come back with a larger one.
+    /// Zeros the items outside a smaller shape in edge chunks, which would otherwise reappear when it grows.
     fn clear_edges(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
         for (axis, new) in shape.iter().enumerate() {
-            // Chunks that go from the middle leave those at the edge as they are.
+            // Removing chunks in the middle leaves edge chunks unchanged.
             if start.is_some_and(|start| start[axis] != *new) {
                 continue;
             }
@@ -326,7 +326,7 @@ impl ArrayHandle<'_> {
         Ok(())
     }
 
-    /// Copies items between the array and a buffer, by lists of positions along each axis.
+    /// Copies items between the array and a buffer, given by lists of positions along each axis.
     pub(super) fn orthogonal(
         &mut self,
         selection: &[&[i64]],
@@ -337,7 +337,7 @@ impl ArrayHandle<'_> {
             let len = self.shapes.shape[axis];
             ensure(list.iter().all(|at| (0..len).contains(at)), code::INVALID_PARAM)?;
         }
-        // Of each axis and chunk: the places in the buffer, and what they add to the offset in the chunk.
+        // For each axis and chunk: positions in the buffer, and their contribution to the offset in the chunk.
         let groups: Vec<Vec<ChunkPositions>> = selection
             .iter()
             .enumerate()
@@ -368,7 +368,8 @@ impl ArrayHandle<'_> {
     }
 }
 
-/// A chunk along an axis, and the selected positions in it: their places in the buffer, and what they add to the offset.
+/// A chunk along an axis, and the selected positions in it: positions in the buffer and their contribution to the
+/// offset.
 pub(super) type ChunkPositions = (i64, Vec<(i64, i64)>);
 
 /// A buffer to copy items to, or from.

@@ -3,7 +3,7 @@
 use super::lazy::lazy_chunk;
 use super::*;
 
-/// Calls `work` with a chunk that a program gives: a copy of it, or the memory itself.
+/// Calls `work` with a chunk passed by a program: a copy, or the memory itself.
 ///
 /// # Safety
 /// `chunk` is a chunk; without `copy` it is from `malloc`.
@@ -13,28 +13,28 @@ unsafe fn return_chunk(
     copy: bool,
     work: impl FnOnce(MallocBytes) -> Result<i64>,
 ) -> Result<i64> {
-    // SAFETY: the caller promises so: a program gives no size, the header has it.
+    // SAFETY: guaranteed by the caller: programs pass no size, it is in the header.
     let bytes = unsafe { chunk_at(chunk.cast(), i32::MAX) }?;
     let lazy = crate::core::header::is_lazy(bytes);
     ensure(!lazy, code::INVALID_PARAM)?;
     if copy || state.is_frame() {
         let n = work(MallocBytes::copy(bytes)?)?;
         if !copy {
-            // SAFETY: it was given away, and has been copied.
+            // SAFETY: ownership was passed, and it has been copied.
             unsafe { free(chunk) };
         }
         return Ok(n);
     }
     // SAFETY: the memory is from `malloc`; a smaller size keeps it valid where `realloc` fails.
     let shrunk = unsafe { libc::realloc(chunk.cast(), bytes.len()) }.cast::<u8>();
-    // SAFETY: as above; the program has given it away.
+    // SAFETY: as above; ownership was passed.
     work(unsafe { MallocBytes::adopt(if shrunk.is_null() { chunk } else { shrunk }, bytes.len()) }?)
 }
 
-/// Appends a chunk. Answers the number of chunks.
+/// Appends a chunk. Returns the number of chunks.
 ///
 /// # Safety
-/// `schunk` is null or a super-chunk, `chunk` a chunk; without `copy` it is from `malloc`, and given away.
+/// `schunk` is null or a super-chunk, `chunk` a chunk; without `copy` it is from `malloc`, and ownership is passed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_append_chunk(
     schunk: *mut blosc2_schunk,
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn blosc2_schunk_append_chunk(
     copy: bool,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         state.change(|state| {
             let end = length(state.c.nchunks.get())?;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn blosc2_schunk_append_chunk(
     })
 }
 
-/// Inserts a chunk. Answers the number of chunks.
+/// Inserts a chunk. Returns the number of chunks.
 ///
 /// # Safety
 /// As [`blosc2_schunk_append_chunk`].
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn blosc2_schunk_insert_chunk(
     copy: bool,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         state.change(|state| {
             ensure((0..=state.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn blosc2_schunk_insert_chunk(
     })
 }
 
-/// Replaces a chunk. Answers the number of chunks.
+/// Replaces a chunk. Returns the number of chunks.
 ///
 /// # Safety
 /// As [`blosc2_schunk_append_chunk`].
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn blosc2_schunk_update_chunk(
     copy: bool,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         state.change(|state| {
             let nchunk = state.nchunk(nchunk)?;
@@ -99,19 +99,19 @@ pub unsafe extern "C" fn blosc2_schunk_update_chunk(
     })
 }
 
-/// Removes a chunk. Answers the number of chunks.
+/// Removes a chunk. Returns the number of chunks.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_delete_chunk(schunk: *mut blosc2_schunk, nchunk: i64) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe { state(schunk) }?.change(|state| state.delete(state.nchunk(nchunk)?))
     })
 }
 
-/// Compresses bytes and appends them as a chunk. Answers the number of chunks.
+/// Compresses bytes and appends them as a chunk. Returns the number of chunks.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `src` has `nbytes` bytes.
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn blosc2_schunk_append_buffer(
     nbytes: i32,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         let len = size(nbytes, code::MAX_BUFSIZE_EXCEEDED)?;
         let blank;
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn blosc2_schunk_append_buffer(
     })
 }
 
-/// Decompresses a chunk. Answers its size.
+/// Decompresses a chunk. Returns its size.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `dest` has `nbytes` bytes.
@@ -153,24 +153,24 @@ pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
     nbytes: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         let refresh_locked = state.refresh_locked()?;
         let nchunk = state.nchunk(nchunk)?;
-        // As in C-Blosc2, whose frames have checks of their own.
+        // As in C-Blosc2, whose frames are checked separately.
         let small = if state.is_frame() { code::WRITE_BUFFER } else { code::INVALID_PARAM };
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(nbytes, small)?) }?;
         ensure(state.chunk_nbytes(nchunk)? <= dest.len(), small)?;
         let chunk = state.chunk(nchunk)?;
-        // Functions of the program may change the frame.
+        // Callbacks of the program may change the frame.
         drop(refresh_locked);
         state.c.current_nchunk.set(nchunk as i64);
         Ok(state.dctx()?.decompress_for_program(&chunk, dest)? as c_int)
     })
 }
 
-/// Answers a chunk, and whether the caller frees it.
+/// Returns a chunk, and whether the caller must free it.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, the others are null or valid.
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
     needs_free: *mut bool,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         let _unchanged = state.refresh_locked()?;
         let nchunk = state.nchunk(nchunk)?;
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
     })
 }
 
-/// Answers a chunk; of a file, without its blocks, which a context of this super-chunk reads when it needs them.
+/// Returns a chunk; a lazy chunk if it is in a file, whose blocks are read on demand by a context of this super-chunk.
 ///
 /// # Safety
 /// As [`blosc2_schunk_get_chunk`].
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
     needs_free: *mut bool,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         let _unchanged = state.refresh_locked()?;
         let nchunk = state.nchunk(nchunk)?;
@@ -232,7 +232,7 @@ unsafe fn copy_chunk(
             (copied(&bytes)?, bytes.len(), true)
         }
     };
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         put(chunk, data);
         put(needs_free, free);
@@ -240,7 +240,7 @@ unsafe fn copy_chunk(
     Ok(len as c_int)
 }
 
-/// Decompresses one block of any length, into memory that the caller frees.
+/// Decompresses one variable-length block into memory that the caller frees.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, the others are null or valid.
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
     destsize: *mut i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         state.refresh()?;
         let nchunk = state.nchunk(nchunk)?;
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
     })
 }
 
-/// A range of items as bytes.
+/// Converts a range of items to bytes.
 fn range_of(state: &SchunkState, start: i64, stop: i64) -> Result<(u64, usize)> {
     let size = i64::from(state.c.typesize.get());
     ensure(start <= stop && size > 0, code::INVALID_PARAM)?;
@@ -278,7 +278,8 @@ fn range_of(state: &SchunkState, start: i64, stop: i64) -> Result<(u64, usize)> 
     Ok(((start * size) as u64, length(end - start * size)?))
 }
 
-/// Calls `work` with each chunk that a range of bytes touches, its part of the range, and the place of that in the range.
+/// Calls `work` for each chunk that overlaps a range of bytes, with the range in the chunk and its position in the
+/// given range.
 fn for_chunks(
     state: &SchunkState,
     start: u64,
@@ -304,7 +305,7 @@ fn for_chunks(
     Ok(())
 }
 
-/// Decompresses the items from `start` to before `stop`.
+/// Decompresses the items `start..stop`.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `buffer` has room for them.
@@ -316,7 +317,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_slice_buffer(
     buffer: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         state.refresh()?;
         let (start, len) = range_of(state, start, stop)?;
@@ -333,7 +334,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_slice_buffer(
     })
 }
 
-/// Replaces the items from `start` to before `stop`.
+/// Replaces the items `start..stop`.
 ///
 /// # Safety
 /// As [`blosc2_schunk_get_slice_buffer`].
@@ -345,7 +346,7 @@ pub unsafe extern "C" fn blosc2_schunk_set_slice_buffer(
     buffer: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         let mut plain = Vec::new();
         state.in_transaction(|state| {
@@ -387,7 +388,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
             return Ok(0);
         }
         ensure(!coords.is_null() && !buffer.is_null() && !schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (state, coords) = unsafe { (state(schunk)?, values(coords, length(ncoords)?)?) };
         state.refresh()?;
         let (size, chunksize) = (length(state.c.typesize.get())?, length(state.c.chunksize.get())?);
@@ -404,7 +405,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
     })
 }
 
-/// Copies items, given in order as their place in `buffer` and their number. Each block is decompressed once.
+/// Copies items, given in order as pairs of position in `buffer` and number. Each block is decompressed once.
 pub(crate) fn gather(
     state: &SchunkState,
     size: usize,
@@ -424,7 +425,7 @@ pub(crate) fn gather(
             }
             let (_, nbytes, blocksize) = sizes;
             let start = at / blocksize * blocksize;
-            // Blocks may end inside of an item.
+            // Blocks may end inside an item.
             let end = nbytes.min((start + blocksize).max(at + size));
             ensure(at + size <= end, code::DATA)?;
             let block = b2_core::memory::sized(&mut block, end - start)?;
@@ -441,7 +442,7 @@ pub(crate) fn gather(
     Ok(())
 }
 
-/// Puts the chunks into another order: the new n-th is the old `offsets_order[n]`-th.
+/// Reorders the chunks: chunk n is the old chunk `offsets_order[n]`.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, there are as many numbers as chunks.
@@ -451,7 +452,7 @@ pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(
     offsets_order: *mut i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         state.change(|state| {
             // SAFETY: as above.
@@ -465,7 +466,7 @@ pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(
     })
 }
 
-/// Fills an empty super-chunk with chunks of a repeated value, of `chunksize` bytes. Answers the number of chunks.
+/// Fills an empty super-chunk with chunks of a repeated value, of `chunksize` bytes. Returns the number of chunks.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
@@ -477,7 +478,7 @@ pub unsafe extern "C" fn blosc2_schunk_fill_special(
     chunksize: i32,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe { state(schunk) }?.change(|state| fill_special(state, nitems, special_value, chunksize))
     })
 }
@@ -502,7 +503,7 @@ pub(crate) fn fill_special(state: &SchunkState, nitems: i64, value: c_int, chunk
     let nchunks = (nbytes - 1) / i64::from(chunksize) + 1;
     ensure(nchunks <= i64::from(i32::MAX), failed)?;
     let cparams = state.cctx()?.cparams();
-    // Before the lock is taken: functions of the program may run. Frames only need to know the kind.
+    // Before the lock is taken, since callbacks of the program may run. Frames need only the kind.
     let listed = matches!(&*state.store(), ChunkStore::MemoryChunks(_));
     let make =
         |nbytes: i32| if listed && nbytes > 0 { Some(special(&cparams, kind, &[], nbytes)) } else { None };

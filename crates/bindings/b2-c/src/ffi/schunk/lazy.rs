@@ -1,15 +1,15 @@
-//! Chunks of frames without their blocks.
+//! Lazy chunks: chunks of frames without their blocks.
 
 use b2_chunk::LazyChunk;
 
 use super::*;
 
-/// Returns the whole chunk behind one without its blocks, which the context's super-chunk has.
+/// Returns the whole chunk of a lazy one, from the context's super-chunk.
 ///
 /// # Safety
 /// The context's super-chunk is null or valid.
 pub(crate) unsafe fn stored_after(context: &Context, lazy: &[u8]) -> Result<Bytes> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let state = unsafe { state(schunk_of(context)) }?;
     let nchunk = lazy_nchunk(lazy)?;
     let chunk = match state.store().chunk(nchunk)? {
@@ -21,7 +21,7 @@ pub(crate) unsafe fn stored_after(context: &Context, lazy: &[u8]) -> Result<Byte
     Ok(chunk)
 }
 
-/// Returns which chunk a lazy chunk stands for.
+/// Returns the chunk number of a lazy chunk.
 fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
     let int = |at: usize| {
         let bytes = lazy.get(at..at.checked_add(4)?)?;
@@ -36,7 +36,7 @@ fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
     find().ok_or(Error(code::INVALID_HEADER))
 }
 
-/// Returns a chunk of a frame without its blocks.
+/// Returns a chunk of a frame as a lazy chunk.
 pub(super) fn lazy_chunk(store: &mut ChunkStore, nchunk: usize) -> Result<ChunkBytes> {
     let ChunkStore::Frame(frame) = store else { return store.chunk(nchunk) };
     frame.reading(|reader| {

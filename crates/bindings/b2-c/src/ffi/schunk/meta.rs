@@ -3,13 +3,13 @@
 use super::*;
 use crate::core::store::MAX_STORED_VLMETALAYERS;
 
-/// Answers a name from C, of at most 31 bytes.
+/// Returns a name from C, of at most 31 bytes.
 ///
 /// # Safety
 /// `name` is null or a C string.
 unsafe fn name_at<'a>(name: *const c_char) -> Result<&'a [u8]> {
     ensure(!name.is_null(), code::INVALID_PARAM)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { text(name) }?.to_bytes();
     ensure(name.len() <= METALAYER_NAME_MAXLEN, code::INVALID_PARAM)?;
     Ok(name)
@@ -18,11 +18,11 @@ unsafe fn name_at<'a>(name: *const c_char) -> Result<&'a [u8]> {
 /// # Safety
 /// `content` is null or has `content_len` bytes.
 unsafe fn content_at<'a>(content: *const u8, content_len: i32) -> Result<&'a [u8]> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { bytes(content.cast(), length(content_len)?) }.map_err(|_| Error(code::INVALID_PARAM))
 }
 
-/// Adds a metalayer. Answers its number.
+/// Adds a metalayer. Returns its index.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string, `content` has `content_len` bytes.
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn blosc2_meta_add(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (state, name, content) =
             unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
         state.change(|state| {
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn blosc2_meta_add(
     })
 }
 
-/// Replaces the start of a metalayer. Answers its number.
+/// Replaces the start of a metalayer. Returns its index.
 ///
 /// # Safety
 /// As [`blosc2_meta_add`].
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn blosc2_meta_update(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (state, name, content) =
             unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
         update_meta(state, name, content)
@@ -87,7 +87,7 @@ fn vlmeta_at(state: &SchunkState, name: &[u8]) -> Result<(usize, Bytes)> {
     Ok((n, metas[n].1.clone()))
 }
 
-/// Answers the number of a metalayer of any length.
+/// Returns the index of a vlmetalayer.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string.
@@ -95,7 +95,7 @@ fn vlmeta_at(state: &SchunkState, name: &[u8]) -> Result<(usize, Bytes)> {
 pub unsafe extern "C" fn blosc2_vlmeta_exists(schunk: *mut blosc2_schunk, name: *const c_char) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
         state.refresh()?;
         Ok(vlmeta_at(state, name)?.0 as c_int)
@@ -110,7 +110,7 @@ unsafe fn set_vlmeta(
     content: &[u8],
     cparams: *mut blosc2_cparams,
 ) -> Result<()> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let cparams = unsafe { cparams.as_ref() }.copied().unwrap_or(blosc2_cparams::DEFAULT);
     let cparams = blosc2_cparams { schunk: std::ptr::null_mut(), ..cparams };
     // SAFETY: as above.
@@ -124,7 +124,7 @@ unsafe fn set_vlmeta(
     state.mirror_metas()
 }
 
-/// Adds a metalayer of any length. Answers its number.
+/// Adds a vlmetalayer. Returns its index.
 ///
 /// # Safety
 /// As [`blosc2_meta_add`]; `cparams` is null or valid.
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_add(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (state, name, content) =
             unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
         state.change(|state| {
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_add(
     })
 }
 
-/// Replaces a metalayer of any length. Answers its number.
+/// Replaces a vlmetalayer. Returns its index.
 ///
 /// # Safety
 /// As [`blosc2_vlmeta_add`].
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_update(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (state, name, content) =
             unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
         state.change(|state| {
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_update(
     })
 }
 
-/// Answers the content of a metalayer of any length, in memory that the caller frees: null if it is empty.
+/// Returns the content of a vlmetalayer in memory that the caller frees; null if it is empty.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string, the others are null or valid.
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null() && !content.is_null() && !content_len.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
         state.refresh()?;
         let (n, chunk) = vlmeta_at(state, name)?;
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
     })
 }
 
-/// Removes a metalayer of any length. Answers how many are left.
+/// Removes a vlmetalayer. Returns the number of remaining ones.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string.
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
 pub unsafe extern "C" fn blosc2_vlmeta_delete(schunk: *mut blosc2_schunk, name: *const c_char) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
         state.change(|state| {
             vlmeta_at(state, name)?;
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_delete(schunk: *mut blosc2_schunk, name: 
     })
 }
 
-/// Answers the names of the metalayers of any length, which belong to the super-chunk.
+/// Returns the names of the vlmetalayers, owned by the super-chunk.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk; there is room for as many names as it has.
@@ -236,12 +236,12 @@ pub unsafe extern "C" fn blosc2_vlmeta_get_names(
     names: *mut *mut c_char,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let state = unsafe { state(schunk) }?;
         let _shown = locked(&state.shown);
         let n = usize::try_from(state.c.nvlmetalayers.get()).unwrap_or(0);
         for (place, meta) in state.c.vlmetalayers.iter().take(n).enumerate() {
-            // SAFETY: as above; the metalayers were made by `mirror_metas`.
+            // SAFETY: as above; the metalayers were created by `mirror_metas`.
             unsafe { put(names.add(place), copy_at(meta.get())?.name) };
         }
         Ok(n as c_int)
