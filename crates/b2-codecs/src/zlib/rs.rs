@@ -12,8 +12,8 @@ use super::deflate::BitWriter;
 use super::{PROPERTIES, level, malformed, wrong_length};
 use crate::probe::{Prober, SEGMENT, StreamKind};
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
-use b2_core::Kept;
 use b2_core::OutOfMemory;
+use b2_core::Pooled;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{UnwindSafe, catch_unwind};
@@ -70,13 +70,13 @@ impl Codec for Zlib {
                 parts: Vec::new(),
             })
         };
-        Ok(Box::new(ZlibEncoder(Kept::take(&COMPRESSORS, |state| state.level == level, make)?)))
+        Ok(Box::new(ZlibEncoder(Pooled::take(&COMPRESSORS, |state| state.level == level, make)?)))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
         cx.refuse_dict(self.id())?;
         Ok(Box::new(ZlibDecoder {
             #[cfg(feature = "libdeflate")]
-            whole: Kept::take(&WHOLE_INFLATES, |_| true, || made(libdeflater::Decompressor::new))?,
+            whole: Pooled::take(&WHOLE_INFLATES, |_| true, || made(libdeflater::Decompressor::new))?,
             inflate: None,
         }))
     }
@@ -108,7 +108,7 @@ fn made<T>(make: impl FnOnce() -> T + UnwindSafe) -> Result<T, CodecError> {
 /// Approximate maximum size of a state, in bytes.
 const STATE_LEN: u64 = 400 << 10;
 
-struct ZlibEncoder(Kept<Compressor>);
+struct ZlibEncoder(Pooled<Compressor>);
 
 impl Encoder for ZlibEncoder {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
@@ -308,9 +308,9 @@ fn length(n: u64) -> usize {
 
 struct ZlibDecoder {
     #[cfg(feature = "libdeflate")]
-    whole: Kept<libdeflater::Decompressor>,
+    whole: Pooled<libdeflater::Decompressor>,
     /// Made when it is needed.
-    inflate: Option<Kept<Inflate>>,
+    inflate: Option<Pooled<Inflate>>,
 }
 
 impl ZlibDecoder {
@@ -318,7 +318,7 @@ impl ZlibDecoder {
     fn inflate(&mut self) -> Result<&mut Inflate, CodecError> {
         let inflate = match self.inflate.take() {
             Some(inflate) => inflate,
-            None => Kept::take(&INFLATES, |_| true, || made(|| Inflate::new(true, WINDOW_BITS)))?,
+            None => Pooled::take(&INFLATES, |_| true, || made(|| Inflate::new(true, WINDOW_BITS)))?,
         };
         let inflate = self.inflate.insert(inflate);
         inflate.reset(true);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::read::target::{RowCopy, Target};
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
-/// in it are those that the [`Places`](crate::read::places::Places) were made with.
+/// in it are those that the [`ScatterPlan`](crate::read::scatter_plan::Places) were made with.
 pub struct Destination<'a> {
     start: *mut u8,
     len: usize,
@@ -247,13 +247,13 @@ impl RowCopy {
 }
 
 /// An uninitialised buffer that is to be filled completely through any number of [`Filler`]s.
-pub(crate) struct Unfilled<'a> {
+pub(crate) struct UninitBuffer<'a> {
     /// The buffer, whose bytes are only reached through fillers.
     buffer: Disjoint<'a>,
     filled: AtomicUsize,
 }
 
-impl<'a> Unfilled<'a> {
+impl<'a> UninitBuffer<'a> {
     /// # Safety
     /// No byte may lie in places of two fillers or in two places of one filler, except for places
     /// that the filler was told to [forget](Target::forget).
@@ -277,7 +277,7 @@ impl<'a> Unfilled<'a> {
     }
 }
 
-impl SharedBuffer for Unfilled<'_> {
+impl SharedBuffer for UninitBuffer<'_> {
     type Writer<'w>
         = Filler<'w>
     where
@@ -288,7 +288,7 @@ impl SharedBuffer for Unfilled<'_> {
     }
 }
 
-/// Fills places of an [`Unfilled`] buffer that no other filler fills.
+/// Fills places of an [`UninitBuffer`] buffer that no other filler fills.
 pub(crate) struct Filler<'a> {
     writer: Writer<'a>,
     /// Total size in bytes of all places so far.
@@ -312,7 +312,7 @@ impl Target for Filler<'_> {
     fn place(&mut self, at: usize, len: usize) -> &mut [u8] {
         let start = self.claim(at, len);
         // SAFETY: The range is inside the buffer, which is borrowed exclusively for the lifetime of
-        // `Unfilled`. No other filler hands out any of its bytes (the contract of `Unfilled::new`),
+        // `UninitBuffer`. No other filler hands out any of its bytes (the contract of `UninitBuffer::new`),
         // and this filler is borrowed as long as the slice is in use. The bytes are zeroed before a
         // slice is made of them, because its receiver, possibly a plugin, may read it. Writing them
         // twice is cheap, since they are in the cache by then.
@@ -363,10 +363,10 @@ struct Owners {
 #[cfg(debug_assertions)]
 impl Owners {
     /// Larger buffers are not checked, in bytes.
-    const MOST: usize = 1 << 20;
+    const MAX_CHECKED_LEN: usize = 1 << 20;
 
     fn new(len: usize) -> Self {
-        let watched = if len <= Self::MOST { len } else { 0 };
+        let watched = if len <= Self::MAX_CHECKED_LEN { len } else { 0 };
         let mut bytes = Vec::new();
         // Skip the check if there is not enough memory for it.
         if bytes.try_reserve_exact(watched).is_ok() {
@@ -463,7 +463,7 @@ mod tests {
         let mut memory = vec![MaybeUninit::<u8>::uninit(); 1000];
         // SAFETY: Each filler has its own hundred bytes, and forgets the places that it fills
         // twice.
-        let buffer = unsafe { Unfilled::new(Destination::from(&mut memory[..])) };
+        let buffer = unsafe { UninitBuffer::new(Destination::from(&mut memory[..])) };
         assert!(!buffer.is_filled());
         fill(&buffer);
         assert!(buffer.is_filled());
@@ -474,7 +474,7 @@ mod tests {
         // A buffer that is one byte too long is not filled completely.
         let mut memory = vec![MaybeUninit::<u8>::uninit(); 1001];
         // SAFETY: As above.
-        let buffer = unsafe { Unfilled::new(Destination::from(&mut memory[..])) };
+        let buffer = unsafe { UninitBuffer::new(Destination::from(&mut memory[..])) };
         fill(&buffer);
         assert!(!buffer.is_filled());
     }
@@ -501,7 +501,7 @@ mod tests {
     fn places_to_fill_are_inside() {
         let mut bytes = [MaybeUninit::uninit(); 4];
         // SAFETY: There is only one filler.
-        let buffer = unsafe { Unfilled::new(Destination::from(&mut bytes[..])) };
+        let buffer = unsafe { UninitBuffer::new(Destination::from(&mut bytes[..])) };
         buffer.writer().put(3, &[1, 2]);
     }
 

@@ -10,7 +10,7 @@ use b2_testkit::Rng;
 use bytes::Bytes;
 
 use super::*;
-use crate::select::chunk_moves::extent;
+use crate::select::copy_plan::extent;
 use crate::{ArrayBuilder, METALAYER, Selection, Slice, range, source};
 
 /// What a driver has fetched.

@@ -1,4 +1,4 @@
-//! How long a call for C takes beside the same call of the Rust API.
+//! Compares the time of C calls with the same calls of the Rust API.
 
 use std::ffi::c_void;
 
@@ -23,7 +23,7 @@ fn walk(bytes: usize) -> Vec<u8> {
     values.collect()
 }
 
-/// Returns the time that this thread has run, in seconds: others on the machine then disturb less.
+/// Returns the CPU time of this thread in seconds, which other load disturbs less.
 fn now() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid.
@@ -31,7 +31,7 @@ fn now() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Returns the median of how many times as long the first takes.
+/// Returns the median ratio of the times of the first and the second function.
 fn ratio(mut first: impl FnMut(), mut second: impl FnMut()) -> f64 {
     let seconds = |work: &mut dyn FnMut(), times: usize| {
         let started = now();
@@ -42,7 +42,7 @@ fn ratio(mut first: impl FnMut(), mut second: impl FnMut()) -> f64 {
     let times = (0.004 / seconds(&mut second, 1).max(1e-7)) as usize + 1;
     let mut ratios: Vec<f64> = (0..ROUNDS)
         .map(|round| {
-            // By turns.
+            // Alternate.
             let early = (round % 2 == 0).then(|| seconds(&mut first, times));
             let other = seconds(&mut second, times);
             early.unwrap_or_else(|| seconds(&mut first, times)) / other
@@ -52,7 +52,7 @@ fn ratio(mut first: impl FnMut(), mut second: impl FnMut()) -> f64 {
     ratios[ROUNDS / 2]
 }
 
-/// Returns how long the calls for C take in units of the Rust API: compressing, decompressing.
+/// Returns the time of the C calls relative to the Rust API: compressing, decompressing.
 fn cell(data: &[u8], codec: u8, clevel: u8, filter: u8) -> (f64, f64) {
     let mut filters = [0; 6];
     filters[5] = filter;

@@ -1,4 +1,4 @@
-//! Stores that answer wrongly, and files that change.
+//! Stores that misbehave, and files that change.
 
 use b2_async::{AsyncNdArray, AsyncOptions, AsyncSuperChunk, Version};
 use b2_chunk::{CodecId, Compression};
@@ -7,7 +7,7 @@ use b2_frame::{Compare, FrameError};
 use b2nd::{ArrayBuilder, NdError, source};
 
 use crate::rounds::mix;
-use crate::store::{Store, Wrong};
+use crate::store::{Misbehavior, Store};
 
 fn store() -> Store {
     let cparams = Compression::new().itemsize(4).codec(CodecId::LZ4).build().unwrap();
@@ -19,7 +19,14 @@ fn store() -> Store {
 
 #[test]
 fn wrong_answers_are_errors() {
-    for wrong in [Wrong::Short, Wrong::Long, Wrong::Error, Wrong::Etag, Wrong::Length, Wrong::Moved] {
+    for wrong in [
+        Misbehavior::Short,
+        Misbehavior::Long,
+        Misbehavior::Error,
+        Misbehavior::Etag,
+        Misbehavior::Length,
+        Misbehavior::Moved,
+    ] {
         for good in [0, 1, 7] {
             let store = store();
             let options = AsyncOptions::new().compare(Compare::Always);
@@ -27,15 +34,15 @@ fn wrong_answers_are_errors() {
             store.spoil(wrong, good);
             let error = store.in_rounds(array.all().read_bytes()).map(drop).unwrap_err();
             let kind = match wrong {
-                Wrong::Short | Wrong::Long | Wrong::Error => ErrorKind::Io,
-                Wrong::Etag | Wrong::Length => ErrorKind::Changed,
+                Misbehavior::Short | Misbehavior::Long | Misbehavior::Error => ErrorKind::Io,
+                Misbehavior::Etag | Misbehavior::Length => ErrorKind::Changed,
                 _ => ErrorKind::Damaged,
             };
             assert_eq!(error.kind(), kind, "{wrong:?}: {error}");
-            // Nothing is left over, and a good answer afterwards is taken.
+            // Nothing remains in flight, and a correct response afterwards is accepted.
             assert_eq!(store.flying(), 0);
-            store.spoil(Wrong::Nothing, 0);
-            assert!(wrong == Wrong::Length || store.in_rounds(array.all().read_bytes()).is_ok());
+            store.spoil(Misbehavior::Nothing, 0);
+            assert!(wrong == Misbehavior::Length || store.in_rounds(array.all().read_bytes()).is_ok());
         }
     }
 }
@@ -46,10 +53,10 @@ fn changes_are_noticed_by_time_and_length_too() {
     store.version = Version::default().last_modified(Some("now".to_owned()));
     let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
     assert!(array.is_guarded());
-    store.spoil(Wrong::Modified, 3);
+    store.spoil(Misbehavior::Modified, 3);
     let error = store.in_rounds(array.all().read_bytes()).unwrap_err();
     assert!(matches!(error, NdError::Frame(FrameError::Changed { .. })), "{error}");
-    // Nothing can be told here, and the array says so.
+    // Changes cannot be detected here, and the array reports that.
     store.version = Version::default();
     let array = store.in_rounds(AsyncNdArray::open(store.clone())).unwrap();
     assert!(!array.is_guarded());
@@ -82,7 +89,7 @@ fn what_is_no_frame_is_told() {
         let store = Store::new(bytes);
         assert!(store.in_rounds(AsyncSuperChunk::open(store.clone())).is_err());
     }
-    // Every prefix of a frame is cut off.
+    // Every truncation of a frame.
     let builder = ArrayBuilder::new::<u8>([300]).chunks([100]);
     let frame = builder.to_bytes(source::by_index(|i| i as u8)).unwrap();
     for len in 0..frame.len() {
@@ -101,8 +108,7 @@ fn callers_may_stop_a_read() {
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
 
-/// Damaged frames on stores that misbehave: whatever comes, nothing panics, and what is read of an
-/// intact frame is right.
+/// Damaged frames on misbehaving stores: nothing panics, and what is read from an intact frame is right.
 #[test]
 fn hostile_stores_never_give_wrong_items() {
     let dice = &mut b2_testkit::Rng::new(21);
@@ -110,13 +116,20 @@ fn hostile_stores_never_give_wrong_items() {
     let intact = good.in_rounds(AsyncNdArray::open(good.clone())).unwrap();
     let items = good.in_rounds(intact.all().read_bytes()).unwrap();
     let frame = good.bytes();
-    let wrongs = [Wrong::Short, Wrong::Long, Wrong::Error, Wrong::Etag, Wrong::Modified, Wrong::Moved];
+    let wrongs = [
+        Misbehavior::Short,
+        Misbehavior::Long,
+        Misbehavior::Error,
+        Misbehavior::Etag,
+        Misbehavior::Modified,
+        Misbehavior::Moved,
+    ];
     let (mut refused, mut read) = (0, 0);
     for case in 0..150 {
         let mut bytes = frame.to_vec();
         let damaged = case % 3 > 0;
         for _ in 0..if damaged { 1 + dice.below(4) } else { 0 } {
-            // The ends hold what says where everything is.
+            // Both ends hold the metadata.
             let at = match dice.below(3) {
                 0 => dice.below(400),
                 1 => bytes.len() - 1 - dice.below(3000),

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 /// What requests to a storage have cost so far: how long an answer takes, and how many bytes arrive per second.
 ///
-/// Storage that shows it ([`ReadAt::pace`](crate::ReadAt::pace)) is read with more requests in flight if answers take
+/// Storage that shows it ([`ReadAt::request_stats`](crate::ReadAt::pace)) is read with more requests in flight if answers take
 /// long, and with smaller or larger gaps ([`ReadCosts::adapt`](crate::ReadCosts::adapt)).
 #[derive(Debug, Default)]
-pub struct Pace(Mutex<Seen>);
+pub struct RequestStats(Mutex<Latencies>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Latencies {
     /// Number of requests in flight.
     flying: u32,
     /// The shortest time that a request took.
@@ -25,42 +25,42 @@ struct Seen {
 
 /// A request in flight. Dropping it without [`end`](Self::end) means that it failed.
 #[derive(Debug)]
-pub struct Flight<'p> {
-    pace: &'p Pace,
+pub struct RequestTimer<'p> {
+    request_stats: &'p RequestStats,
     /// Browsers have no such clock.
     start: Option<Instant>,
     answered: Option<(u64, Duration)>,
 }
 
 /// Answers that take at least this long come from far away.
-const FAR: Duration = Duration::from_millis(10);
+const FAR_LATENCY: Duration = Duration::from_millis(10);
 /// Answers that take at least this long come from very far away.
-const VERY_FAR: Duration = Duration::from_millis(40);
+const VERY_FAR_LATENCY: Duration = Duration::from_millis(40);
 /// How many requests are in flight if answers arrive at once, from far away, and from very far away.
 const IN_FLIGHT: [usize; 3] = [16, 32, 64];
 /// Smaller answers say little about the rate.
-const LARGE: u64 = 128 << 10;
+const MIN_RATED_LEN: u64 = 128 << 10;
 /// The rate is known after this many large answers.
-const ENOUGH: u32 = 4;
+const MIN_RATED_ANSWERS: u32 = 4;
 /// The gaps to choose from, in bytes: few, so that reads do not change with every answer.
-const GAPS: [u64; 7] = [16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, LARGEST_GAP];
-const LARGEST_GAP: u64 = 1 << 20;
+const GAPS: [u64; 7] = [16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, MAX_GAP];
+const MAX_GAP: u64 = 1 << 20;
 
-impl Pace {
+impl RequestStats {
     /// Begins a request.
-    pub fn begin(&self) -> Flight<'_> {
+    pub fn begin(&self) -> RequestTimer<'_> {
         let mut seen = self.lock();
         seen.flying = seen.flying.saturating_add(1);
         let has_clock = !cfg!(all(target_family = "wasm", target_os = "unknown"));
-        Flight { pace: self, start: has_clock.then(Instant::now), answered: None }
+        RequestTimer { request_stats: self, start: has_clock.then(Instant::now), answered: None }
     }
 
     /// Returns how many requests should be in flight, at most `most`: more of them if answers take long.
     pub fn in_flight(&self, most: usize) -> usize {
         let [near, far, very_far] = IN_FLIGHT;
         let wanted = match self.lock().latency {
-            Some(latency) if latency >= VERY_FAR => very_far,
-            Some(latency) if latency >= FAR => far,
+            Some(latency) if latency >= VERY_FAR_LATENCY => very_far,
+            Some(latency) if latency >= FAR_LATENCY => far,
             _ => near,
         };
         wanted.min(most).max(1)
@@ -70,11 +70,11 @@ impl Pace {
     /// request takes its share of the latency, and the bytes that would arrive meanwhile are not worth one. `None` if
     /// too little is known, or if the latency hardly matters.
     pub(crate) fn gap(&self, most: usize) -> Option<u64> {
-        let Seen { latency, rate, samples, .. } = *self.lock();
-        let latency = latency.filter(|latency| *latency >= FAR && samples >= ENOUGH)?;
+        let Latencies { latency, rate, samples, .. } = *self.lock();
+        let latency = latency.filter(|latency| *latency >= FAR_LATENCY && samples >= MIN_RATED_ANSWERS)?;
         let gap = rate * latency.as_secs_f64() / self.in_flight(most) as f64;
         let near = |size: &u64| gap < *size as f64 * SQRT_2;
-        Some(GAPS.into_iter().find(near).unwrap_or(LARGEST_GAP))
+        Some(GAPS.into_iter().find(near).unwrap_or(MAX_GAP))
     }
 
     fn saw(&self, answered: Option<(u64, Duration)>) {
@@ -85,7 +85,7 @@ impl Pace {
         let latency = seen.latency.map_or(took, |latency| latency.min(took));
         seen.latency = Some(latency);
         let transfer = took.saturating_sub(latency).as_secs_f64();
-        if bytes >= LARGE && transfer > 0.0 {
+        if bytes >= MIN_RATED_LEN && transfer > 0.0 {
             seen.samples = seen.samples.saturating_add(1);
             // The others in flight get as much.
             let rate = bytes as f64 / transfer * flying;
@@ -93,36 +93,36 @@ impl Pace {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, Latencies> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Flight<'_> {
+impl RequestTimer<'_> {
     /// Ends the request, whose answer has this many bytes.
     pub fn end(mut self, bytes: u64) {
         self.answered = self.start.map(|start| (bytes, start.elapsed()));
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for RequestTimer<'_> {
     fn drop(&mut self) {
-        self.pace.saw(self.answered);
+        self.request_stats.saw(self.answered);
     }
 }
 
 /// What is known of a storage that `count` requests of `bytes` were sent to at once, each answered after `ms`, and one small one that
 /// took `latency`.
 #[cfg(test)]
-pub(crate) fn seen(latency: u64, count: u32, bytes: u64, ms: u64) -> Pace {
-    let pace = Pace::default();
-    pace.lock().flying = 1;
-    pace.saw(Some((100, Duration::from_millis(latency))));
+pub(crate) fn seen(latency: u64, count: u32, bytes: u64, ms: u64) -> RequestStats {
+    let request_stats = RequestStats::default();
+    request_stats.lock().flying = 1;
+    request_stats.saw(Some((100, Duration::from_millis(latency))));
     for _ in 0..count {
-        pace.lock().flying = count;
-        pace.saw(Some((bytes, Duration::from_millis(ms))));
+        request_stats.lock().flying = count;
+        request_stats.saw(Some((bytes, Duration::from_millis(ms))));
     }
-    pace
+    request_stats
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn far_storage_gets_more_requests() {
-        assert_eq!(Pace::default().in_flight(64), 16);
+        assert_eq!(RequestStats::default().in_flight(64), 16);
         for (latency, expected) in [(0, 16), (9, 16), (10, 32), (39, 32), (40, 64), (300, 64)] {
             assert_eq!(seen(latency, 0, 0, 0).in_flight(64), expected, "{latency} ms");
             assert_eq!(seen(latency, 0, 0, 0).in_flight(4), 4);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn gaps_follow_latency_and_rate() {
         // Nothing is known of the rate, or all is near.
-        assert_eq!(Pace::default().gap(64), None);
+        assert_eq!(RequestStats::default().gap(64), None);
         assert_eq!(seen(20, 0, 0, 0).gap(64), None);
         assert_eq!(seen(20, 3, 1 << 20, 100).gap(64), None);
         assert_eq!(seen(20, 32, 1 << 10, 100).gap(64), None);
@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn failed_requests_are_no_measure() {
-        let pace = Pace::default();
-        drop(pace.begin());
-        let flight = pace.begin();
-        assert_eq!(pace.lock().flying, 1);
+        let request_stats = RequestStats::default();
+        drop(request_stats.begin());
+        let flight = request_stats.begin();
+        assert_eq!(request_stats.lock().flying, 1);
         flight.end(5);
-        let seen = *pace.lock();
+        let seen = *request_stats.lock();
         assert!(seen.flying == 0 && seen.latency.is_some() && seen.samples == 0);
     }
 }

@@ -7,12 +7,12 @@ use b2_core::{OutOfMemory, memory};
 
 use crate::Geometry;
 use crate::model::geometry::{for_each_position, product, strides};
-use crate::select::chosen::{Along, Points, PositionRun};
-use crate::select::chunk_moves::{ChunkPart, Move, Moves, PartDim, Units, cut, separate};
+use crate::select::copy_plan::{ChunkPart, CopyPlan, CopyRegion, PartDim, Units, cut, separate};
+use crate::select::resolved::{AxisSelection, PositionRun, ResolvedPoints};
 
 /// Points in some dimensions of the array, combined with every combination of the positions chosen
 /// along the other dimensions.
-pub(crate) struct PointMoves {
+pub(crate) struct PointCopyPlan {
     /// Number of blocks of a chunk.
     per_chunk: u64,
     /// The points sorted by block; points of the same block keep their order.
@@ -37,7 +37,7 @@ pub(crate) struct PointMoves {
 /// A dimension that the points do not name.
 struct Other {
     axis: Axis,
-    along: Along,
+    along: AxisSelection,
     /// Stride in the buffer, in bytes.
     stride: isize,
     /// The chunks that hold positions, and the ranks of these positions.
@@ -98,14 +98,14 @@ struct Point {
     place: usize,
 }
 
-impl PointMoves {
+impl PointCopyPlan {
     /// `item` is the range of bytes that is moved of each item. The last argument is the buffer's
     /// offset of the first item, its stride between points, and its stride along each dimension of
     /// the array, in bytes.
     pub(crate) fn new(
         geometry: &Geometry,
-        along: &[Along],
-        points: &Points,
+        along: &[AxisSelection],
+        points: &ResolvedPoints,
         item: Range<usize>,
         (buffer_offset, stride, buffer_strides): (usize, isize, Vec<isize>),
     ) -> Result<Self, OutOfMemory> {
@@ -146,7 +146,7 @@ impl PointMoves {
 
     /// Computes the block of each point and groups the points by chunk. `axes` are those of the
     /// points.
-    fn group(&mut self, axes: &[Axis], points: &Points) -> Result<(), OutOfMemory> {
+    fn group(&mut self, axes: &[Axis], points: &ResolvedPoints) -> Result<(), OutOfMemory> {
         for place in 0..points.len {
             let (mut chunk, mut block, mut offset) = (0, 0, 0);
             for (axis, &at) in axes.iter().zip(points.point(place)) {
@@ -217,7 +217,7 @@ impl PointMoves {
     }
 }
 
-impl Moves for PointMoves {
+impl CopyPlan for PointCopyPlan {
     fn nbytes(&self) -> u64 {
         self.nbytes
     }
@@ -273,7 +273,7 @@ impl Moves for PointMoves {
         Ok(ChunkPart { nchunk, nblocks, whole: false, units: Units::Blocks, group, dims, members })
     }
 
-    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>)) {
+    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(CopyRegion<'_>)) {
         // Subtract the contributions of the other dimensions; the contribution of the points remains.
         let mut block = self.share_of_group(part.group) * self.per_chunk + nblock as u64;
         // For each other dimension, the first position of the block and the positions chosen in it.
@@ -306,7 +306,7 @@ impl Moves for PointMoves {
             for point in points() {
                 let from = from as usize + point.offset;
                 let to = (to + point.place as isize * self.stride) as usize;
-                each(Move::new(&counts, self.item.len(), (from, &from_strides), (to, &to_strides)));
+                each(CopyRegion::new(&counts, self.item.len(), (from, &from_strides), (to, &to_strides)));
             }
             Ok(())
         });

@@ -1,4 +1,4 @@
-//! Small calls of the border for Miri: memory that changes hands, objects that calls share, several threads.
+//! Small C calls for Miri: memory that changes owners, shared objects, several threads.
 
 use std::ffi::c_void;
 
@@ -13,18 +13,18 @@ use super::schunk::open::{blosc2_schunk_free, blosc2_schunk_new};
 use crate::abi::{blosc2_cparams, blosc2_dparams, blosc2_schunk, blosc2_storage};
 
 /// A super-chunk that several threads read.
-struct Shared(*mut blosc2_schunk);
+struct SharedSchunk(*mut blosc2_schunk);
 
-// SAFETY: as the README grants to C programs.
-unsafe impl Sync for Shared {}
+// SAFETY: allowed for C programs by the README.
+unsafe impl Sync for SharedSchunk {}
 
-impl Shared {
+impl SharedSchunk {
     fn get(&self) -> *mut blosc2_schunk {
         self.0
     }
 }
 
-/// lz4 after a byte shuffle, for items of 4 bytes: both have no C code.
+/// lz4 after a byte shuffle, for items of 4 bytes; neither has C code.
 fn cparams() -> blosc2_cparams {
     blosc2_cparams { compcode: 1, typesize: 4, filters: [0, 0, 0, 0, 0, 1], ..blosc2_cparams::DEFAULT }
 }
@@ -83,7 +83,7 @@ fn small_super_chunks_change_and_are_read_by_two_threads() {
         libc::free(content.cast::<c_void>());
         assert_eq!(blosc2_vlmeta_delete(schunk, c"note".as_ptr()), 0);
 
-        let shared = Shared(schunk);
+        let shared = SharedSchunk(schunk);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {

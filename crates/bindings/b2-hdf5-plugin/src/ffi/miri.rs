@@ -1,12 +1,12 @@
-//! Small calls as HDF5 makes them, for Miri: memory that is filled, replaced and freed. None of them fails, since reporting to
-//! HDF5 looks into the libraries of the process, which Miri has not.
+//! Small calls as HDF5 makes them, for Miri: memory is filled, replaced and freed. None fails, since reporting errors
+//! to HDF5 looks up symbols, which Miri does not support.
 
 use std::ffi::{c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::slice;
 
-use super::{Allocated, REVERSE, description, memory};
+use super::{AllocatedBytes, REVERSE, description, memory};
 use crate::filter::{Dataset, Filter, Memory};
 use crate::tests::noise;
 use crate::{Blosc, Blosc2};
@@ -21,21 +21,21 @@ struct Buffer {
 impl Buffer {
     fn new(bytes: &[u8]) -> Self {
         let start = memory::zeroed(bytes.len()).unwrap().as_ptr();
-        // SAFETY: so many bytes were just allocated.
+        // SAFETY: this many bytes were just allocated.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start.cast(), bytes.len()) };
         Self { start, room: bytes.len(), nbytes: bytes.len() }
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes are there, which the filter or `new` has written.
+        // SAFETY: this many bytes exist, written by the filter or `new`.
         unsafe { slice::from_raw_parts(self.start.cast(), self.nbytes) }
     }
 
-    /// Passes the chunk through a filter. Returns what the filter does.
+    /// Passes the chunk through a filter. Returns the result of the filter.
     fn pass<F: Filter>(&mut self, flags: c_uint, parameters: &[c_uint]) -> usize {
         let filter = description::<F>().filter.unwrap();
         let (room, start) = (&raw mut self.room, &raw mut self.start);
-        // SAFETY: the parameters and the buffer are what the numbers say.
+        // SAFETY: the parameters and the buffer have these lengths.
         let nbytes =
             unsafe { filter(flags, parameters.len(), parameters.as_ptr(), self.nbytes, room, start) };
         assert!(nbytes <= self.room);
@@ -53,7 +53,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Parameters for `nitems` items of 4 bytes: lz4 after a byte shuffle, which have no code in C.
+/// Parameters for `nitems` items of 4 bytes: lz4 after a byte shuffle, which need no C code.
 fn parameters<F: Filter>(nitems: u64) -> Vec<c_uint> {
     let dataset = Dataset { itemsize: 4, base_itemsize: 4, chunk: &[nitems] };
     F::parameters(&[0, 0, 0, 0, 5, 1, 1], &dataset).unwrap()
@@ -61,7 +61,7 @@ fn parameters<F: Filter>(nitems: u64) -> Vec<c_uint> {
 
 fn ones(memory: &mut [MaybeUninit<u8>]) -> &mut [u8] {
     memory.fill(MaybeUninit::new(1));
-    // SAFETY: all bytes were just initialised, and are borrowed as long as the result.
+    // SAFETY: all bytes were just initialised, and stay borrowed as long as the result.
     unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len()) }
 }
 
@@ -105,13 +105,13 @@ fn chunks_that_do_not_compress_stay_as_they_are() {
 
 #[test]
 fn memory_is_freed_if_it_is_not_filled() {
-    let failed = Allocated::filled(8, |_| Err("no"));
+    let failed = AllocatedBytes::filled(8, |_| Err("no"));
     assert!(matches!(failed, Some(Err("no"))));
-    // A part is not enough: the rest would be uninitialised.
-    let part = Allocated::filled::<()>(8, |memory| Ok(ones(&mut memory[..4])));
+    // A partial fill is not enough: the rest would be uninitialised.
+    let part = AllocatedBytes::filled::<()>(8, |memory| Ok(ones(&mut memory[..4])));
     assert!(part.is_none());
-    let mut all = Allocated::filled::<()>(8, |memory| Ok(ones(memory))).unwrap().unwrap();
+    let mut all = AllocatedBytes::filled::<()>(8, |memory| Ok(ones(memory))).unwrap().unwrap();
     assert_eq!(all.bytes(), [1; 8]);
-    let mut none = Allocated::zeroed(0).unwrap();
+    let mut none = AllocatedBytes::zeroed(0).unwrap();
     assert_eq!(none.bytes(), []);
 }

@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Futures of one type that are polled together. Each wake polls all of them, which is cheap for
-/// the few requests that are in flight at once.
-pub(crate) struct Flock<F>(Vec<Pin<Box<F>>>);
+/// Futures of one type that are polled together. Each wake polls all of them, which is cheap for the few requests in
+/// flight.
+pub(crate) struct FutureSet<F>(Vec<Pin<Box<F>>>);
 
-impl<F: Future> Flock<F> {
+impl<F: Future> FutureSet<F> {
     pub(crate) fn new() -> Self {
         Self(Vec::new())
     }

@@ -1,4 +1,5 @@
-//! A frame at the end of a file, as a file of its own: so the engine, which changes whole files, changes such a frame, too.
+//! Presents a frame at the end of a file as a separate file, so that the engine, which changes whole files, can change
+//! it.
 
 use std::ffi::OsString;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
@@ -8,20 +9,20 @@ use std::sync::Arc;
 
 use b2_frame::{Disk, FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
-/// The files of the system, of which one begins later.
+/// The system's files, one of which starts at an offset.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct OffsetFiles {
     path: PathBuf,
     start: u64,
 }
 
-impl Window {
-    /// Makes the bytes of `path` from `start` on look like a file. The path is one without links, relative parts and so on.
+impl OffsetFiles {
+    /// Presents the bytes of `path` from `start` on as a file. The path must be canonical.
     pub(crate) fn new(path: PathBuf, start: u64) -> Self {
         Self { path, start }
     }
 
-    /// The file itself must keep its name, since there is more in it.
+    /// The file must keep its name, since it has other content.
     fn other(&self, path: &Path) -> IoResult<()> {
         if path == self.path {
             return Err(IoError::new(ErrorKind::Unsupported, "the file holds more than this frame"));
@@ -30,8 +31,8 @@ impl Window {
     }
 }
 
-/// An open file that begins later.
-struct Part<F: ?Sized> {
+/// An open file that starts at an offset.
+struct OffsetFile<F: ?Sized> {
     start: u64,
     file: Arc<F>,
 }
@@ -40,7 +41,7 @@ fn moved(start: u64, offset: u64) -> IoResult<u64> {
     start.checked_add(offset).ok_or_else(|| ErrorKind::InvalidInput.into())
 }
 
-impl<F: ReadAt + ?Sized> ReadAt for Part<F> {
+impl<F: ReadAt + ?Sized> ReadAt for OffsetFile<F> {
     fn len(&self) -> IoResult<u64> {
         Ok(self.file.len()?.saturating_sub(self.start))
     }
@@ -54,7 +55,7 @@ impl<F: ReadAt + ?Sized> ReadAt for Part<F> {
     }
 }
 
-impl<F: WriteAt + ?Sized> WriteAt for Part<F> {
+impl<F: WriteAt + ?Sized> WriteAt for OffsetFile<F> {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> IoResult<()> {
         self.file.write_all_at(moved(self.start, offset)?, data)
     }
@@ -86,10 +87,10 @@ impl<F: WriteAt + ?Sized> WriteAt for Part<F> {
     }
 }
 
-impl ReadFiles for Window {
+impl ReadFiles for OffsetFiles {
     fn open(&self, path: &Path, links: Links) -> IoResult<Arc<dyn ReadAt>> {
         let file = Disk.open(path, links)?;
-        if path == self.path { Ok(Arc::new(Part { start: self.start, file })) } else { Ok(file) }
+        if path == self.path { Ok(Arc::new(OffsetFile { start: self.start, file })) } else { Ok(file) }
     }
 
     fn kind(&self, path: &Path, links: Links) -> IoResult<FileKind> {
@@ -113,10 +114,10 @@ impl ReadFiles for Window {
     }
 }
 
-impl FileSystem for Window {
+impl FileSystem for OffsetFiles {
     fn open_write(&self, path: &Path, links: Links) -> IoResult<Arc<dyn WriteAt>> {
         let file = Disk.open_write(path, links)?;
-        if path == self.path { Ok(Arc::new(Part { start: self.start, file })) } else { Ok(file) }
+        if path == self.path { Ok(Arc::new(OffsetFile { start: self.start, file })) } else { Ok(file) }
     }
 
     fn create_new(&self, path: &Path) -> IoResult<Arc<dyn WriteAt>> {

@@ -164,7 +164,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     // The child checks its peak memory where the system tells it.
     let child = b2_storage_sim::program(std::env::current_exe().unwrap())
         .args([
-            "large::a_box_of_one_percent_reads_its_blocks_only_in_little_memory",
+            "large_array::a_box_of_one_percent_reads_its_blocks_only_in_little_memory",
             "--exact",
             "--nocapture",
         ])

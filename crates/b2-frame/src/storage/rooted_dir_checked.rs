@@ -11,11 +11,11 @@ use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFi
 
 /// The files of a directory and of its subdirectories. Names that are links are refused.
 #[derive(Clone, Debug)]
-pub struct Inside {
+pub struct RootedDir {
     path: PathBuf,
 }
 
-impl Inside {
+impl RootedDir {
     /// Opens the directory. Links in its own path are followed.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Inside {
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl ReadFiles for Inside {
+impl ReadFiles for RootedDir {
     fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
         Disk.open(self.checked(path)?, Links::Refuse)
     }
@@ -108,7 +108,7 @@ impl ReadFiles for Inside {
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl FileSystem for Inside {
+impl FileSystem for RootedDir {
     fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
         Disk.open_write(self.checked(path)?, Links::Refuse)
     }

@@ -6,13 +6,13 @@ use std::ops::Range;
 use b2_core::memory;
 
 use crate::model::geometry::strides;
-use crate::select::chunk_moves::linear;
 use crate::select::copy::copy_box;
-use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, Strided};
+use crate::select::copy_plan::linear;
+use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, StridedItems};
 use crate::{Dtype, Geometry, NdArray, NdError};
 
 /// The old array with a range along an axis replaced.
-pub(super) struct Changed<'a> {
+pub(super) struct ChangedArray<'a> {
     pub(super) old: &'a NdArray,
     pub(super) axis: usize,
     pub(super) range: Range<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Changed<'a> {
     pub(super) data: Geometry,
 }
 
-impl Changed<'_> {
+impl ChangedArray<'_> {
     /// Reads a box of the result. `read_new` reads a box of the inserted items.
     fn read_region(
         &self,
@@ -73,12 +73,16 @@ impl Changed<'_> {
 
 /// Inserted items that several threads can read at once.
 pub(super) enum NewItems<'s> {
-    Memory(Strided<'s>),
+    Memory(StridedItems<'s>),
     Shared(&'s dyn SharedRegions),
 }
 
 impl<'s> NewItems<'s> {
-    pub(super) fn new(changed: &Changed<'_>, source: &'s dyn RegionSource, dtype: &Dtype) -> Option<Self> {
+    pub(super) fn new(
+        changed: &ChangedArray<'_>,
+        source: &'s dyn RegionSource,
+        dtype: &Dtype,
+    ) -> Option<Self> {
         let (shape, start) = (changed.data.shape(), vec![0; changed.data.ndim()]);
         match source.lend_region(&Region { whole: shape, dtype, start: &start, shape }) {
             Some(items) => Some(Self::Memory(items)),
@@ -88,12 +92,12 @@ impl<'s> NewItems<'s> {
 }
 
 /// A changed array whose inserted items several threads can read at once.
-pub(super) struct SharedChanged<'a> {
-    pub(super) changed: &'a Changed<'a>,
+pub(super) struct SharedChangedArray<'a> {
+    pub(super) changed: &'a ChangedArray<'a>,
     pub(super) items: NewItems<'a>,
 }
 
-impl SharedRegions for SharedChanged<'_> {
+impl SharedRegions for SharedChangedArray<'_> {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.changed.read_region(region, dst, |part, dst| match &self.items {
             NewItems::Memory(items) => items.read(part, dst),
@@ -101,7 +105,7 @@ impl SharedRegions for SharedChanged<'_> {
         })
     }
 
-    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+    fn lend_region(&self, region: &Region<'_>) -> Option<StridedItems<'_>> {
         let start = self.changed.new_start(region)?;
         let part = Region { whole: self.changed.data.shape(), start: &start, ..*region };
         match &self.items {
@@ -112,23 +116,23 @@ impl SharedRegions for SharedChanged<'_> {
 }
 
 /// A changed array whose inserted items one thread reads at a time.
-pub(super) struct ReadChanged<'a> {
-    pub(super) changed: &'a Changed<'a>,
+pub(super) struct SequentialChangedArray<'a> {
+    pub(super) changed: &'a ChangedArray<'a>,
     pub(super) source: &'a mut dyn RegionSource,
 }
 
-impl RegionSource for ReadChanged<'_> {
+impl RegionSource for SequentialChangedArray<'_> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.changed.read_region(region, dst, |part, dst| self.source.read_region(part, dst))
     }
 
-    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+    fn lend_region(&self, region: &Region<'_>) -> Option<StridedItems<'_>> {
         let start = self.changed.new_start(region)?;
         self.source.lend_region(&Region { whole: self.changed.data.shape(), start: &start, ..*region })
     }
 
     fn chunk(&mut self, geometry: &Geometry, nchunk: u64) -> io::Result<ChunkContent> {
-        let Changed { axis, range, len, data, .. } = self.changed;
+        let ChangedArray { axis, range, len, data, .. } = self.changed;
         let mut at = geometry.chunk_coords(nchunk);
         let (start, length) = geometry.chunk_box(&at);
         let (start, length) = (start[*axis], length[*axis]);

@@ -27,14 +27,14 @@ const CODECS: [(&str, CodecId); 5] = [
 
 /// Returns all bases.
 pub(crate) fn bases(seed: u64, folder: &Path) -> Result<Vec<Base>> {
-    let mut maker = Maker { rng: Rng::case(seed, 1), out: Vec::new(), folder };
+    let mut maker = FrameMaker { rng: Rng::case(seed, 1), out: Vec::new(), folder };
     maker.chunks().context("chunks")?;
     maker.frames().context("frames")?;
     maker.arrays().context("arrays")?;
     Ok(maker.out)
 }
 
-struct Maker<'a> {
+struct FrameMaker<'a> {
     rng: Rng,
     out: Vec<Base>,
     folder: &'a Path,
@@ -55,7 +55,7 @@ fn pipelines(typesize: usize) -> [(&'static str, Vec<FilterSlot>); 8] {
     ]
 }
 
-impl Maker<'_> {
+impl FrameMaker<'_> {
     /// Returns data that compress to some degree.
     fn data(&mut self, nitems: usize, typesize: usize) -> Vec<u8> {
         let nbytes = nitems * typesize;
@@ -136,7 +136,7 @@ impl Maker<'_> {
     fn frame(
         &mut self,
         name: &str,
-        forms: &[Form],
+        forms: &[FrameForm],
         fill: impl Fn(&mut FrameWriter) -> Result<()>,
         params: &FrameParams,
         data: &[u8],
@@ -282,7 +282,7 @@ impl Maker<'_> {
                 builder =
                     builder.metalayer("m", b"\xa1m".to_vec()).vlmetalayer("v", b"\x93\x01\x02\x03".to_vec());
             }
-            let forms: &[Form] = if shape.len() < 3 { &ALL } else { TWO };
+            let forms: &[FrameForm] = if shape.len() < 3 { &ALL } else { TWO };
             data.truncate(nitems as usize * builder.geometry()?.itemsize());
             for form in forms {
                 self.array(&format!("array-{name}"), *form, &builder, &data[..], Some(&data))?;
@@ -335,7 +335,7 @@ impl Maker<'_> {
     fn array(
         &mut self,
         name: &str,
-        form: Form,
+        form: FrameForm,
         builder: &ArrayBuilder,
         source: impl RegionSource,
         data: Option<&[u8]>,
@@ -363,22 +363,22 @@ impl Maker<'_> {
 
 /// How a frame is stored.
 #[derive(Clone, Copy)]
-struct Form {
+struct FrameForm {
     sparse: bool,
     sums: bool,
 }
 
-const ALL: [Form; 4] = [
-    Form { sparse: false, sums: false },
-    Form { sparse: false, sums: true },
-    Form { sparse: true, sums: false },
-    Form { sparse: true, sums: true },
+const ALL: [FrameForm; 4] = [
+    FrameForm { sparse: false, sums: false },
+    FrameForm { sparse: false, sums: true },
+    FrameForm { sparse: true, sums: false },
+    FrameForm { sparse: true, sums: true },
 ];
 /// The contiguous forms, and those with one sparse form.
-const TWO: &[Form] = ALL.split_at(2).0;
-const THREE: &[Form] = ALL.split_at(3).0;
+const TWO: &[FrameForm] = ALL.split_at(2).0;
+const THREE: &[FrameForm] = ALL.split_at(3).0;
 
-impl Form {
+impl FrameForm {
     fn suffix(self) -> String {
         format!("{}{}", if self.sparse { "-sparse" } else { "" }, if self.sums { "+sums" } else { "" })
     }

@@ -15,7 +15,7 @@ use crate::{FrameError, Storage, SuperChunk};
 pub(crate) use crate::storage::redo::MAGIC as MARKER;
 
 /// Magic numbers of other data that may follow a frame: another frame, archives.
-const OTHERS: [&[u8]; 4] = [&FRAME_MAGIC, b"PK", b"\x1f\x8b", b"7z\xbc\xaf"];
+const OTHER_MAGICS: [&[u8]; 4] = [&FRAME_MAGIC, b"PK", b"\x1f\x8b", b"7z\xbc\xaf"];
 
 /// Returns whether the bytes from `start` to the end of the file are ours to discard.
 ///
@@ -29,7 +29,7 @@ pub(crate) fn is_ours(file: &dyn ReadAt, start: u64) -> io::Result<bool> {
         return Ok(false);
     }
     let content = bytes.get(bytes.iter().take_while(|byte| **byte == 0).count()..).unwrap_or_default();
-    Ok(!OTHERS.iter().any(|magic| content.starts_with(magic)))
+    Ok(!OTHER_MAGICS.iter().any(|magic| content.starts_with(magic)))
 }
 
 /// Removes the temporary name of a new frame whose writer was killed between creating the final name and removing the

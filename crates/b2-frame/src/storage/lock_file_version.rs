@@ -16,16 +16,16 @@ use b2_chunk::DParams;
 use bytes::Bytes;
 
 use crate::FrameError;
-use crate::storage::lock::Record;
-use crate::storage::pace::Pace;
+use crate::storage::lock::LockRecord;
+use crate::storage::request_stats::RequestStats;
 use crate::storage::traits::{FileId, Links, ReadAt, ReadFiles};
 
 /// How long opening waits for a writer to finish.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WRITER_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The state of the lock file when a frame was opened.
-pub(crate) struct Guard {
+pub(crate) struct LockFileVersion {
     fs: Arc<dyn ReadFiles>,
     path: PathBuf,
     /// Empty as long as the lock file does not exist.
@@ -36,13 +36,13 @@ pub(crate) struct Guard {
     watching: AtomicBool,
 }
 
-impl std::fmt::Debug for Guard {
+impl std::fmt::Debug for LockFileVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Guard").field("foreign", &self.foreign).finish_non_exhaustive()
     }
 }
 
-impl Guard {
+impl LockFileVersion {
     /// Waits until no other program is changing the frame with this lock file. Returns `None` if the lock file cannot
     /// be read or the file system does not support locks.
     pub(crate) fn wait(
@@ -65,12 +65,12 @@ impl Guard {
         let begun = Instant::now();
         loop {
             // Read the record before checking the lock: a writer that takes it in between is detected later.
-            let Ok(record) = Record::read(&*lock) else { return Ok(None) };
+            let Ok(record) = LockRecord::read(&*lock) else { return Ok(None) };
             // Writers of this crate may hold the lock for long, but need not be waited for.
             if record.is_ours() || !fs.is_locked(path).unwrap_or(false) {
                 return guard(lock.into(), record.foreign());
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > WRITER_TIMEOUT {
                 return Err(FrameError::lock(path)(io::Error::new(
                     io::ErrorKind::TimedOut,
                     "another program holds it, and may be changing the frame",
@@ -84,7 +84,7 @@ impl Guard {
     /// Returns whether no other program has started a change since then.
     pub(crate) fn is_unchanged(&self) -> bool {
         let unchanged = |lock: &Arc<dyn ReadAt>| {
-            Record::read(&**lock).is_ok_and(|record| record.foreign() == self.foreign)
+            LockRecord::read(&**lock).is_ok_and(|record| record.foreign() == self.foreign)
         };
         match self.lock.get() {
             Some(lock) => unchanged(lock),
@@ -115,12 +115,12 @@ impl Guard {
 }
 
 /// A file that returns bytes of the state in which the frame was opened, or an error.
-pub(crate) struct Guarded {
+pub(crate) struct GuardedFile {
     pub(crate) file: Arc<dyn ReadAt>,
-    pub(crate) guard: Arc<Guard>,
+    pub(crate) guard: Arc<LockFileVersion>,
 }
 
-impl ReadAt for Guarded {
+impl ReadAt for GuardedFile {
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }
@@ -137,8 +137,8 @@ impl ReadAt for Guarded {
         self.file.in_flight()
     }
 
-    fn pace(&self) -> Option<&Pace> {
-        self.file.pace()
+    fn request_stats(&self) -> Option<&RequestStats> {
+        self.file.request_stats()
     }
 
     fn identity(&self) -> io::Result<Option<FileId>> {

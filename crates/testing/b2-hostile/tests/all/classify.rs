@@ -1,9 +1,9 @@
 //! Classifies a case from the results of two workers.
 
-use super::commands::{Ran, Verdict};
+use super::commands::{CommandResults, Verdict};
 use super::expect::Expect;
 use super::plan::Case;
-use super::worker::Death;
+use super::worker::ProcessDeath;
 
 /// The verdict on a case. From `Panic` on, all are failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ impl Class {
 
 /// The classification of a case.
 #[derive(Clone, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct Classification {
     pub(crate) class: Class,
     pub(crate) why: String,
     /// The command to repeat alone.
@@ -46,16 +46,16 @@ pub(crate) struct Judged {
 }
 
 /// Judges the results of both workers.
-pub(crate) fn judge(case: &Case, ran: &[Ran; 2], limit_kib: u64) -> Judged {
+pub(crate) fn classify(case: &Case, ran: &[CommandResults; 2], limit_kib: u64) -> Classification {
     let verify = || ran[0].answers.first().map(|(args, _)| args.clone()).unwrap_or_default();
-    let judged = |class, why: String, command: Vec<String>| Judged { class, why, command };
+    let judged = |class, why: String, command: Vec<String>| Classification { class, why, command };
     for ran in ran {
         let said = ran.stderr.trim();
         if let Some((args, death)) = &ran.death {
             let class = match death {
-                Death::Timeout => Class::Timeout,
-                Death::Signal(_) => Class::Signal,
-                Death::Code(_) => Class::Panic,
+                ProcessDeath::Timeout => Class::Timeout,
+                ProcessDeath::Signal(_) => Class::Signal,
+                ProcessDeath::Code(_) => Class::Panic,
             };
             return judged(class, format!("{death:?} {said}"), args.clone());
         }
@@ -110,7 +110,7 @@ fn names(message: &str, chunk: usize) -> bool {
 
 /// Returns the difference between two runs. Messages may differ: with several errors in a file, either can be found
 /// first.
-fn differ(a: &Ran, b: &Ran) -> Option<String> {
+fn differ(a: &CommandResults, b: &CommandResults) -> Option<String> {
     let same = match (&a.verdict, &b.verdict) {
         (Some(Verdict::Fail(_)), Some(Verdict::Fail(_))) => true,
         (a, b) => a == b,

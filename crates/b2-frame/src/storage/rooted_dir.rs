@@ -20,12 +20,12 @@ use crate::storage::traits::{FileKind, FileSystem, Links, ReadAt, ReadFiles, Wri
 /// Paths start with the path of the directory, as shown in errors.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
-pub struct Inside {
+pub struct RootedDir {
     root: Arc<OwnedFd>,
     path: PathBuf,
 }
 
-impl Inside {
+impl RootedDir {
     /// Opens the directory. Links in its own path are followed.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ fn kind(dir: &OwnedFd, name: &OsStr) -> io::Result<FileKind> {
     })
 }
 
-impl ReadFiles for Inside {
+impl ReadFiles for RootedDir {
     fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
         self.open_as(path, OFlags::RDONLY).map(|file| Arc::new(file) as _)
     }
@@ -194,7 +194,7 @@ impl ReadFiles for Inside {
     }
 }
 
-impl FileSystem for Inside {
+impl FileSystem for RootedDir {
     fn open_write(&self, path: &Path, _: Links) -> io::Result<Arc<dyn WriteAt>> {
         self.open_as(path, OFlags::RDWR).map(|file| Arc::new(file) as _)
     }
@@ -283,7 +283,7 @@ mod tests {
         let (store, secret) = (dir.path().join("s"), dir.path().join("secret"));
         fs::create_dir_all(&secret).unwrap();
         fs::create_dir(&store).unwrap();
-        let inside = Arc::new(Inside::new(&store).unwrap());
+        let inside = Arc::new(RootedDir::new(&store).unwrap());
         inside.create_dirs(&store.join("a/b")).unwrap();
         let read = SuperChunk::options().file_system(inside.clone());
         for (storage, name) in [(Storage::Contiguous, "a/b/file"), (Storage::Sparse, "a/b/folder")] {

@@ -8,31 +8,31 @@ use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
 /// The storage of one thread for states of type `T`: a `static` in `thread_local!`.
-type KeptStates<T> = LocalKey<RefCell<Vec<T>>>;
+type PooledStates<T> = LocalKey<RefCell<Vec<T>>>;
 
 /// Maximum number of states kept. Nested work needs a second one, such as a postfilter that reads another chunk.
-const MOST: usize = 2;
+const MAX_CACHED_STATES: usize = 2;
 
 /// A state that returns to a thread's pool when it is dropped: the pool of the thread that drops it.
-pub struct Kept<T: 'static> {
+pub struct Pooled<T: 'static> {
     /// `None` only during drop.
     state: Option<T>,
-    pool: &'static KeptStates<T>,
+    pool: &'static PooledStates<T>,
 }
 
-impl<T: std::fmt::Debug> std::fmt::Debug for Kept<T> {
+impl<T: std::fmt::Debug> std::fmt::Debug for Pooled<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
-impl<T> Kept<T> {
+impl<T> Pooled<T> {
     /// Takes a kept state that fits, or makes a new one.
     ///
     /// # Errors
     /// Returns the errors of `make`.
     pub fn take<E>(
-        pool: &'static KeptStates<T>,
+        pool: &'static PooledStates<T>,
         fit: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Self, E> {
@@ -48,26 +48,26 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T> Deref for Kept<T> {
+impl<T> Deref for Pooled<T> {
     type Target = T;
     fn deref(&self) -> &T {
         self.state.as_ref().expect("the state is present until drop")
     }
 }
 
-impl<T> DerefMut for Kept<T> {
+impl<T> DerefMut for Pooled<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.state.as_mut().expect("the state is present until drop")
     }
 }
 
-impl<T> Drop for Kept<T> {
+impl<T> Drop for Pooled<T> {
     fn drop(&mut self) {
         // During thread exit the thread-local may already be gone.
         let _ = self.pool.try_with(|pool| {
             let mut pool = pool.borrow_mut();
             // Drop the oldest, so that states for parameters no longer in use do not stay.
-            if pool.len() == MOST {
+            if pool.len() == MAX_CACHED_STATES {
                 pool.remove(0);
             }
             pool.extend(self.state.take());
@@ -83,8 +83,8 @@ mod tests {
         static NUMBERS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
     }
 
-    fn take(fit: u32) -> Kept<u32> {
-        Kept::take(&NUMBERS, |&n| n == fit, || Ok::<_, ()>(fit)).unwrap()
+    fn take(fit: u32) -> Pooled<u32> {
+        Pooled::take(&NUMBERS, |&n| n == fit, || Ok::<_, ()>(fit)).unwrap()
     }
 
     #[test]

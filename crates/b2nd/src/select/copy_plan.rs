@@ -9,18 +9,18 @@ use b2_core::{OutOfMemory, memory};
 
 use crate::Geometry;
 use crate::model::geometry::{MAX_DIM, coords, for_each_position, product, strides};
-use crate::select::chosen::{Along, PositionRun};
-use crate::select::copy::Loops;
+use crate::select::copy::StridedCopy;
+use crate::select::resolved::{AxisSelection, PositionRun};
 
 /// A box of items in a block and the matching box in the buffer. Offsets and strides are in bytes.
-pub(crate) struct Move<'a> {
+pub(crate) struct CopyRegion<'a> {
     counts: &'a [usize],
     size: usize,
     block: (usize, &'a [isize]),
     buffer: (usize, &'a [isize]),
 }
 
-impl<'a> Move<'a> {
+impl<'a> CopyRegion<'a> {
     /// Creates a move of items of `size` bytes.
     pub(crate) fn new(
         counts: &'a [usize],
@@ -37,18 +37,18 @@ impl<'a> Move<'a> {
     }
 
     /// Returns the loops that copy from the block to the buffer, or `None` if there are no items.
-    pub(crate) fn to_buffer(&self) -> Option<Loops> {
-        Loops::new(self.counts, self.size, self.block, self.buffer)
+    pub(crate) fn to_buffer(&self) -> Option<StridedCopy> {
+        StridedCopy::new(self.counts, self.size, self.block, self.buffer)
     }
 
     /// Returns the loops that copy from the buffer to the block, or `None` if there are no items.
-    pub(crate) fn to_block(&self) -> Option<Loops> {
-        Loops::new(self.counts, self.size, self.buffer, self.block)
+    pub(crate) fn to_block(&self) -> Option<StridedCopy> {
+        StridedCopy::new(self.counts, self.size, self.buffer, self.block)
     }
 }
 
 /// A selection, split by chunk.
-pub(crate) trait Moves: Send + Sync {
+pub(crate) trait CopyPlan: Send + Sync {
     /// Returns the number of bytes to move.
     fn nbytes(&self) -> u64;
     /// Returns the number of chunks that hold selected items.
@@ -70,7 +70,7 @@ pub(crate) trait Moves: Send + Sync {
     fn unblocked(&self, npart: u64) -> Result<Option<ChunkPart>, OutOfMemory>;
     /// Calls back with each box of items to move in one of the blocks of a part. If several items have the
     /// same place, the last one wins.
-    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>));
+    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(CopyRegion<'_>));
     /// Returns the range of bytes that is moved of each item.
     fn item(&self) -> Range<usize>;
     /// Returns whether no two items share a place in the buffer.
@@ -139,9 +139,9 @@ impl PartDim {
 }
 
 /// A selection of every combination of the positions chosen along the dimensions.
-pub(crate) struct BoxMoves {
+pub(crate) struct BoxCopyPlan {
     geometry: Arc<Geometry>,
-    along: Vec<Along>,
+    along: Vec<AxisSelection>,
     /// The range of bytes that is moved of each item.
     item: Range<usize>,
     buffer_offset: usize,
@@ -151,16 +151,16 @@ pub(crate) struct BoxMoves {
     chunks: Vec<Vec<(u64, Range<u64>)>>,
 }
 
-impl BoxMoves {
+impl BoxCopyPlan {
     /// `item` is the range of bytes that is moved of each item. The last argument is the buffer's
     /// offset of the first item and its stride along each dimension of the array, in bytes.
     pub(crate) fn new(
         geometry: Arc<Geometry>,
-        along: Vec<Along>,
+        along: Vec<AxisSelection>,
         item: Range<usize>,
         (buffer_offset, buffer_strides): (usize, Vec<isize>),
     ) -> Result<Self, OutOfMemory> {
-        let nbytes = product(along.iter().map(Along::len)).saturating_mul(item.len() as u64);
+        let nbytes = product(along.iter().map(AxisSelection::len)).saturating_mul(item.len() as u64);
         let chunks = along
             .iter()
             .zip(geometry.chunkshape())
@@ -217,7 +217,7 @@ const ONES: [u32; MAX_DIM] = [1; MAX_DIM];
 /// Splits the positions in `start..end` into pieces of length `unit`. Returns the non-empty pieces
 /// with their ranks.
 pub(crate) fn cut(
-    along: &Along,
+    along: &AxisSelection,
     start: u64,
     unit: u64,
     end: u64,
@@ -239,7 +239,7 @@ pub(crate) fn cut(
     Ok(pieces)
 }
 
-impl Moves for BoxMoves {
+impl CopyPlan for BoxCopyPlan {
     fn nbytes(&self) -> u64 {
         self.nbytes
     }
@@ -274,7 +274,7 @@ impl Moves for BoxMoves {
         self.part_of(npart, Units::WholeChunk).map(Some)
     }
 
-    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>)) {
+    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(CopyRegion<'_>)) {
         let (blockshape, in_chunk) = self.blocks(part.units);
         let nd = self.along.len();
         let (mut at, mut rest) = ([0; MAX_DIM], nblock as u64);
@@ -294,13 +294,13 @@ impl Moves for BoxMoves {
     }
 }
 
-impl BoxMoves {
+impl BoxCopyPlan {
     fn visit_runs(
         &self,
         runs: &[Vec<PositionRun>],
         origin: &[u64],
         block_strides: &[isize],
-        each: &mut dyn FnMut(Move<'_>),
+        each: &mut dyn FnMut(CopyRegion<'_>),
     ) {
         let nd = runs.len();
         let ranges: Vec<Range<u64>> = runs.iter().map(|runs| 0..runs.len() as u64).collect();
@@ -319,7 +319,7 @@ impl BoxMoves {
                 to_strides[dim] = self.buffer_strides[dim] * place_step as isize;
             }
             let (block, buffer) = ((from as usize, &from_strides[..]), (to as usize, &to_strides[..]));
-            each(Move::new(&counts, self.item.len(), block, buffer));
+            each(CopyRegion::new(&counts, self.item.len(), block, buffer));
             Ok(())
         });
         let Ok(()) = done;

@@ -11,14 +11,14 @@ use crate::select::selection::{Mark, Positions, Selection};
 
 /// The positions chosen along one dimension of the array.
 #[derive(Clone, Debug)]
-pub(crate) enum Along {
+pub(crate) enum AxisSelection {
     Steps(Positions),
-    List(Listed),
+    PointList(ListedPositions),
 }
 
 /// Positions in any order, possibly repeated.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedPositions {
     positions: Arc<[u64]>,
     /// Indices into `positions`, sorted by position; equal positions keep their order.
     order: Arc<[usize]>,
@@ -34,7 +34,7 @@ pub(crate) struct PositionRun {
     pub(crate) count: u64,
 }
 
-impl Along {
+impl AxisSelection {
     pub(crate) fn whole(length: u64) -> Self {
         Self::Steps(Positions { start: 0, step: 1, len: length, dropped: false })
     }
@@ -44,14 +44,14 @@ impl Along {
         if !positions.is_sorted() {
             order.sort_by_key(|&place| positions[place]);
         }
-        Self::List(Listed { positions: positions.into(), order: order.into() })
+        Self::PointList(ListedPositions { positions: positions.into(), order: order.into() })
     }
 
     /// Returns the number of chosen positions.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Steps(p) => p.len,
-            Self::List(list) => list.positions.len() as u64,
+            Self::PointList(list) => list.positions.len() as u64,
         }
     }
 
@@ -59,7 +59,7 @@ impl Along {
     pub(crate) fn position(&self, place: u64) -> u64 {
         match self {
             Self::Steps(p) => p.position(place),
-            Self::List(list) => list.positions[place as usize],
+            Self::PointList(list) => list.positions[place as usize],
         }
     }
 
@@ -68,7 +68,7 @@ impl Along {
     pub(crate) fn within(&self, low: u64, high: u64) -> Range<u64> {
         match self {
             Self::Steps(p) => p.within(low, high),
-            Self::List(list) => {
+            Self::PointList(list) => {
                 let first = |edge| list.order.partition_point(|&place| list.positions[place] < edge) as u64;
                 first(low)..first(high)
             }
@@ -79,7 +79,7 @@ impl Along {
     pub(crate) fn ranked(&self, rank: u64) -> u64 {
         match self {
             Self::Steps(p) => p.position(rank),
-            Self::List(list) => list.positions[list.order[rank as usize]],
+            Self::PointList(list) => list.positions[list.order[rank as usize]],
         }
     }
 
@@ -97,7 +97,7 @@ impl Along {
                     count,
                 }];
             }
-            Self::List(list) => list,
+            Self::PointList(list) => list,
         };
         let mut runs: Vec<PositionRun> = Vec::new();
         for &place in &list.order[ranks.start as usize..ranks.end as usize] {
@@ -128,7 +128,7 @@ impl Along {
                 // One position, or all of them at distance 1.
                 ranks.end - ranks.start == high - low && (p.step.unsigned_abs() == 1 || high - low <= 1)
             }
-            Self::List(list) => {
+            Self::PointList(list) => {
                 let order = &list.order[ranks.start as usize..ranks.end as usize];
                 let mut next = low;
                 for &place in order {
@@ -171,8 +171,10 @@ impl Along {
                 let step = if q.len == 1 { 1 } else { p.step.wrapping_mul(q.step) };
                 Ok(Self::Steps(Positions { start: p.position(q.start), step, ..q }))
             }
-            Self::List(_) if q.dropped => Ok(Self::Steps(Positions { start: self.position(q.start), ..q })),
-            Self::List(_) => Ok(Self::list((0..q.len).map(|k| self.position(q.position(k))).collect())),
+            Self::PointList(_) if q.dropped => {
+                Ok(Self::Steps(Positions { start: self.position(q.start), ..q }))
+            }
+            Self::PointList(_) => Ok(Self::list((0..q.len).map(|k| self.position(q.position(k))).collect())),
         }
     }
 
@@ -195,7 +197,7 @@ pub(crate) enum OutDim {
 /// Single positions in some dimensions of the array. Together they form one dimension of the
 /// result.
 #[derive(Clone, Debug)]
-pub(crate) struct Points {
+pub(crate) struct ResolvedPoints {
     /// The dimensions of the array that the points name, in ascending order.
     pub(crate) dims: Vec<usize>,
     /// The coordinates of all points in these dimensions, point after point.
@@ -203,7 +205,7 @@ pub(crate) struct Points {
     pub(crate) len: usize,
 }
 
-impl Points {
+impl ResolvedPoints {
     /// Returns the coordinates of point `n`.
     pub(crate) fn point(&self, n: usize) -> &[u64] {
         &self.positions[n * self.dims.len()..(n + 1) * self.dims.len()]
@@ -212,11 +214,11 @@ impl Points {
 
 /// The chosen items of an array, and the dimensions of the result.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct ResolvedSelection {
     /// The choice along each dimension of the array. Entries for the dimensions of `points` are
     /// unused.
-    pub(crate) along: Vec<Along>,
-    pub(crate) points: Option<Points>,
+    pub(crate) along: Vec<AxisSelection>,
+    pub(crate) points: Option<ResolvedPoints>,
     pub(crate) out: Vec<OutDim>,
 }
 
@@ -224,11 +226,11 @@ pub(crate) struct Chosen {
 /// axes.
 const MAX_OUT: usize = 2 * MAX_DIM;
 
-impl Chosen {
+impl ResolvedSelection {
     /// Chooses a whole array.
     pub(crate) fn whole(shape: &[u64]) -> Self {
         Self {
-            along: shape.iter().map(|&length| Along::whole(length)).collect(),
+            along: shape.iter().map(|&length| AxisSelection::whole(length)).collect(),
             points: None,
             out: (0..shape.len()).map(OutDim::Of).collect(),
         }
@@ -343,7 +345,7 @@ impl Chosen {
                 self.along[of] = chosen;
             }
             OutDim::New(length) => {
-                let chosen = Along::whole(length).compose(dim, selection)?;
+                let chosen = AxisSelection::whole(length).compose(dim, selection)?;
                 match chosen.len() {
                     _ if chosen.is_dropped() => {}
                     length @ 0..=1 => self.out.push(OutDim::New(length)),
@@ -352,11 +354,12 @@ impl Chosen {
             }
             OutDim::Points => {
                 let Some(points) = &self.points else { return Ok(()) };
-                let chosen = Along::whole(points.len as u64).compose(dim, selection)?;
+                let chosen = AxisSelection::whole(points.len as u64).compose(dim, selection)?;
                 if chosen.is_dropped() {
                     // A single point fixes one position along each of its dimensions.
                     for (&of, &start) in points.dims.iter().zip(points.point(chosen.position(0) as usize)) {
-                        self.along[of] = Along::Steps(Positions { start, step: 1, len: 1, dropped: true });
+                        self.along[of] =
+                            AxisSelection::Steps(Positions { start, step: 1, len: 1, dropped: true });
                     }
                     self.points = None;
                     return Ok(());
@@ -366,7 +369,8 @@ impl Chosen {
                 for k in 0..chosen.len() {
                     positions.extend_from_slice(points.point(chosen.position(k) as usize));
                 }
-                self.points = Some(Points { dims: points.dims.clone(), positions: positions.into(), len });
+                self.points =
+                    Some(ResolvedPoints { dims: points.dims.clone(), positions: positions.into(), len });
                 self.out.push(OutDim::Points);
             }
         }
@@ -376,14 +380,14 @@ impl Chosen {
     /// Turns lists, masks and indices on dimensions of `old` into points.
     fn points(&mut self, items: &[Item<'_>], old: &Self) -> Result<(), NdError> {
         // One list for each named dimension; all have the same length or are a single index.
-        let mut lists: Vec<(usize, OutDim, List<'_>)> = Vec::new();
+        let mut lists: Vec<(usize, OutDim, PointList<'_>)> = Vec::new();
         for &Item { first, dims, selection } in items {
             match selection {
-                Some(Selection::Index(index)) => lists.push((first, dims[0], List::One(*index))),
+                Some(Selection::Index(index)) => lists.push((first, dims[0], PointList::One(*index))),
                 Some(Selection::List(list)) => {
                     let list = match &list[..] {
-                        [index] => List::One(*index),
-                        list => List::Many(list),
+                        [index] => PointList::One(*index),
+                        list => PointList::Many(list),
                     };
                     lists.push((first, dims[0], list));
                 }
@@ -396,7 +400,7 @@ impl Chosen {
                     }
                     let marked = Arc::new(marked(&lengths, marks)?);
                     for (k, &dim) in dims.iter().enumerate() {
-                        lists.push((first + k, dim, List::Marked(marked.clone(), k, dims.len())));
+                        lists.push((first + k, dim, PointList::Marked(marked.clone(), k, dims.len())));
                     }
                 }
                 _ => {}
@@ -458,16 +462,16 @@ impl Chosen {
         if len == 0 {
             // Indices that apply to all points must be valid even if there are no points.
             for (dim, out, list) in &lists {
-                if let List::One(index) = list {
+                if let PointList::One(index) = list {
                     Positions::at(*dim, *index, old.length(*out))?;
                 }
             }
         }
         let dims: Vec<usize> = dims.into_iter().map(|(of, _)| of).collect();
         for &of in &dims {
-            self.along[of] = Along::Steps(Positions { start: 0, step: 1, len: 1, dropped: true });
+            self.along[of] = AxisSelection::Steps(Positions { start: 0, step: 1, len: 1, dropped: true });
         }
-        self.points = Some(Points { dims, positions: positions.into(), len });
+        self.points = Some(ResolvedPoints { dims, positions: positions.into(), len });
         Ok(())
     }
 
@@ -489,7 +493,7 @@ struct Item<'a> {
 }
 
 /// The positions of points along one dimension.
-enum List<'a> {
+enum PointList<'a> {
     /// One position for all points.
     One(i64),
     Many(&'a [i64]),
@@ -497,7 +501,7 @@ enum List<'a> {
     Marked(Arc<Vec<i64>>, usize, usize),
 }
 
-impl List<'_> {
+impl PointList<'_> {
     fn len(&self) -> Option<usize> {
         match self {
             Self::One(_) => None,
@@ -527,19 +531,19 @@ fn marked(shape: &[u64], marks: &[bool]) -> Result<Vec<i64>, NdError> {
 /// Returns how many marks are set.
 pub(crate) fn count_set<M: Mark>(marks: &[M]) -> usize {
     // As many as a byte can count: vectors of bytes are added faster than words.
-    const STRETCH: usize = 255;
+    const MARK_RUN_LEN: usize = 255;
     let count = |marks: &[M]| marks.iter().map(|mark| u8::from(mark.is_set())).sum::<u8>();
-    marks.chunks(STRETCH).map(|marks| usize::from(count(marks))).sum()
+    marks.chunks(MARK_RUN_LEN).map(|marks| usize::from(count(marks))).sum()
 }
 
 /// Returns the positions of the set marks. Stretches without any are passed over quickly.
 pub(crate) fn set_marks<M: Mark>(marks: &[M]) -> impl Iterator<Item = u64> {
-    const STRETCH: usize = 64;
-    let stretches = marks.chunks(STRETCH).enumerate();
+    const MARK_RUN_LEN: usize = 64;
+    let stretches = marks.chunks(MARK_RUN_LEN).enumerate();
     let any = |marks: &[M]| marks.iter().fold(0, |any, mark| any | u8::from(mark.is_set())) != 0;
     stretches.filter(move |(_, marks)| any(marks)).flat_map(|(n, marks)| {
         let set = marks.iter().enumerate().filter(|(_, mark)| mark.is_set());
-        set.map(move |(k, _)| (n * STRETCH + k) as u64)
+        set.map(move |(k, _)| (n * MARK_RUN_LEN + k) as u64)
     })
 }
 
@@ -554,7 +558,7 @@ mod tests {
 
     #[test]
     fn lists_become_runs() {
-        let along = Along::whole(20).compose(0, &[5, 3, 4, -1, 5, 5, 0].into()).unwrap();
+        let along = AxisSelection::whole(20).compose(0, &[5, 3, 4, -1, 5, 5, 0].into()).unwrap();
         // Sorted: 0@6, 3@1, 4@2, 5@0, 5@4, 5@5, 19@3.
         assert_eq!(along.within(3, 6), 1..6);
         let mut seen = Vec::new();
@@ -565,13 +569,13 @@ mod tests {
         }
         assert_eq!(seen, [(0, 6), (3, 1), (4, 2), (5, 0), (5, 4), (5, 5), (19, 3)]);
         assert!(along.covers(3, 6) && !along.covers(2, 6) && !along.covers(3, 7));
-        let steps = Along::whole(20);
+        let steps = AxisSelection::whole(20);
         assert!(steps.covers(0, 20) && steps.covers(7, 8));
     }
 
     #[test]
     fn selections_compose() {
-        let first = Along::whole(20).compose(0, &range(2..).step(3)).unwrap();
+        let first = AxisSelection::whole(20).compose(0, &range(2..).step(3)).unwrap();
         let second = first.compose(0, &range(..).step(-2)).unwrap();
         let positions: Vec<u64> = (0..second.len()).map(|k| second.position(k)).collect();
         assert_eq!(positions, [17, 11, 5]);
@@ -584,7 +588,7 @@ mod tests {
     #[test]
     fn bad_selections_are_errors() {
         let check = |selections: &[Selection]| {
-            let whole = Chosen::whole(&[4, 5]);
+            let whole = ResolvedSelection::whole(&[4, 5]);
             let points = whole.select_points(selections).map(|chosen| chosen.out).ok();
             let chosen = whole.select(selections).map(|chosen| chosen.out).ok();
             assert_eq!(points.is_some(), chosen.is_some());
@@ -607,7 +611,7 @@ mod tests {
 
     #[test]
     fn points_stand_where_numpy_puts_them() {
-        let whole = Chosen::whole(&[3, 4, 5, 6]);
+        let whole = ResolvedSelection::whole(&[3, 4, 5, 6]);
         let l = Selection::from([0, 1]);
         let (i, all, new) = (Selection::Index(0), Selection::ALL, Selection::NewAxis);
         let m = Selection::mask_of([4, 5], [true; 20]);

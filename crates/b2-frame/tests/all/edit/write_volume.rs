@@ -7,7 +7,7 @@ use super::{options, params};
 use crate::common::data;
 
 const APPENDS: usize = 10_000;
-const PIECE: usize = 4096;
+const PIECE_LEN: usize = 4096;
 
 fn create(dir: &tempfile::TempDir) -> FrameEditor {
     // Stored uncompressed, so that all bytes written can be accounted for.
@@ -19,8 +19,8 @@ fn create(dir: &tempfile::TempDir) -> FrameEditor {
 
 #[test]
 fn many_small_appends_cost_little_with_one_commit() {
-    let raw = data(PIECE, 1);
-    let total = (APPENDS * PIECE) as f64;
+    let raw = data(PIECE_LEN, 1);
+    let total = (APPENDS * PIECE_LEN) as f64;
 
     let dir = tempfile::tempdir().unwrap();
     let mut editor = create(&dir);
@@ -48,7 +48,7 @@ fn many_small_appends_cost_little_with_one_commit() {
 
     // Commit each piece, as a chunk of its own of 4 KiB, and at the end of a chunk of 1 MiB.
     let mut each = Vec::new();
-    for chunksize in [PIECE, 1 << 20] {
+    for chunksize in [PIECE_LEN, 1 << 20] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("frame");
         let cparams = Compression::new().itemsize(4).level(0).build().unwrap();
@@ -67,14 +67,14 @@ fn many_small_appends_cost_little_with_one_commit() {
             editor.append_bytes(&raw).unwrap();
             written += editor.commit().unwrap().bytes_written;
         }
-        each.push(written as f64 / (n * PIECE) as f64);
+        each.push(written as f64 / (n * PIECE_LEN) as f64);
         editor.compact().unwrap();
         assert_eq!(editor.dead_bytes().unwrap(), 0);
         assert_eq!(editor.nbytes(), total as u64);
     }
     println!(
-        "bytes written for each byte appended, {APPENDS} appends of {PIECE} bytes: {once:.4} with one commit, \
-         {hundredth:.2} with a commit for each hundred; a commit for each append: {:.2} in chunks of {PIECE} \
+        "bytes written for each byte appended, {APPENDS} appends of {PIECE_LEN} bytes: {once:.4} with one commit, \
+         {hundredth:.2} with a commit for each hundred; a commit for each append: {:.2} in chunks of {PIECE_LEN} \
          bytes, {:.1} in chunks of 1 MiB",
         each[0], each[1]
     );

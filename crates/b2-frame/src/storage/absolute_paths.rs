@@ -12,7 +12,7 @@ use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFi
 /// Relative paths refer to the working directory at the time when the frame was opened. Errors still show paths as the
 /// caller gave them.
 #[derive(Debug)]
-struct Anchored<F: ?Sized> {
+struct AbsolutePaths<F: ?Sized> {
     fs: Arc<F>,
     directory: PathBuf,
 }
@@ -23,7 +23,7 @@ struct Anchored<F: ?Sized> {
 /// When the path is relative and the working directory no longer exists.
 pub(crate) fn anchored_files(fs: &Arc<dyn ReadFiles>, path: &Path) -> Result<Arc<dyn ReadFiles>, FrameError> {
     Ok(match working_directory(&**fs, path)? {
-        Some(directory) => Arc::new(Anchored { fs: fs.clone(), directory }),
+        Some(directory) => Arc::new(AbsolutePaths { fs: fs.clone(), directory }),
         None => fs.clone(),
     })
 }
@@ -34,7 +34,7 @@ pub(crate) fn anchored_files(fs: &Arc<dyn ReadFiles>, path: &Path) -> Result<Arc
 /// As for [`anchored_files`].
 pub(crate) fn anchored(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Arc<dyn FileSystem>, FrameError> {
     Ok(match working_directory(&**fs, path)? {
-        Some(directory) => Arc::new(Anchored { fs: fs.clone(), directory }),
+        Some(directory) => Arc::new(AbsolutePaths { fs: fs.clone(), directory }),
         None => fs.clone(),
     })
 }
@@ -47,7 +47,7 @@ fn working_directory(fs: &dyn ReadFiles, path: &Path) -> Result<Option<PathBuf>,
     env::current_dir().map(Some).map_err(FrameError::io(path.display().to_string()))
 }
 
-impl<F: ?Sized> Anchored<F> {
+impl<F: ?Sized> AbsolutePaths<F> {
     /// Returns the absolute path.
     fn at(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
@@ -56,7 +56,7 @@ impl<F: ?Sized> Anchored<F> {
 
 // A method that is not forwarded here would not work with relative paths.
 #[warn(clippy::missing_trait_methods)]
-impl<F: ReadFiles + ?Sized> ReadFiles for Anchored<F> {
+impl<F: ReadFiles + ?Sized> ReadFiles for AbsolutePaths<F> {
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
         self.fs.open(&self.at(path), links)
     }
@@ -77,12 +77,12 @@ impl<F: ReadFiles + ?Sized> ReadFiles for Anchored<F> {
     }
     fn writable(self: Arc<Self>) -> Option<Arc<dyn FileSystem>> {
         let fs = self.fs.clone().writable()?;
-        Some(Arc::new(Anchored { fs, directory: self.directory.clone() }))
+        Some(Arc::new(AbsolutePaths { fs, directory: self.directory.clone() }))
     }
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl<F: FileSystem + ?Sized> FileSystem for Anchored<F> {
+impl<F: FileSystem + ?Sized> FileSystem for AbsolutePaths<F> {
     fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
         self.fs.open_write(&self.at(path), links)
     }

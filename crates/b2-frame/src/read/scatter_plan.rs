@@ -19,7 +19,7 @@ use crate::{FrameError, SuperChunk};
 /// [`nbytes`](Self::nbytes) is the length of the destination, no block may ask for a byte twice, except
 /// after telling the target to [forget](Target::forget) it.
 #[allow(unsafe_code)]
-pub unsafe trait Places: Send + Sync {
+pub unsafe trait ScatterPlan: Send + Sync {
     /// The error type.
     type Error: From<FrameError> + From<Cancelled> + Send;
     /// The value of all bytes of a part that hold the same item.
@@ -72,7 +72,7 @@ pub unsafe trait Places: Send + Sync {
         &self,
         part: (u64, usize),
         chunk: &LazyChunk,
-    ) -> Result<Found<Self::Fill, Self::Part>, Self::Error>;
+    ) -> Result<ResolvedPart<Self::Fill, Self::Part>, Self::Error>;
 
     /// Returns the numbers of the blocks that hold the bytes of a part, in ascending order.
     fn nblocks<'p>(&'p self, part: &'p Self::Part) -> &'p [usize];
@@ -111,7 +111,7 @@ pub unsafe trait Places: Send + Sync {
 
 /// How to handle a part.
 #[derive(Clone, Copy, Debug)]
-pub enum Found<F, P> {
+pub enum ResolvedPart<F, P> {
     /// All its items are equal; nothing more has to be read.
     Fill(F),
     /// Blocks have to be read and decoded.
