@@ -1,6 +1,6 @@
 //! Fetches the bytes that plans request, and checks the responses of the store.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use b2_frame::RequestTimer;
 use b2_frame::{
     Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenResponse, Plan, Read, ReadAt,
-    ReadOptions, Request, RequestStats, ScatterPlan, Step, Storage, SuperChunk, Version,
+    ReadOptions, Request, RequestBudget, RequestStats, ScatterPlan, Step, Storage, SuperChunk, Version,
 };
 use b2nd::{NdError, Selected, SelectionDriver};
 use bytes::Bytes;
@@ -155,13 +155,9 @@ impl<R: RangeReader> Remote<R> {
         versions.entry(file).or_insert_with(|| version.clone()).clone()
     }
 
-    async fn answer(&self, request: Request) -> (u64, u64, Result<Bytes, FrameError>) {
-        (request.id, size(&request), self.fetch(&request.extent).await)
+    async fn answer(&self, request: Request) -> (u64, Result<Bytes, FrameError>) {
+        (request.id, self.fetch(&request.extent).await)
     }
-}
-
-fn size(request: &Request) -> u64 {
-    request.extent.range.end.saturating_sub(request.extent.range.start)
 }
 
 /// Starts timing a request. Browsers have no clock for it.
@@ -196,42 +192,25 @@ impl<R: RangeReader> Remote<R> {
     pub(crate) async fn drive<P: ScatterPlan>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
         let (control, workers) = (read.control().clone(), read.workers());
         let mut futures = FutureSet::new();
-        let (mut bytes, mut held, mut jobs) = (0u64, None::<Request>, VecDeque::new());
         loop {
-            while futures.len() < self.max_requests() {
-                let next = match held.take() {
-                    Some(request) => Some(request),
-                    None => read.need()?,
-                };
-                let Some(request) = next else { break };
-                // A single request is always allowed, however large; received data may depend on it.
-                let soon = futures.len() > 0 || !jobs.is_empty();
-                let kept = bytes.saturating_add(read.held());
-                if soon && kept.saturating_add(size(&request)) > self.max_bytes {
-                    held = Some(request);
-                    break;
-                }
-                bytes = bytes.saturating_add(size(&request));
+            let budget = RequestBudget { requests: self.max_requests(), bytes: self.max_bytes };
+            while let Some(request) = read.next_request(budget)? {
                 futures.push(self.answer(request));
             }
             let mut answers = futures.ready().await;
-            jobs.extend(std::iter::from_fn(|| read.job()));
-            if answers.is_empty() && jobs.is_empty() {
+            if answers.is_empty() && !read.has_jobs() {
                 // Nothing new has arrived, and there is nothing to decode in the meantime.
                 match futures.next().await {
                     Some(answer) => answers.push(answer),
-                    None if held.is_none() => return Ok(()),
-                    None => {}
+                    None => return Ok(()),
                 }
             }
-            for (id, size, answer) in answers {
-                bytes = bytes.saturating_sub(size);
+            for (id, answer) in answers {
                 read.put(id, answer?)?;
             }
-            jobs.extend(std::iter::from_fn(|| read.job()));
             let (mut some, mut work) = (Vec::new(), 0u64);
             while work < DECODE_BATCH_LEN
-                && let Some(job) = jobs.pop_front()
+                && let Some(job) = read.job()
             {
                 work = work.saturating_add(job.work());
                 some.push(job);

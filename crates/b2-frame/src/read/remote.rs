@@ -7,7 +7,7 @@ use std::thread::{self, Scope};
 use bytes::Bytes;
 
 use crate::FrameError;
-use crate::read::requests::{Read, Request};
+use crate::read::requests::{Read, Request, RequestBudget};
 use crate::read::scatter_plan::ScatterPlan;
 use crate::storage::files::FrameFiles;
 
@@ -19,8 +19,7 @@ const MAX_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 pub(crate) fn work_off<P: ScatterPlan>(read: &mut Read<'_, P>) -> Result<(), P::Error> {
     let files = read.frame().files.clone();
     let workers = read.workers();
-    let state =
-        Progress { read, held: None, flying: 0, bytes: 0, decoding: 0, idle: 0, threads: 1, error: None };
+    let state = Progress { read, decoding: 0, idle: 0, threads: 1, error: None };
     let shared =
         WaitingThreads { files: &*files, workers, state: Mutex::new(state), changed: Condvar::new() };
     thread::scope(|scope| shared.run(scope));
@@ -40,11 +39,6 @@ struct WaitingThreads<'a, 'd, P: ScatterPlan> {
 
 struct Progress<'a, 'd, P: ScatterPlan> {
     read: &'a mut Read<'d, P>,
-    /// A request that has to wait for others.
-    held: Option<Request>,
-    /// Number of requests in flight, followed by their bytes.
-    flying: usize,
-    bytes: u64,
     /// Number of running jobs.
     decoding: usize,
     /// Number of threads, followed by the number of those that wait for work.
@@ -52,34 +46,6 @@ struct Progress<'a, 'd, P: ScatterPlan> {
     idle: usize,
     /// The first error. Nothing is started after it.
     error: Option<P::Error>,
-}
-
-impl<P: ScatterPlan> Progress<'_, '_, P> {
-    /// Takes the next request, if it may be sent now.
-    fn request(&mut self, most: usize) -> Result<Option<Request>, P::Error> {
-        if self.flying >= most {
-            return Ok(None);
-        }
-        let next = match self.held.take() {
-            Some(request) => Some(request),
-            None => self.read.need()?,
-        };
-        let Some(request) = next else { return Ok(None) };
-        let bytes = size(&request);
-        // What has arrived is only decoded later if it waits for this request.
-        let soon = self.flying > 0 || self.decoding > 0 || self.read.has_jobs();
-        if soon && self.bytes.saturating_add(bytes).saturating_add(self.read.held()) > MAX_BYTES {
-            self.held = Some(request);
-            return Ok(None);
-        }
-        self.flying += 1;
-        self.bytes += bytes;
-        Ok(Some(request))
-    }
-}
-
-fn size(request: &Request) -> u64 {
-    request.extent.range.end.saturating_sub(request.extent.range.start)
 }
 
 impl<'a, 'd, P: ScatterPlan> WaitingThreads<'a, 'd, P> {
@@ -103,17 +69,16 @@ impl<'a, 'd, P: ScatterPlan> WaitingThreads<'a, 'd, P> {
                 state.decoding -= 1;
                 result
             } else {
-                match state.request(self.files.in_flight()) {
+                let budget = RequestBudget { requests: self.files.in_flight(), bytes: MAX_BYTES };
+                match state.read.next_request(budget) {
                     Ok(Some(request)) => {
                         self.call(scope, &mut state);
                         drop(state);
                         let bytes = self.fetch(&request);
                         state = self.lock();
-                        state.flying -= 1;
-                        state.bytes -= size(&request);
                         bytes.and_then(|bytes| state.read.put(request.id, bytes))
                     }
-                    Ok(None) if state.flying == 0 && state.decoding == 0 => break,
+                    Ok(None) if state.read.in_flight() == 0 && state.decoding == 0 => break,
                     Ok(None) => {
                         state.idle += 1;
                         state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

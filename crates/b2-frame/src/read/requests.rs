@@ -25,6 +25,15 @@ pub struct Request {
     pub extent: Extent,
 }
 
+/// What a driver allows a [`Read`] to have in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestBudget {
+    /// Maximum number of requests.
+    pub requests: usize,
+    /// Maximum number of bytes requested, or received and not yet decoded.
+    pub bytes: u64,
+}
+
 /// A read for use with a custom driver: it owns what it needs, requests bytes, and returns jobs that decode what has
 /// arrived.
 ///
@@ -39,6 +48,8 @@ pub struct Read<'d, P: ScatterPlan> {
     next_id: u64,
     requests: VecDeque<Request>,
     asked: HashMap<u64, Purpose<P>>,
+    /// The requests that were returned and not yet put, by id, with their lengths in bytes.
+    in_flight: HashMap<u64, u64>,
     jobs: VecDeque<Job<'d, P>>,
     planning: HashMap<u64, Planning>,
     /// Whether an error was returned, after which the destination may be incomplete.
@@ -181,6 +192,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
             next_id: 0,
             requests: VecDeque::new(),
             asked: HashMap::new(),
+            in_flight: HashMap::new(),
             jobs: VecDeque::new(),
             planning: HashMap::new(),
             failed: false,
@@ -199,13 +211,19 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
     /// An error of the kind [`Damaged`](b2_core::ErrorKind::Damaged) when the index or a chunk is damaged,
     /// [`Limit`](b2_core::ErrorKind::Limit) when a limit is exceeded, or [`Memory`](b2_core::ErrorKind::Memory).
     pub fn need(&mut self) -> Result<Option<Request>, P::Error> {
-        loop {
-            if let Some(request) = self.requests.pop_front() {
-                return Ok(Some(request));
-            }
-            if self.next_part >= self.shared.places.nparts() {
-                return Ok(None);
-            }
+        self.next_request(RequestBudget { requests: usize::MAX, bytes: u64::MAX })
+    }
+
+    /// Like [`need`](Self::need), within a budget. Also returns `None` if the next request has to wait until another one
+    /// was put or a job has ended; a request for which nothing has to be waited for is returned however large it is.
+    ///
+    /// # Errors
+    /// As for [`need`](Self::need).
+    pub fn next_request(&mut self, budget: RequestBudget) -> Result<Option<Request>, P::Error> {
+        if self.in_flight.len() >= budget.requests {
+            return Ok(None);
+        }
+        while self.requests.is_empty() && self.next_part < self.shared.places.nparts() {
             let (npart, plan) = (self.next_part, PartPlan::new(&self.shared.places, self.next_part));
             self.next_part += 1;
             let held = self.shared.hold(&Bytes::new());
@@ -213,6 +231,20 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
             self.failed |= stepped.is_err();
             stepped?;
         }
+        let Some(request) = self.requests.front() else { return Ok(None) };
+        let len = request.extent.range.end.saturating_sub(request.extent.range.start);
+        let waits = !self.in_flight.is_empty() || self.shared.outstanding.load(Relaxed) > 0;
+        let in_flight = self.in_flight.values().fold(len, |sum, &len| sum.saturating_add(len));
+        if waits && in_flight.saturating_add(self.held()) > budget.bytes {
+            return Ok(None);
+        }
+        self.in_flight.insert(request.id, len);
+        Ok(self.requests.pop_front())
+    }
+
+    /// Returns the number of requests that were returned and not yet put.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
     /// Takes the bytes of a request.
@@ -225,6 +257,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
     pub fn put(&mut self, id: u64, bytes: Bytes) -> Result<(), P::Error> {
         let unknown = || FrameError::argument("id", "no request with this id is open");
         let asked = self.asked.remove(&id).ok_or_else(unknown)?;
+        self.in_flight.remove(&id);
         let taken = self.take(asked, bytes);
         self.failed |= taken.is_err();
         taken
@@ -269,12 +302,12 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
     }
 
     /// Returns whether [`job`](Self::job) would return one.
-    pub(crate) fn has_jobs(&self) -> bool {
+    pub fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
 
     /// Returns the number of bytes that have arrived and are kept because their jobs have not ended.
-    pub fn held(&self) -> u64 {
+    fn held(&self) -> u64 {
         self.shared.held.load(Relaxed)
     }
 

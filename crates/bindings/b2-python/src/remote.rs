@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 
 use b2_http::Http;
 use b2kit::frame::{
-    FrameError, Job, OpenResponse, RangeResponse, Read, ReadAt, RemoteFile, RemoteSource, Version,
+    FrameError, Job, OpenResponse, RangeResponse, Read, ReadAt, RemoteFile, RemoteSource, RequestBudget,
+    Version,
 };
 use b2kit::nd::{NdError, Selected};
 use bytes::Bytes;
@@ -17,10 +18,8 @@ use pyo3::types::PyList;
 use crate::errors::wrong_type;
 use crate::source::bytes_of;
 
-/// No more ranges are added to a call once they have this many bytes in total.
-const MAX_BYTES: u64 = 64 << 20;
-/// Maximum number of ranges in a call.
-const MAX_RANGES: usize = 512;
+/// The ranges of a call.
+const BUDGET: RequestBudget = RequestBudget { requests: 512, bytes: 64 << 20 };
 
 /// A Python function that returns several byte ranges at once.
 pub(crate) struct Remote {
@@ -73,17 +72,13 @@ impl Remote {
     /// Reads a selection, fetching all ranges known to be needed with one call.
     pub(crate) fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
         loop {
-            let (mut ids, mut ranges, mut total, mut worked) = (Vec::new(), Vec::new(), 0, false);
-            while total < MAX_BYTES
-                && ranges.len() < MAX_RANGES
-                && let Some(request) = read.need()?
-            {
+            let (mut ids, mut ranges, mut worked) = (Vec::new(), Vec::new(), false);
+            while let Some(request) = read.next_request(BUDGET)? {
                 worked = true;
                 let range = request.extent.within(self.len)?;
                 match range.is_empty() {
                     true => read.put(request.id, Bytes::new())?,
                     false => {
-                        total += range.end - range.start;
                         ids.push(request.id);
                         ranges.push(range);
                     }
