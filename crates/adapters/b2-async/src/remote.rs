@@ -11,7 +11,7 @@ use b2_frame::{
     Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenResponse, Plan, Read, ReadAt,
     ReadOptions, Request, RequestBudget, RequestStats, ScatterPlan, Step, Storage, SuperChunk, Version,
 };
-use b2nd::{NdError, Selected, SelectionDriver};
+use b2nd::{NdError, SelectionDriver, SelectionRead};
 use bytes::Bytes;
 
 use crate::future_set::FutureSet;
@@ -182,7 +182,7 @@ fn failed(name: &str, error: io::Error) -> FrameError {
 }
 
 impl<R: RangeReader> SelectionDriver for Remote<R> {
-    async fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
+    async fn drive(&self, read: &mut Read<'_, SelectionRead>) -> Result<(), NdError> {
         self.drive(read).await
     }
 }

@@ -21,7 +21,7 @@ const GAP: usize = 192;
 pub(crate) const ROOM: usize = 128;
 
 /// Larger buffers are freed after use, in bytes.
-const LARGEST_KEPT: usize = 8 << 20;
+const MAX_CACHED_LEN: usize = 8 << 20;
 
 /// Buffers for one block each, whose contents are unspecified, except for [`Planes`]; and the codecs of the last chunk.
 #[derive(Default)]
@@ -112,7 +112,7 @@ impl Scratch {
     /// Frees all buffers if one of them is large.
     fn free_large(&mut self) {
         let Self { planes, a, b, block, plain, first, .. } = self;
-        if [&planes.bytes, a, b, block, plain, first].iter().any(|b| b.len() > LARGEST_KEPT) {
+        if [&planes.bytes, a, b, block, plain, first].iter().any(|b| b.len() > MAX_CACHED_LEN) {
             *self = Self::default();
         }
     }

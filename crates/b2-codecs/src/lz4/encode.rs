@@ -106,7 +106,7 @@ impl Tables {
 }
 
 thread_local! {
-    static KEPT: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
+    static POOLED_TABLES: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The state of the fast encoder.
@@ -120,7 +120,7 @@ pub(super) struct FastMatcher {
 impl FastMatcher {
     /// Creates a matcher. `acceleration` is 1 for the best ratio, higher for speed.
     pub(super) fn new(acceleration: usize) -> Result<Self, OutOfMemory> {
-        Ok(Self { acceleration, tables: Pooled::take(&KEPT, |_| true, Tables::new)?, dict: None })
+        Ok(Self { acceleration, tables: Pooled::take(&POOLED_TABLES, |_| true, Tables::new)?, dict: None })
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         };
         let fresh = || FastMatcher {
             acceleration: 5,
-            tables: Pooled::take(&KEPT, |_| false, Tables::new).unwrap(),
+            tables: Pooled::take(&POOLED_TABLES, |_| false, Tables::new).unwrap(),
             dict: None,
         };
         let lens = if cfg!(miri) { [300, 20] } else { [SHORT, 1000] };

@@ -33,7 +33,7 @@ pub(super) struct Tables {
 }
 
 thread_local! {
-    static KEPT: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
+    static POOLED_TABLES: RefCell<Vec<Tables>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Tables {
@@ -67,7 +67,7 @@ pub(super) struct LazyMatcher {
 
 impl LazyMatcher {
     pub(super) fn new() -> Result<Self, OutOfMemory> {
-        Ok(Self { tables: Pooled::take(&KEPT, |_| true, Tables::new)?, dict: None })
+        Ok(Self { tables: Pooled::take(&POOLED_TABLES, |_| true, Tables::new)?, dict: None })
     }
 }
 

@@ -262,7 +262,7 @@ impl Decoder for ZstdDecoder {
         let plain = memory::sized(whole, len)?;
         let result = context.decode(src, plain, self.dict.as_deref());
         dst.copy_from_slice(&plain[..dst.len()]);
-        if len > LARGEST_KEPT {
+        if len > MAX_CACHED_LEN {
             *whole = Vec::new();
         }
         result
@@ -272,7 +272,7 @@ impl Decoder for ZstdDecoder {
 /// Maximum uncompressed length of a block.
 const BLOCK_MAX: usize = 128 << 10;
 /// Buffers above this size are freed after use, in bytes.
-const LARGEST_KEPT: usize = 8 << 20;
+const MAX_CACHED_LEN: usize = 8 << 20;
 
 /// Decoding with the library's context.
 trait Decompress {

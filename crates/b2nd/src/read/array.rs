@@ -176,10 +176,10 @@ use crate::{Dtype, Geometry, NdError};
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct NdArray(Arc<Opened>);
+pub struct NdArray(Arc<ArrayInner>);
 
 #[derive(Clone, Debug)]
-struct Opened {
+struct ArrayInner {
     frame: SuperChunk,
     /// Shared by handles that read the same array with different options.
     about: Arc<About>,
@@ -204,7 +204,7 @@ impl About {
             ..self.meta.clone()
         };
         let about = Self { meta, geometry: Arc::new(geometry), dtype: self.dtype.clone() };
-        NdArray(Arc::new(Opened { frame, about: Arc::new(about) }))
+        NdArray(Arc::new(ArrayInner { frame, about: Arc::new(about) }))
     }
 }
 
@@ -308,7 +308,7 @@ impl NdArray {
             .frame_blocksize(frame.header().blocksize())
             .blockshape(meta.blockshape.as_slice());
         frame.set_container(container);
-        Ok(Self(Arc::new(Opened {
+        Ok(Self(Arc::new(ArrayInner {
             frame,
             about: Arc::new(About { meta, geometry: Arc::new(geometry), dtype }),
         })))
@@ -406,7 +406,7 @@ impl NdArray {
     #[must_use]
     pub fn with_control(&self, control: Control) -> Self {
         let frame = self.0.frame.clone().with_control(control);
-        Self(Arc::new(Opened { frame, about: self.0.about.clone() }))
+        Self(Arc::new(ArrayInner { frame, about: self.0.about.clone() }))
     }
 
     /// Adds details to the error of a failed read: whether another program has changed the array, or which items are

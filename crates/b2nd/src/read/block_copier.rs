@@ -28,7 +28,7 @@ thread_local! {
 }
 
 /// Larger buffers are not kept, in bytes.
-const LARGEST_KEPT: usize = 8 << 20;
+const MAX_CACHED_LEN: usize = 8 << 20;
 
 /// Decodes blocks of one chunk on one thread.
 pub struct BlockCopier<'a> {
@@ -215,7 +215,7 @@ impl BlockCopier<'_> {
 impl Drop for BlockCopier<'_> {
     fn drop(&mut self) {
         let plain = std::mem::take(&mut self.plain);
-        if plain.len() <= LARGEST_KEPT {
+        if plain.len() <= MAX_CACHED_LEN {
             // While a thread ends, its thread-local storage may already be gone.
             let _ = PLAIN.try_with(|kept| kept.replace(plain));
         }

@@ -13,13 +13,13 @@ use crate::{NdArray, NdError};
 
 /// A read of a selection for a driver of your own, from [`Slice::begin`](crate::Slice::begin) or
 /// [`Batch::begin`](crate::Batch::begin). It holds the destination for `'d`.
-pub type SliceRead<'d> = Read<'d, Selected>;
+pub type SliceRead<'d> = Read<'d, SelectionRead>;
 
 /// A piece of work of a [`SliceRead`].
-pub type SliceJob<'d> = Job<'d, Selected>;
+pub type SliceJob<'d> = Job<'d, SelectionRead>;
 
 /// The selected items of an array and their places in a destination.
-pub struct Selected {
+pub struct SelectionRead {
     array: NdArray,
     moves: Box<dyn CopyPlan>,
     disjoint: bool,
@@ -77,7 +77,7 @@ fn read_from<'d>(
 pub(crate) enum Begun<'d> {
     /// Nothing has to be read; the destination is filled.
     Filled(&'d mut [u8]),
-    Read(Selected, Destination<'d>, Control),
+    Read(SelectionRead, Destination<'d>, Control),
 }
 
 /// Begins to read a selection of an array, whose frame may have other options than the array's own.
@@ -101,7 +101,7 @@ pub(crate) fn begin<'d>(
         control.advance(nbytes)?;
         return Ok(Begun::Filled(memory));
     }
-    Ok(Begun::Read(Selected { array: array.clone(), moves, disjoint }, destination, control))
+    Ok(Begun::Read(SelectionRead { array: array.clone(), moves, disjoint }, destination, control))
 }
 
 /// Begins to read a selection for a driver of the caller. Returns `None` if nothing has to be read; the destination is
@@ -120,13 +120,13 @@ pub(crate) fn begin_read<'d>(
     }
 }
 
-impl std::fmt::Debug for Selected {
+impl std::fmt::Debug for SelectionRead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Selected").field("array", &self.array).finish_non_exhaustive()
+        f.debug_struct("SelectionRead").field("array", &self.array).finish_non_exhaustive()
     }
 }
 
-impl Selected {
+impl SelectionRead {
     fn array_block(&self) -> usize {
         self.array.geometry().block_nbytes()
     }
@@ -165,7 +165,7 @@ impl Selected {
 // SAFETY: Every item is in one block, and `CopyPlan` that say they are disjoint have checked the strides that
 // their places follow from.
 #[allow(unsafe_code)]
-unsafe impl ScatterPlan for Selected {
+unsafe impl ScatterPlan for SelectionRead {
     type Error = NdError;
     type Fill = (Uniform, ChunkPart);
     type Part = SelectedPart;

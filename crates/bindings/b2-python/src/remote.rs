@@ -10,7 +10,7 @@ use b2kit::frame::{
     FrameError, Job, OpenResponse, RangeResponse, Read, ReadAt, RemoteFile, RemoteSource, RequestBudget,
     Version,
 };
-use b2kit::nd::{NdError, Selected};
+use b2kit::nd::{NdError, SelectionRead};
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -70,7 +70,7 @@ impl Remote {
     }
 
     /// Reads a selection, fetching all ranges known to be needed with one call.
-    pub(crate) fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
+    pub(crate) fn drive(&self, read: &mut Read<'_, SelectionRead>) -> Result<(), NdError> {
         loop {
             let (mut ids, mut ranges, mut worked) = (Vec::new(), Vec::new(), false);
             while let Some(request) = read.next_request(BUDGET)? {
@@ -93,7 +93,7 @@ impl Remote {
                 worked = true;
                 let work = jobs.iter().map(|job| job.work()).fold(0, u64::saturating_add);
                 let (control, workers) = (read.control().clone(), read.workers());
-                let run = |(): &mut (), job: Job<'_, Selected>| job.run();
+                let run = |(): &mut (), job: Job<'_, SelectionRead>| job.run();
                 b2kit::base::for_each(&control, workers, jobs.into_iter(), work, || Ok(()), run)?;
             }
             if !worked {

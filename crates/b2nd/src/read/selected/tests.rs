@@ -23,7 +23,7 @@ struct Fetched {
 }
 
 /// Fetches in rounds: takes all requests, then answers all of them.
-fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
+fn in_rounds(read: &mut Read<'_, SelectionRead>) -> Result<Fetched, NdError> {
     let frame = read.frame().clone();
     let mut fetched = Fetched::default();
     loop {
@@ -48,7 +48,7 @@ fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
 }
 
 /// Takes requests, answers and runs jobs in random order.
-fn in_any_order(read: &mut Read<'_, Selected>, dice: &mut Rng) -> Result<(), NdError> {
+fn in_any_order(read: &mut Read<'_, SelectionRead>, dice: &mut Rng) -> Result<(), NdError> {
     let frame = read.frame().clone();
     let (mut requests, mut jobs, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     loop {
@@ -65,7 +65,7 @@ fn in_any_order(read: &mut Read<'_, Selected>, dice: &mut Rng) -> Result<(), NdE
                 assert!(read.put(id, Bytes::new()).is_err());
             }
             _ if !jobs.is_empty() => {
-                let job: Job<'_, Selected> = jobs.swap_remove(dice.below(jobs.len()));
+                let job: Job<'_, SelectionRead> = jobs.swap_remove(dice.below(jobs.len()));
                 job.run()?;
             }
             _ => {}
