@@ -139,7 +139,7 @@ impl FrameParts {
 }
 
 /// Appends a section of metalayers. `start` is the position of its first byte in the header or trailer, from which its
-/// offsets count. Returns the places of the values.
+/// offsets count. Returns the ranges of the values.
 fn section(layers: &[Layer], start: usize, in_header: bool, out: &mut Vec<u8>) -> Vec<hostile::Layer> {
     let names: usize = layers.iter().map(|(name, _)| 6 + (name.len() & 0x1F)).sum();
     let count = (layers.len() as u16).to_be_bytes();
