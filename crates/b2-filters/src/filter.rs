@@ -76,7 +76,7 @@ pub trait Filter: Debug + Send + Sync {
     /// # Errors
     /// [`FilterError::Length`] if `src` and `dst` differ in length; if the filter cannot be applied with these
     /// parameters, [`FilterError::Meta`] for the parameter byte, [`FilterError::ItemSize`] or
-    /// [`FilterError::Container`] for what the context says, [`FilterError::ReadOnly`] if it is never applied;
+    /// [`FilterError::Container`] for a mismatch with the context, [`FilterError::ReadOnly`] if it is never applied;
     /// [`FilterError::OutOfMemory`].
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()>;
     /// Undoes the filter after decompression. `meta` is the parameter byte of the slot.
@@ -84,7 +84,7 @@ pub trait Filter: Debug + Send + Sync {
     /// # Errors
     /// [`FilterError::Length`] if `src` and `dst` differ in length; if the filter cannot be undone with these
     /// parameters, [`FilterError::Meta`] for the parameter byte, [`FilterError::ItemSize`] or
-    /// [`FilterError::Container`] for what the context says; [`FilterError::OutOfMemory`].
+    /// [`FilterError::Container`] for a mismatch with the context; [`FilterError::OutOfMemory`].
     fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()>;
     /// Undoes the filter for part of a block: writes the bytes `range` of the unfiltered block to `dst`, which has the
     /// same length as `range`.
