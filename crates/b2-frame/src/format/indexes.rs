@@ -51,7 +51,7 @@ enum ItemHead<'a> {
     Other,
 }
 
-/// A walk over msgpack that notes what is to be replaced.
+/// A walk over msgpack that records the replacements.
 struct IndexMarker<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -35,7 +35,7 @@ pub(super) fn starts_len(nblocks: u16) -> usize {
     }
 }
 
-/// What the records of a table describe.
+/// The subject of the records of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableKind {
     /// Where the blocks are.

@@ -81,7 +81,7 @@ pub unsafe trait ScatterPlan: Send + Sync {
     fn fill(&self, fill: &Self::Fill, dst: &mut impl Target) -> usize;
 
     /// Creates a decoder for blocks of a part on one thread. `block0` is the decoded block 0, if other blocks refer to
-    /// it; `streaming` says whether the destination exceeds the caches.
+    /// it; `streaming` is whether the destination exceeds the caches.
     ///
     /// # Errors
     /// When the chunk cannot be decoded.

@@ -1,4 +1,4 @@
-//! Frames byte by byte: what is written, and unusual but valid files.
+//! Frames byte by byte: the written format, and unusual but valid files.
 
 use crate::common::*;
 use b2_chunk::{Chunk, CodecId, Compression, FilterSlot, SpecialKind};
