@@ -40,7 +40,7 @@ impl Geometry {
         Self::checked(shape, chunkshape, blockshape, itemsize).map_err(|fault| NdError::geometry(fault.what))
     }
 
-    /// Like [`new`](Self::new), but the error also says which number is wrong.
+    /// Like [`new`](Self::new), but the error also identifies the wrong number.
     pub(crate) fn checked(
         shape: Vec<u64>,
         chunkshape: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Prefilters and postfilters are told the chunk and block of an array that they see.
+//! Prefilters and postfilters receive the chunk and block numbers of an array.
 
 use std::error::Error;
 
