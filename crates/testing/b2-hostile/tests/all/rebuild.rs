@@ -275,7 +275,7 @@ mod tests {
                 }
             }
         }
-        // Except those with tables of blocks behind the index, which are not rebuilt.
+        // Except those with tables of blocks after the index, which are not rebuilt.
         assert!(same >= 50, "{same}");
     }
 
