@@ -142,7 +142,7 @@ pub struct FilterProperties {
     pub lossless: bool,
     /// Whether the filter works without [`FilterContext::blockshape`].
     pub shapeless: bool,
-    /// What the filter does to the bytes, in both directions.
+    /// The effect of the filter on the bytes, in both directions.
     pub effect: Effect,
     /// Whether floats stay floats, in place and with about the same value, so that a codec for floats may follow.
     pub keeps_floats: bool,
@@ -163,7 +163,7 @@ pub struct FilterProperties {
     pub zero_is_itemsize: bool,
 }
 
-/// What a filter does to the bytes of a block. Each effect implies those before it.
+/// The effect of a filter on the bytes of a block. Each effect implies the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Effect {
@@ -175,7 +175,7 @@ pub enum Effect {
     Reorders,
 }
 
-/// What a filter needs of the decoded block 0 to undo other blocks.
+/// The part of the decoded block 0 that a filter needs to undo other blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reference {

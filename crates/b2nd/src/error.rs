@@ -53,7 +53,7 @@ pub enum NdError {
         name: &'static str,
         /// The field that is malformed.
         field: &'static str,
-        /// What is wrong, with the offset from the start of the metalayer.
+        /// The problem, with the offset from the start of the metalayer.
         source: b2_msgpack::Error,
     },
     /// A field of the array metalayer contradicts the format, another field or the frame.

@@ -41,7 +41,7 @@ pub fn outdate_catalog(value: &[u8]) -> OutdatedIndexes {
     IndexMarker::run(value, IndexMarker::descriptions)
 }
 
-/// What an item begins with.
+/// The start of an item.
 enum ItemHead<'a> {
     /// The number of entries that follow, each with a key and a value.
     Map(u32),

@@ -63,7 +63,7 @@ pub(crate) fn head_len(bytes: &[u8]) -> Option<usize> {
     tables.checked_add(4)?.checked_add(len)
 }
 
-/// What decides how long the copy is.
+/// The lengths that determine the length of the copy.
 pub(crate) struct Lengths {
     /// Length of the header.
     pub(crate) header: usize,

@@ -1,4 +1,4 @@
-//! One chunk of a frame: its facts, and reading it as a whole.
+//! One chunk of a frame: its properties, and reading it as a whole.
 
 use std::ops::Range;
 

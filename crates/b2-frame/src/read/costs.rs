@@ -26,7 +26,7 @@ pub struct ReadCosts {
     /// of chunks.
     pub ahead: bool,
     /// Whether latency and rate of earlier requests replace `gap`, where the storage knows them
-    /// ([`ReadAt::request_stats`](crate::ReadAt::pace)).
+    /// ([`ReadAt::request_stats`](crate::ReadAt::request_stats)).
     pub adapt: bool,
 }
 

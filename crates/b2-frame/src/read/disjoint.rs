@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::read::target::Target;
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
-/// in it are those that the [`ScatterPlan`](crate::read::scatter_plan::Places) were made with.
+/// in it are those that the [`ScatterPlan`](crate::read::scatter_plan::ScatterPlan) were made with.
 pub struct Destination<'a> {
     start: *mut u8,
     len: usize,
@@ -227,7 +227,7 @@ pub(crate) struct Filler<'a> {
     writer: Writer<'a>,
     /// Total size in bytes of all places so far.
     filled: usize,
-    /// That of all fillers, to which it is added in the end.
+    /// The total of all fillers, to which this one is added in the end.
     total: &'a AtomicUsize,
 }
 

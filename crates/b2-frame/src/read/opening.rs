@@ -126,8 +126,8 @@ impl SuperChunk {
         }
     }
 
-    /// Returns whether header or trailer are no longer what they were on opening. C-Blosc2 changes both when it
-    /// overwrites chunks. Unreadable parts count as unchanged.
+    /// Returns whether header or trailer have changed since opening. C-Blosc2 changes both when it overwrites chunks.
+    /// Unreadable parts count as unchanged.
     fn has_changed(&self) -> bool {
         let (layout, trailer) = (self.layout(), self.trailer());
         if layout.trailer.is_empty() {

@@ -132,7 +132,7 @@ struct Shareable<P: ScatterPlan> {
     blocks: Blocks<P>,
     /// The decoded block 0, if other blocks refer to it.
     block0: OnceLock<Option<Vec<u8>>>,
-    /// What arrived with the head.
+    /// The bytes that arrived with the head.
     _held: ReceivedBytes,
 }
 

@@ -118,7 +118,7 @@ pub enum ResolvedPart<F, P> {
     Blocks(P),
 }
 
-/// What all parts of a read have in common.
+/// The shared state of all parts of a read.
 pub(crate) struct Reading<'a, P> {
     pub(crate) frame: &'a SuperChunk,
     pub(crate) places: &'a P,

@@ -1,4 +1,4 @@
-//! Compares chunk headers, index and frame header with each other if there are no checksums. What this finds does not
+//! Compares chunk headers, index and frame header with each other if there are no checksums. These findings do not
 //! prevent reading: every reader accepts it, but no known writer produces it.
 
 use b2_chunk::{Chunk, ChunkHeader, CodecFormat, EXTENDED_HEADER_LEN, FilterSlot, SpecialKind};

@@ -19,7 +19,7 @@ use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFi
 /// use std::sync::Arc;
 /// use b2_frame::{MappedDisk, SuperChunk};
 ///
-/// // SAFETY: nobody changes or truncates `big.b2nd` while it is open.
+/// // SAFETY: `big.b2nd` is not changed or truncated while it is open.
 /// let mapped = unsafe { MappedDisk::new() };
 /// let schunk = SuperChunk::options().file_system(Arc::new(mapped)).open("big.b2nd")?;
 /// # Ok::<(), b2_frame::FrameError>(())

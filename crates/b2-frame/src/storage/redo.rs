@@ -115,7 +115,7 @@ pub(crate) struct RepairedFile {
     pub(crate) file: Arc<dyn ReadAt>,
     /// Offset of the replaced bytes.
     pub(crate) start: usize,
-    /// What takes their place.
+    /// The replacement bytes.
     pub(crate) bytes: Bytes,
 }
 

@@ -1,5 +1,5 @@
-//! What all readers of remote storage share: the bytes that come with the opening of a file, its version, and the check of
-//! each response.
+//! Shared by all readers of remote storage: the bytes that come with the opening of a file, its version, and the check
+//! of each response.
 
 use std::collections::HashMap;
 use std::io;

@@ -5,9 +5,9 @@ use std::f64::consts::SQRT_2;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What requests to a storage have cost so far: how long an answer takes, and how many bytes arrive per second.
+/// Statistics of the requests to a storage: latency, and bytes per second.
 ///
-/// Storage that shows it ([`ReadAt::request_stats`](crate::ReadAt::pace)) is read with more requests in flight if answers take
+/// Storage that shows it ([`ReadAt::request_stats`](crate::ReadAt::request_stats)) is read with more requests in flight if answers take
 /// long, and with smaller or larger gaps ([`ReadCosts::adapt`](crate::ReadCosts::adapt)).
 #[derive(Debug, Default)]
 pub struct RequestStats(Mutex<Latencies>);

@@ -39,7 +39,7 @@ pub(crate) struct StagedTarget {
     storage: Storage,
     path: PathBuf,
     temporary: PathBuf,
-    /// What dropping removes.
+    /// The path that dropping removes.
     litter: Option<(Storage, PathBuf)>,
     /// The process that created it; no other process removes it.
     process: ProcessId,

@@ -1,5 +1,5 @@
-//! Serializes what surrounds the chunks of a frame: the header before them; index, checksums and
-//! trailer after them.
+//! Serializes the metadata around the chunks of a frame: the header before them; index, checksums and trailer after
+//! them.
 
 use std::sync::Arc;
 

@@ -163,7 +163,7 @@ pub struct EditOptions {
     pub(crate) tables: Tables,
 }
 
-/// What happens to changes of a member of a table of python-blosc2.
+/// The treatment of changes of members of python-blosc2 tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tables {
     /// They mark the indexes of the table as outdated; those after which it could not be read fail.

@@ -121,7 +121,7 @@ fn special_kinds_and_runs() {
     }
 }
 
-/// Streams that decode to too little, filters whose parameters do not fit: errors or not, never rubbish.
+/// Streams that are too short, filters with unsuitable parameters: errors or not, but never garbage.
 #[test]
 fn damaged_chunks() {
     let raw = data(3000);

@@ -238,7 +238,7 @@ impl GeometryPart {
     }
 }
 
-/// What is wrong with a list of lengths that an array of `nd` dimensions does not fit.
+/// The error for a list of lengths that does not fit an array of `nd` dimensions.
 pub(crate) fn wrong_length(what: &str, given: usize, nd: usize) -> String {
     let lengths = if given == 1 { "length" } else { "lengths" };
     format!("the {what} has {given} {lengths}, the array has {}", dimensions(nd))

@@ -20,7 +20,7 @@ fn builder(shape: &[usize], dice: &mut Dice) -> ArrayBuilder {
     ArrayBuilder::new::<u32>(u64s(shape)).chunks(u32s(&chunks)).blocks(u32s(&blocks)).compression(cparams)
 }
 
-/// Opens a frame and compares all that can be compared in it.
+/// Opens a frame and compares everything in it.
 fn check_frame(frame: &Bytes, model: &Model) {
     let array = NdArray::from_bytes(frame.clone()).unwrap();
     assert!(array.super_chunk().verify().is_ok());

@@ -126,7 +126,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     check(&slice.read_bytes().unwrap());
     let read = bytes.load(Ordering::Relaxed);
 
-    // What had to be read: of each touched chunk header, block starts and touched blocks.
+    // The bytes that had to be read: header, block starts and touched blocks of each touched chunk.
     let geometry = array.geometry().clone();
     let frame = array.super_chunk();
     let (mut needed, mut touched) = (0, 0);

@@ -50,7 +50,7 @@ pub enum Misbehavior {
     Close,
 }
 
-/// What clients have requested.
+/// Counts of client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Number of requests.

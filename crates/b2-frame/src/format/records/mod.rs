@@ -133,7 +133,7 @@ impl RecordPage {
     }
 }
 
-/// What precedes the checksums, or the trailer if there are none.
+/// The table before the checksums, or before the trailer if there are none.
 #[derive(Debug)]
 pub(crate) enum FoundTable {
     /// Nothing that this version recognizes.

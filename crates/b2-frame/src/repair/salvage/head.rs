@@ -49,7 +49,7 @@ const MARKERS: [(usize, u8); 12] = [
 /// How many of these markers and of the magic bytes must be right for the other fields to be trusted.
 const MIN_MARKERS: usize = 7;
 
-/// What the caller knows about a frame that may have lost its header.
+/// Information from the caller about a frame that may have lost its header.
 #[derive(Clone, Debug)]
 pub struct KnownHeader {
     /// Item, block and chunk size, defaults, and metalayers.

@@ -64,7 +64,7 @@ pub struct LostBlocks {
     pub suspect: Vec<usize>,
 }
 
-/// What [`salvage`] found and wrote.
+/// The report of [`salvage`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SalvageReport {

@@ -83,7 +83,7 @@ pub(super) fn scan(
     while at < to {
         let window = file.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW_LEN)))?;
         let ends_file = at + window.len() as u64 == file.len();
-        // What starts in the last bytes of the window is complete in the next one.
+        // Structures that start in the last bytes of the window are complete in the next one.
         let starts = if ends_file { window.len() } else { window.len() - (EXTENDED_HEADER_LEN - 1) };
         let mut i = 0;
         let (mut ask, mut spent) = (0, budget);

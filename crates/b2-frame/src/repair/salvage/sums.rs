@@ -29,7 +29,7 @@ pub(super) struct FoundSums {
     trailer: u64,
     /// The first byte of the frame after the trailer, if the trailer is at the position in the header.
     frame_len: Option<u64>,
-    /// Of all stored chunks in order; `None` where the checksum itself is damaged.
+    /// The sums of all stored chunks in order; `None` where the checksum itself is damaged.
     pub(super) chunks: Vec<Option<u64>>,
     /// The first byte after them.
     pub(super) end: u64,
@@ -62,7 +62,7 @@ pub(super) fn find(
                 best = Some(found);
             }
         }
-        // What starts in the last bytes is complete in the next window.
+        // Structures that start in the last bytes are complete in the next window.
         at += (window.len() as u64).saturating_sub(MAGIC.len() as u64 - 1).max(1);
     }
     Ok(best)

@@ -204,7 +204,7 @@ impl Appender {
     }
 }
 
-/// In place of a file that was closed so that another can take its name.
+/// A placeholder for a file that was closed so that another can take its name.
 #[derive(Debug)]
 struct ClosedFile;
 

@@ -130,7 +130,7 @@ impl FrameParts {
         self.encode(Seal::Zeroed)
     }
 
-    /// Returns the base with this frame in place of its own.
+    /// Returns the base with its frame replaced by this one.
     pub(crate) fn into_content(self, base: &Base, seal: Seal) -> Content {
         let mut content = base.content.clone();
         content.set(&base.files[0], Node::File(self.encode(seal)));

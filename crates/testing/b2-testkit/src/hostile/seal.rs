@@ -70,7 +70,7 @@ fn seal(bytes: &mut [u8], layout: &FrameLayout, sums_of_chunks: &[u64]) {
         block.extend_from_slice(&number.to_le_bytes());
     }
     if layout.index.is_empty() {
-        // Without chunks there is no block, and the fingerprint is two sums of it.
+        // Without chunks there is no checksum block, and the fingerprint consists of two sums.
         let with = sum(&block);
         block[24..32].fill(0);
         let value = (u128::from(sum(&block)) << 64 | u128::from(with)).to_le_bytes();
