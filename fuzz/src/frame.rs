@@ -53,7 +53,7 @@ pub(crate) fn memory(data: &[u8]) {
         }
     }
     // Comparing checksums and tighter limits may only reject more, unless checksums show which start of the frame is
-    // intact: the one in its place, or the copy.
+    // intact: the original or the copy.
     let is_restored = opened.iter().flatten().any(|(schunk, _)| schunk.is_restored());
     assert!(opened[0].is_none() || (opened[1].is_some() || is_restored) && opened[2].is_some());
     let mut seen: Option<Vec<ReadResult>> = None;

@@ -1,4 +1,4 @@
-//! How much memory an input may use.
+//! Limits the memory that an input may use.
 
 use peak_alloc::PeakAlloc;
 

@@ -1,7 +1,7 @@
 //! Tests which files of each crate import which: never in a circle, and between layers only as ARCHITECTURE.md allows.
 //!
-//! An import is a `use` that is not public, or a path that starts with `crate` or `super`, followed through re-exports. A test module
-//! and what is below it is left out.
+//! An import is a `use` that is not public, or a path that starts with `crate` or `super`, followed through re-exports.
+//! Test modules and their submodules are skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ type ModulePath = Vec<String>;
 /// A file, its paths in `use` and in code, and whether each is a re-export.
 type File = (String, Vec<(ModulePath, bool)>);
 
-/// Reads a path or a tree of paths, and returns what is behind it.
+/// Reads a path or a tree of paths, and returns the rest.
 fn paths<'a>(mut code: &'a str, mut path: ModulePath, found: &mut Vec<ModulePath>) -> &'a str {
     if let Some(inside) = code.strip_prefix('{') {
         code = inside.trim_start();
@@ -80,7 +80,7 @@ fn modules(src: &Path, folder: &Path, modules: &mut BTreeMap<ModulePath, File>) 
     }
 }
 
-/// Returns the module that defines what a path from the root leads to, if it is in this crate.
+/// Returns the module that defines the target of a path from the root, if it is in this crate.
 fn defining(modules: &BTreeMap<ModulePath, File>, path: &[String], depth: usize) -> Option<ModulePath> {
     let known = (0..=path.len()).rev().find(|&len| modules.contains_key(&path[..len]))?;
     let module = path[..known].to_vec();
@@ -107,7 +107,7 @@ fn defines(code: &str, name: &str) -> bool {
     })
 }
 
-/// Adds what is wrong in a crate, and returns its numbers of files and imports. `layers` is its line, lowest first.
+/// Adds the problems of a crate, and returns its numbers of files and imports. `layers` is its line, lowest first.
 fn check(name: &str, src: &Path, layers: Option<&str>, problems: &mut Vec<String>) -> (usize, usize) {
     let mut all = BTreeMap::new();
     modules(src, src, &mut all);

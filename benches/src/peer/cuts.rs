@@ -1,4 +1,4 @@
-//! Measures how fast arrays are cut into blocks, relative to `memcpy`. A codec that ignores its input replaces
+//! Measures the speed of cutting arrays into blocks, relative to `memcpy`. A codec that ignores its input replaces
 //! compression.
 
 use std::hint::black_box;

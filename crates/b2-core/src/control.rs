@@ -34,7 +34,7 @@ pub struct Control {
 /// Runs jobs on threads that are not ours, for programs that bring their own.
 #[doc(hidden)]
 pub trait Executor: Send + Sync {
-    /// Calls `job` `jobs` times, at once where it can, and returns when all calls have.
+    /// Calls `job` `jobs` times, concurrently if possible, and returns when all calls have returned.
     fn run(&self, jobs: usize, job: &(dyn Fn() + Sync));
 }
 
@@ -96,8 +96,8 @@ impl Control {
     /// A cancelled call fails with an error of kind [`Cancelled`](crate::ErrorKind::Cancelled) and changes nothing.
     ///
     /// The callback runs after each piece of work (some blocks or a chunk), on any of the worker threads, but never on
-    /// two at once. Work that finishes while it runs is reported by its next run, so a slow callback does not block
-    /// other threads.
+    /// two concurrently. Work that finishes while it runs is reported by its next run, so a slow callback does not
+    /// block other threads.
     pub fn progress(self, callback: impl FnMut(Progress) -> ControlFlow<()> + Send + 'static) -> Self {
         Self {
             watch: Some(ProgressWatch { callback: Arc::new(Mutex::new(callback)), call: None, counts: true }),

@@ -27,7 +27,7 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Pooled<T> {
 }
 
 impl<T> Pooled<T> {
-    /// Takes a kept state that fits, or makes a new one.
+    /// Takes a matching cached state, or creates a new one.
     ///
     /// # Errors
     /// Returns the errors of `make`.

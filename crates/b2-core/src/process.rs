@@ -56,7 +56,7 @@ impl<T> PerProcess<T> {
         this
     }
 
-    /// Returns the value of this process. If there is none yet, `make` makes it; its argument is the value of the
+    /// Returns the value of this process. If there is none yet, `make` creates it; its argument is the value of the
     /// parent process, if that has one.
     ///
     /// # Errors

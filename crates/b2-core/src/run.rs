@@ -1,4 +1,4 @@
-//! Distributes work over threads: workers take items from a queue, each with a state of its own.
+//! Distributes work over threads: workers take items from a queue, each with its own state.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         self.item(Item::Raw, 0, len as u64)
     }
 
-    /// Reads exactly the byte `expected`, for markers without a method of their own.
+    /// Reads exactly the byte `expected`, for markers without a separate method.
     ///
     /// # Errors
     /// [`Error::Truncated`], or [`Error::Marker`] if the byte differs.

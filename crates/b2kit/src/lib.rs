@@ -53,9 +53,10 @@ pub fn decompress<T: Element>(chunk: &[u8]) -> Result<Vec<T>, ChunkError> {
     ChunkRef::from_slice(chunk)?.decompress()
 }
 
-/// Any error of the crates behind this facade, for callers that handle them alike.
+/// Any error of the crates behind this facade, for callers that treat them the same.
 ///
-/// Its message says what could not be done; the reason is its [`source`](std::error::Error::source). [`Report`] displays both:
+/// Its message describes the failed action; the reason is its [`source`](std::error::Error::source). [`Report`]
+/// displays both:
 ///
 /// ```
 /// use b2kit::{NdArray, Report};

@@ -1,4 +1,4 @@
-//! Processes that fork: what is on disk belongs to the parent, and in the child all threads work.
+//! Forked processes: files belong to the parent, and threads work in the child.
 
 #![cfg(target_os = "linux")]
 // Forking has no safe form: the child has no other threads.
@@ -58,7 +58,7 @@ impl Child {
         let begun = Instant::now();
         let mut status = 0;
         loop {
-            // SAFETY: `status` is a place for the result; the process is a child that nobody has waited for.
+            // SAFETY: `status` is valid for the result; the process is a child that has not been waited for.
             match unsafe { libc::waitpid(self.0, &raw mut status, libc::WNOHANG) } {
                 0 if begun.elapsed() < FORK_TIMEOUT => thread::sleep(Duration::from_millis(2)),
                 0 => {
@@ -80,7 +80,7 @@ impl Child {
     }
 }
 
-/// Lets a child wait for what the parent does.
+/// Makes a child wait for the parent.
 struct Gate {
     parent: UnixStream,
     child: UnixStream,

@@ -71,7 +71,7 @@ fn mend(bytes: &mut [u8]) {
 }
 
 /// Recomputes the checksums of a frame, or removes them (docs/format/checksums.md). Otherwise a mutated frame would be
-/// rejected for its checksums, and nothing after them would be tested. Returns `None` if it is no frame.
+/// rejected for its checksums, and nothing after them would be tested. Returns `None` if it is not a frame.
 pub(crate) fn seal(bytes: &mut [u8], how: Seal) -> Option<()> {
     let layout = FrameLayout::of(bytes)?;
     let sums = if how == Seal::Sealed { chunk_sums(bytes, &layout)? } else { Vec::new() };

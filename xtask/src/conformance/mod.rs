@@ -33,9 +33,9 @@ mod writing;
 /// here; C-Blosc2 reads it, then changes a copy, which is read here again. Compared are decoded bytes, header
 /// fields, shapes, dtypes and metalayers; compressed streams are not.
 ///
-/// The C library runs in Python processes of their own (python-blosc2 from PyPI, in target/xtask/venv), which
-/// are started again when they crash or hang. testdata/expected-failures.toml lists the known gaps; a case
-/// listed there that passes is a failure too. Files of failed cases are kept in target/xtask/failures.
+/// The C library runs in separate Python processes (python-blosc2 from PyPI, in target/xtask/venv), which are restarted
+/// when they crash or hang. testdata/expected-failures.toml lists the known gaps; a case listed there that passes is a
+/// failure too. Files of failed cases are in target/xtask/failures.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Number of cases, both ways together.

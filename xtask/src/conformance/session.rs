@@ -1,4 +1,4 @@
-//! What all cases of one run share.
+//! The shared state of all cases of one run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Session {
             eprintln!("{id}: could not keep its files: {e:#}");
         }
         for path in files_of(self.folder.path(), id).unwrap_or_default() {
-            // Leftovers are removed with the folder at the end.
+            // Remaining files are removed with the folder at the end.
             let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         }
     }

@@ -16,7 +16,7 @@ use super::session::Session;
 use super::{reading, watchdog, write_array, write_chunk, write_frame};
 use crate::python;
 
-/// A case, and why it could not be written.
+/// A case, and the reason why it could not be written.
 type WrittenCase = (Value, Option<String>);
 
 /// Runs `ncases` cases.
@@ -70,7 +70,7 @@ fn check_written(session: &Session, case: &Value, answer: &Value, checker: &mut 
     }
     if let Some(after) = answer["after"].as_object() {
         let mut changed = case.clone();
-        // Do not compare what C may choose anew when it changes a file.
+        // Do not compare what C may choose again when it changes a file.
         for field in ["nchunks", "nbytes", "chunksize", "codec", "clevel", "split", "filters", "use_dict"] {
             changed[field] = Value::Null;
         }

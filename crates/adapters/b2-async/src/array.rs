@@ -36,7 +36,7 @@ impl<R: RangeReader> AsyncNdArray<R> {
     ///
     /// # Errors
     /// [`NdError::Frame`] as for [`AsyncSuperChunk::open`] when the store fails or holds no frame; as for
-    /// [`NdArray::from_super_chunk`] when the frame is no array.
+    /// [`NdArray::from_super_chunk`] when the frame is not an array.
     pub async fn open(reader: R) -> Result<Self, NdError> {
         Self::open_with(reader, &AsyncOptions::default()).await
     }

@@ -66,7 +66,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     /// Opens a frame: reads header, index and trailer, but no chunks.
     ///
     /// # Errors
-    /// [`FrameError::Io`] when the store fails, [`FrameError::Changed`] when the file changes meanwhile; as for
+    /// [`FrameError::Io`] when the store fails, [`FrameError::Changed`] when the file changes in the meantime; as for
     /// [`SuperChunk::open`] when it holds no frame or a damaged one: [`FrameError::Unreadable`].
     pub async fn open(reader: R) -> Result<Self, FrameError> {
         Self::open_with(reader, &AsyncOptions::new()).await

@@ -44,7 +44,7 @@ impl Store {
     }
 
     /// Locks files while they are changed, so that others wait: on by default. Without locks, the caller ensures that
-    /// nobody else changes the store at the same time, see [`EditOptions::lock`].
+    /// the store is not changed elsewhere at the same time, see [`EditOptions::lock`].
     #[must_use]
     pub fn lock(mut self, lock: bool) -> Self {
         self.locks = lock;

@@ -2,7 +2,7 @@
 
 /// The member that makes a group a table.
 pub(crate) const TABLE_META: &str = "_meta";
-/// The group with the indexes, as a part of keys.
+/// The group with the indexes, as part of a key.
 pub(crate) const TABLE_INDEXES: &str = "_indexes/";
 
 /// Returns whether the name of a member, or of a file without its suffix, is that of an index of an array.

@@ -185,7 +185,7 @@ impl StoreWriter {
     /// # Errors
     /// [`StoreError::Unsupported`] when an earlier member could not be written; [`StoreError::Io`] or
     /// [`StoreError::Frame`] when something cannot be written now; [`StoreError::Exists`]
-    /// when the path has been taken meanwhile.
+    /// when the path has been taken in the meantime.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if self.failed {
             let what = "a member could not be written, so the store is incomplete".to_owned();

@@ -1,4 +1,4 @@
-//! What is known about a chunk before it is read, and the limits for reading it.
+//! A chunk as known before it is read, and the limits for reading it.
 
 use std::num::NonZeroU64;
 

@@ -68,9 +68,10 @@ export! {
 }
 
 export! {
-    /// Answers a request. The input is the length of the file (below 0 if unknown is `f64`), and texts of which the first
-    /// `etag` bytes are the entity tag, the next `modified` bytes the time of the last change; the rest are the bytes of
-    /// the file or, if `kind` is not 0, what went wrong: 1 anything, 2 there is no such file, 3 the file has changed.
+    /// Passes the response to a request. The input is the length of the file (below 0 if unknown is `f64`), and texts
+    /// of which the first `etag` bytes are the entity tag, the next `modified` bytes the time of the last change; the
+    /// rest are the bytes of the file or, if `kind` is not 0, an error message: 1 any error, 2 no such file, 3 the file
+    /// has changed.
     b2_answer(request: u32, kind: u32, len: f64, etag: usize, modified: usize) -> () {
         with(|room| {
             let mut bytes = Bytes::from(std::mem::take(&mut room.input));

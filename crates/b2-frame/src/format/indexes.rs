@@ -41,7 +41,7 @@ pub fn outdate_catalog(value: &[u8]) -> OutdatedIndexes {
     IndexMarker::run(value, IndexMarker::descriptions)
 }
 
-/// What an item begins with.
+/// The start of an item.
 enum ItemHead<'a> {
     /// The number of entries that follow, each with a key and a value.
     Map(u32),
@@ -51,7 +51,7 @@ enum ItemHead<'a> {
     Other,
 }
 
-/// A walk over msgpack that notes what is to be replaced.
+/// A walk over msgpack that records the replacements.
 struct IndexMarker<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -1,5 +1,5 @@
-//! Where the blocks of a chunk are (docs/format/block-starts.md), so that a remote reader can request the head of a
-//! chunk and its blocks at once. This is a hint: the head of the chunk decides, so a wrong record costs time, but
+//! Positions of the blocks of chunks (docs/format/block-starts.md), so that a remote reader can request the head of a
+//! chunk and its blocks together. This is a hint: the head of the chunk decides, so a wrong record costs time, but
 //! never gives a wrong value.
 //!
 //! ```text
@@ -25,7 +25,7 @@ const NEEDS_BLOCK0: u16 = 1 << 15;
 const UNKNOWN: [u8; 4] = [0; 4];
 
 /// Returns how many bytes sums and block starts may take in a frame with chunks up to `data_end`. If they take more,
-/// block starts that were not requested are left out.
+/// block starts that were not requested are omitted.
 pub(crate) fn budget(data_end: u64) -> u64 {
     (data_end / 2000).saturating_add(300)
 }

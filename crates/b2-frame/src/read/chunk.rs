@@ -1,4 +1,4 @@
-//! One chunk of a frame: its facts, and reading it as a whole.
+//! One chunk of a frame: its properties, and reading it as a whole.
 
 use std::ops::Range;
 
@@ -87,12 +87,12 @@ impl<'a> ChunkRef<'a> {
         self.run_plan(self.plan())
     }
 
-    /// Decompresses the chunk. Its blocks are decoded in parallel, as the [`Control`](b2_core::Control) of the frame
-    /// says.
+    /// Decompresses the chunk. Its blocks are decoded in parallel according to the [`Control`](b2_core::Control) of the
+    /// frame.
     ///
     /// # Errors
-    /// As for [`read`](Self::read); [`FrameError::Chunk`] if the chunk does not decode, [`FrameError::Cancelled`] if the
-    /// progress callback says so.
+    /// As for [`read`](Self::read); [`FrameError::Chunk`] if the chunk does not decode, [`FrameError::Cancelled`] if
+    /// the progress callback requests it.
     pub fn decompress(self) -> Result<Vec<u8>, FrameError> {
         self.run_plan(self.plan_decoding(|chunk| chunk.decompress_bytes_with(&self.frame.dparams)))
     }
@@ -127,7 +127,7 @@ impl<'a> ChunkRef<'a> {
         Ok(On(self.frame, ChunkPlan::new(self.frame, self.nchunk, CompareMode::Always)?))
     }
 
-    /// Returns a plan that reads the chunk, compares it as [`Compare`](crate::Compare) says, and decodes it.
+    /// Returns a plan that reads the chunk, verifies it according to [`Compare`](crate::Compare), and decodes it.
     ///
     /// # Errors
     /// As for [`plan`](Self::plan).

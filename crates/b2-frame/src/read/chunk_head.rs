@@ -21,7 +21,7 @@ use crate::read::verified::VerifiedChunk;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
-/// Larger chunks are summed in pieces, and their bytes are not kept for decoding.
+/// Larger chunks are summed in pieces, and their bytes are not cached for decoding.
 const MAX_WHOLE_SUM_LEN: usize = 8 << 20;
 /// Size of these pieces, in bytes.
 const SUM_PIECE_LEN: u64 = 1 << 20;
@@ -40,7 +40,7 @@ struct HeadContent {
     lazy: LazyChunk,
     /// Everything that was read, from the start of the chunk.
     bytes: Bytes,
-    /// What was read ahead: offsets in the chunk and bytes, in ascending order.
+    /// Bytes read ahead, with their offsets in the chunk, in ascending order.
     ahead: Vec<(usize, Bytes)>,
     /// The runs of the chunk, if they are compared when their blocks are taken.
     runs: Option<Arc<Runs>>,
@@ -186,7 +186,7 @@ pub(crate) struct HeadPlan {
     nchunk: usize,
     /// The blocks that will be read next, in ascending order.
     blocks: Vec<Range<usize>>,
-    /// What was read ahead: offsets in the chunk and bytes, in ascending order.
+    /// Bytes read ahead, with their offsets in the chunk, in ascending order.
     ahead: Vec<(usize, Bytes)>,
     state: HeadState,
 }
@@ -200,7 +200,7 @@ enum HeadState {
     Spent,
 }
 
-/// What was requested along with the first `len` bytes of a chunk.
+/// Ranges requested along with the first `len` bytes of a chunk.
 #[derive(Clone, Debug, Default)]
 struct PrefetchedRange {
     len: u64,
@@ -226,7 +226,7 @@ impl HeadPlan {
         Ok(Self { nchunk, blocks: Vec::new(), ahead: Vec::new(), state })
     }
 
-    /// Tells the plan which blocks will be read next, as ranges in ascending order. If requests are expensive
+    /// Announces which blocks will be read next, as ranges in ascending order. If requests are expensive
     /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)), it requests the bytes that probably hold them together with the
     /// head, so that no second round is needed. The head decides what these bytes are, so a wrong guess costs a round,
     /// never a wrong value. If the frame records where the blocks are, only what is needed is requested.
@@ -443,8 +443,7 @@ enum CompareState {
     Start,
     /// The page with the sums of the chunk's runs.
     Runs(PageRequest),
-    /// A chunk that is not large is read completely and kept. `whole` says whether bytes of it are
-    /// missing.
+    /// A chunk that is not large is read completely and cached. `whole` is whether bytes of it are missing.
     Rest {
         whole: bool,
         page: Option<PageRequest>,

@@ -13,7 +13,7 @@ use crate::read::headers::{HeadersPlan, SizesPlan};
 use crate::read::plan::{Plan, Step};
 use crate::{FrameError, SuperChunk};
 
-/// Number of chunk headers that are read at once.
+/// Number of chunk headers that are read at a time.
 const HEADER_BATCH: usize = 1024;
 
 /// Information about a chunk that is known without decoding it.
@@ -44,8 +44,8 @@ impl ChunkInfo {
 }
 
 impl SuperChunk {
-    /// Returns information about all chunks, in order: sizes, special values, places. This reads
-    /// the chunk headers, many at once.
+    /// Returns information about all chunks, in order: sizes, special values, places. This reads the chunk headers in
+    /// large batches.
     ///
     /// # Errors
     /// The last item is an error if an index entry is malformed, or a chunk header is damaged or cannot be read: as for
@@ -127,7 +127,7 @@ impl SuperChunk {
         }
     }
 
-    /// Returns a plan that reads information about chunks from `start` on: about as many as are read at once.
+    /// Returns a plan that reads information about chunks from `start` on: about one batch.
     #[doc(hidden)]
     pub fn infos_plan(&self, start: usize) -> impl Plan<Output = Vec<ChunkInfo>> {
         InfosPlan { frame: self, start, sizes: None, headers: None }

@@ -1,6 +1,5 @@
-//! A buffer, possibly uninitialised, that several threads fill at once, each at its own places.
-//! This module holds the crate's `unsafe` code: splitting the buffer into safe slices would need
-//! one slice per row of each block.
+//! A buffer, possibly uninitialised, that several threads fill concurrently, each at its own positions. This module
+//! holds the crate's `unsafe` code: splitting the buffer into safe slices would need one slice per row of each block.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::read::target::{RowCopy, Target};
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
-/// in it are those that the [`ScatterPlan`](crate::read::scatter_plan::Places) were made with.
+/// in it are those that the [`ScatterPlan`](crate::read::scatter_plan::ScatterPlan) were made with.
 pub struct Destination<'a> {
     start: *mut u8,
     len: usize,
@@ -50,8 +49,8 @@ impl<'a> Destination<'a> {
     /// Creates a destination from memory that is not borrowed, such as that of another language.
     ///
     /// # Safety
-    /// For the lifetime `'a` the `len` bytes from `start` on must be valid for reads and writes, and nobody
-    /// else may use them. With `initialised`, they must be initialised.
+    /// For the lifetime `'a` the `len` bytes from `start` on must be valid for reads and writes, and must not be used
+    /// elsewhere. With `initialised`, they must be initialised.
     pub unsafe fn from_raw(start: *mut u8, len: usize, initialised: bool) -> Self {
         Self { start, len, initialised, buffer: PhantomData }
     }
@@ -80,7 +79,7 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// A buffer that several threads fill at once.
+/// A buffer that several threads fill concurrently.
 pub(crate) trait SharedBuffer: Sync {
     /// Writes to places that no other writer writes to.
     type Writer<'w>: Target
@@ -293,7 +292,7 @@ pub(crate) struct Filler<'a> {
     writer: Writer<'a>,
     /// Total size in bytes of all places so far.
     filled: usize,
-    /// That of all fillers, to which it is added in the end.
+    /// The total of all fillers, to which this one is added in the end.
     total: &'a AtomicUsize,
 }
 

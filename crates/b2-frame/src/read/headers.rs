@@ -17,7 +17,7 @@ use crate::read::sizes::{ChunkSizes, SizeRun};
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
-/// Number of chunk headers that are requested at once.
+/// Number of chunk headers requested at a time.
 const HEADER_BATCH: usize = 4096;
 
 impl SuperChunk {
@@ -56,7 +56,7 @@ impl SuperChunk {
         Ok(HeadersPlan::new(places, self.costs.gap / 2))
     }
 
-    /// Creates the chunk that a special entry stands for.
+    /// Creates the chunk of a special entry.
     pub(crate) fn special(&self, nchunk: usize, kind: SpecialKind) -> Result<Chunk, FrameError> {
         if self.chunksize() > 0 {
             return self.opened.special_chunk(nchunk, kind, &self.dparams);
@@ -85,7 +85,7 @@ impl SuperChunk {
     }
 }
 
-/// A plan that reads the headers of all chunks for their sizes, many at once.
+/// A plan that reads the headers of all chunks for their sizes, in batches.
 pub(crate) struct SizesPlan<'a> {
     frame: &'a SuperChunk,
     /// The runs of chunks with the same entry.
@@ -193,11 +193,11 @@ impl Plan for SizesPlan<'_> {
     }
 }
 
-/// A plan that reads the headers of many chunks, neighbours at once.
+/// A plan that reads the headers of many chunks; neighbours are read together.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadersPlan {
     places: Vec<ChunkLocation>,
-    /// Largest gap between headers that are read at once, in bytes.
+    /// Largest gap between headers that are read together, in bytes.
     gap: u64,
     reads: Option<(CoalescedRanges, bool)>,
 }

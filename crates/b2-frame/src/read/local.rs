@@ -64,8 +64,8 @@ struct LocalRead<'a, P, B> {
 }
 
 impl<P: ScatterPlan, B: SharedBuffer> LocalRead<'_, P, B> {
-    /// Asks the guard of the frame once, after all reads, instead of after each: what was read is only returned if the
-    /// frame is still unchanged then, and if it is not, that explains any other error.
+    /// Checks the guard of the frame once, after all reads, instead of after each: the result is returned only if the
+    /// frame is still unchanged; if it changed, that explains any other error.
     fn run_checked(&self) -> Result<(), P::Error> {
         let result = self.run();
         self.reading.frame.check_guard()?;
@@ -85,7 +85,7 @@ impl<P: ScatterPlan, B: SharedBuffer> LocalRead<'_, P, B> {
         b2_core::for_each(self.control, threads, 0..nparts, work, || Ok(()), |(), npart| self.part(npart))
     }
 
-    /// Returns how many threads may work at once if each needs `memory` bytes.
+    /// Returns how many threads may work concurrently if each needs `memory` bytes.
     fn threads(&self, memory: u64) -> usize {
         if self.serial { 1 } else { self.reading.frame.dparams.limits.threads(memory) }
     }

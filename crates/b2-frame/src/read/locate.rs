@@ -1,4 +1,4 @@
-//! Determines where chunks are, and what is known about them before they are read.
+//! Locates chunks, and collects what is known about them before they are read.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::{FrameError, Structure};
 /// bytes.
 const UNKNOWN_SIZE: u64 = 1 << 20;
 
-/// The place of a stored chunk, and what the frame knows about it.
+/// The location of a stored chunk, and what the frame knows about it.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkLocation {
     pub(crate) nchunk: usize,
@@ -85,7 +85,7 @@ impl ChunkLocation {
         Ok(header)
     }
 
-    /// Compares the chunk header with what the frame says about the chunk.
+    /// Compares the chunk header with the frame's information about the chunk.
     pub(crate) fn check(&self, header: &ChunkHeader, available: u64) -> Result<(), FrameError> {
         let cbytes = header.cbytes() as u64;
         if cbytes > available {
@@ -158,7 +158,7 @@ impl OpenedFrame {
         Ok(ChunkLocation { nchunk, file, start, end, guess, nbytes, nblocks, most })
     }
 
-    /// Creates the chunk that a special entry stands for.
+    /// Creates the chunk of a special entry.
     pub(crate) fn special_chunk(
         &self,
         nchunk: usize,

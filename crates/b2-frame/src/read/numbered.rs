@@ -14,10 +14,10 @@ use crate::read::scatter_plan::{ResolvedPart, ScatterPlan};
 use crate::read::target::Target;
 use crate::{FrameError, SuperChunk};
 
-/// Size of the blocks that are decoded at once, in bytes.
+/// Size of the blocks that are decoded at a time, in bytes.
 const DECODE_BATCH_LEN: usize = 8 << 20;
 
-/// Some blocks of one chunk, which are decoded into memory of their own.
+/// Some blocks of one chunk, which are decoded into separate memory.
 pub struct NumberedBlocks<'n> {
     frame: SuperChunk,
     nchunk: usize,
@@ -29,8 +29,8 @@ pub struct NumberedBlocks<'n> {
 
 impl ChunkRef<'_> {
     /// Reads and decodes some blocks. `each` receives their numbers and plain bytes in the order of `nblocks`. Only the
-    /// head of the chunk and these blocks are read, and block 0 if the delta filter needs it; neighbours are read at
-    /// once.
+    /// head of the chunk and these blocks are read, and block 0 if the delta filter needs it; neighbours are read
+    /// together.
     ///
     /// # Errors
     /// [`FrameError::OutOfRange`] if the chunk or a block does not exist; otherwise as for
@@ -46,8 +46,8 @@ impl ChunkRef<'_> {
         Ok(())
     }
 
-    /// Divides a read of blocks, which need not exist, into reads of bounded size, as all blocks of a read are kept
-    /// until the last one is decoded. There is at least one.
+    /// Divides a read of blocks, which need not exist, into reads of bounded size, as all blocks of a read stay in
+    /// memory until the last one is decoded. There is at least one.
     ///
     /// # Errors
     /// When there is not enough memory.

@@ -26,8 +26,8 @@ use crate::{FrameError, Structure};
 
 /// Length of the first read, which contains nearly every header and the whole of small frames.
 const PAGE_LEN: u64 = 4096;
-/// Index and trailer are read at once up to this size. Beyond it their exact places are determined
-/// first, since there may be dead space between them.
+/// Index and trailer are read together up to this size. Beyond it their exact places are determined first, since there
+/// may be dead space between them.
 const MAX_SINGLE_READ: u64 = 1 << 20;
 /// Length of the read that finds the trailer in that case.
 const TAIL_LEN: u64 = 64 * 1024;
@@ -42,7 +42,7 @@ pub struct OpenedFrame {
     pub(crate) header_bytes: Bytes,
     /// The metalayers in the header.
     pub(crate) metalayers: Metalayers,
-    /// The index, which says where the chunks are.
+    /// The index with the positions of the chunks.
     pub(crate) index: Index,
     /// The trailer with the vlmetalayers.
     pub(crate) trailer: Trailer,
@@ -56,7 +56,7 @@ pub struct OpenedFrame {
     pub(crate) starts: Option<RecordTable>,
     /// The sums of runs of blocks, if they exist and the sums of the chunks are reliable.
     pub(crate) runs: Option<RecordTable>,
-    /// What was compared with these sums.
+    /// What was verified with these sums.
     pub(crate) compared: VerifiedChunks,
 }
 
@@ -132,7 +132,7 @@ struct WantedRanges {
 impl WantedRanges {
     /// `block_len` is the known length of the block of checksums.
     fn new(index: Range<u64>, trailer: Range<u64>, block_len: u64, end: Bytes, base: u64) -> Self {
-        // What was read in front of the block may contain the tables of block starts and block sums.
+        // The bytes read before the block may contain the tables of block starts and block sums.
         let start = match block_len {
             0 => trailer.start,
             len => trailer.start.saturating_sub(len).min(base),
@@ -309,7 +309,7 @@ impl OpenPlan {
         Ok(gap.start..gap.start.saturating_add(cbytes))
     }
 
-    /// Finishes with all bytes from `base` to the end of the frame. `base` must not be behind the
+    /// Finishes with all bytes from `base` to the end of the frame. `base` must not be after the
     /// start of the index.
     fn finish_from(&self, head: &HeaderRead, rest: Bytes, base: u64) -> Result<OpenedFrame, FrameError> {
         let (index, trailer) = self.tail(head, &rest, base)?;

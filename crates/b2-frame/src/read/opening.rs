@@ -32,11 +32,11 @@ impl SuperChunk {
     ///
     /// # Errors
     /// [`FrameError::Io`] if the path does not exist or cannot be read, [`FrameError::NotRegular`] if it is neither a
-    /// regular file nor a directory. [`FrameError::Unreadable`] if it is no frame, or a damaged one, or exceeds a limit,
+    /// regular file nor a directory. [`FrameError::Unreadable`] if it is not a frame, is damaged, or exceeds a limit,
     /// with one of these as [`detail`](FrameError::detail): [`NotAFrame`](FrameError::NotAFrame),
     /// [`NewerVersion`](FrameError::NewerVersion), [`Truncated`](FrameError::Truncated), [`Field`](FrameError::Field),
-    /// [`Msgpack`](FrameError::Msgpack), [`Chunk`](FrameError::Chunk) (of the index), [`Checksum`](FrameError::Checksum),
-    /// [`Limit`](FrameError::Limit). [`FrameError::Changed`] if it changes all the time.
+    /// [`Msgpack`](FrameError::Msgpack), [`Chunk`](FrameError::Chunk) (of the index),
+    /// [`Checksum`](FrameError::Checksum), [`Limit`](FrameError::Limit). [`FrameError::Changed`] if it keeps changing.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, FrameError> {
         Self::options().open(path)
     }
@@ -109,7 +109,7 @@ impl SuperChunk {
         self.has_changed().then(|| FrameError::Changed { name: name() })
     }
 
-    /// Returns whether the frame has a guard of its own, which [`check_guard`](Self::check_guard) asks.
+    /// Returns whether the frame has its own guard, used by [`check_guard`](Self::check_guard).
     pub(crate) fn has_guard(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.guard.is_some())
     }
@@ -126,12 +126,12 @@ impl SuperChunk {
         }
     }
 
-    /// Returns whether header or trailer are no longer what they were on opening. C-Blosc2 changes both
-    /// when it overwrites chunks. What cannot be read again counts as unchanged.
+    /// Returns whether header or trailer have changed since opening. C-Blosc2 changes both when it overwrites chunks.
+    /// Unreadable parts count as unchanged.
     fn has_changed(&self) -> bool {
         let (layout, trailer) = (self.layout(), self.trailer());
         if layout.trailer.is_empty() {
-            // This is a snapshot of an editor, which has no header and trailer of its own.
+            // This is a snapshot of an editor, which has no separate header and trailer.
             return false;
         }
         let differs = |newest: &Self| {
@@ -272,8 +272,8 @@ impl ReadOptions {
         self.can_compare(file) && restored(file, max_metadata(&self.dparams).1).is_some()
     }
 
-    /// Opens the frame, and repeats that if it changed meanwhile. Readers take no lock, so header,
-    /// index and trailer could otherwise belong to different states.
+    /// Opens the frame, again if it changed in the meantime. Readers take no lock, so header, index and trailer could
+    /// otherwise belong to different states.
     fn open_steadily(
         &self,
         path: &Path,
@@ -301,7 +301,7 @@ impl ReadOptions {
                     let compared = schunk.checksums() == Checksums::Ok && self.compare != Compare::Never;
                     let watching = guard.as_ref().filter(|_| !compared);
                     watching.inspect(|guard| guard.watch());
-                    // A lock file has appeared meanwhile.
+                    // A lock file has appeared in the meantime.
                     let same = same && watching.is_none_or(|guard| guard.is_unchanged());
                     if same {
                         let source = FrameOrigin { guard, ..FrameOrigin::new(self, path) };

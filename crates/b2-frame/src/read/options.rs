@@ -91,7 +91,7 @@ impl ReadOptions {
         self
     }
 
-    /// Sets the read costs, which decide what is read at once. The default is [`ReadCosts::LOCAL`].
+    /// Sets the read costs, which determine what is read together. The default is [`ReadCosts::LOCAL`].
     pub fn costs(mut self, costs: ReadCosts) -> Self {
         self.costs = costs;
         self

@@ -103,7 +103,7 @@ impl<P: ScatterPlan> Blocks<P> {
         (chunk.header().nbytes() as u64).saturating_mul(count as u64) / all
     }
 
-    /// Returns the groups of blocks to read at once. They can be decoded in any order.
+    /// Returns the groups of blocks to read together. They can be decoded in any order.
     pub(crate) fn groups<'p>(&'p self, reading: &Reading<'p, P>) -> Groups<'p> {
         self.head.groups(self.nblocks(reading.places), &reading.frame.costs)
     }
@@ -124,8 +124,8 @@ impl<P: ScatterPlan> Blocks<P> {
         places.worker(&self.part, self.head.chunk(), &frame.dparams, block0, streaming)
     }
 
-    /// Decodes blocks that were read at once and copies their selected bytes. `extent` and `bytes` are
-    /// what was read for them. Returns the number of bytes for progress.
+    /// Decodes blocks that were read together and copies their selected bytes. `extent` and `bytes` are the read that
+    /// returned them. Returns the number of bytes for progress.
     pub(crate) fn copy<T: Target>(
         &self,
         places: &P,
@@ -144,7 +144,7 @@ impl<P: ScatterPlan> Blocks<P> {
 }
 
 impl ChunkHead {
-    /// Divides a list of blocks into groups of neighbours in the file, to be read at once.
+    /// Divides a list of blocks into groups of neighbours in the file, to be read together.
     pub(crate) fn groups<'a>(&'a self, nblocks: &'a [usize], costs: &ReadCosts) -> Groups<'a> {
         Groups { head: self, rest: nblocks, gap: costs.gap, at_once: costs.at_once }
     }
@@ -156,7 +156,7 @@ impl ChunkHead {
     }
 }
 
-/// Blocks to be read at once. Returned by [`ChunkHead::groups`].
+/// Blocks to be read together. Returned by [`ChunkHead::groups`].
 #[derive(Clone, Debug)]
 pub(crate) struct Group<'a> {
     nblocks: &'a [usize],

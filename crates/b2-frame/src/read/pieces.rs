@@ -12,8 +12,8 @@ use crate::read::sizes::ChunkSizes;
 use crate::read::target::Target;
 use crate::{FrameError, SuperChunk};
 
-/// Maximum number of chunks of a byte range whose places are in memory at once. The file determines how many there are,
-/// and each takes some memory.
+/// Maximum number of chunks of a byte range whose positions are in memory at a time. The file determines how many there
+/// are, and each takes some memory.
 const MAX_PARTS: usize = 1024;
 /// Number of bytes that are decoded for each byte of a single item, roughly.
 const PER_ITEM: u64 = 256;
@@ -224,7 +224,7 @@ impl Pieces {
         self.parts.get(usize::try_from(npart).ok()?)
     }
 
-    /// Returns the bytes that a special chunk repeats, if it has any of its own.
+    /// Returns the repeated bytes of a special chunk, if it stores any.
     fn pattern(&self, npart: u64, kind: SpecialKind) -> Result<Vec<u8>, FrameError> {
         if kind != SpecialKind::NaN {
             return Ok(Vec::new());
@@ -329,7 +329,7 @@ unsafe impl ScatterPlan for Pieces {
         }
         let size = self.frame.header().blocksize();
         if size == 0 {
-            // The header does not say which blocks these are.
+            // The header does not identify these blocks.
             return Ok(Vec::new());
         }
         let mut runs: Vec<Range<usize>> = Vec::new();

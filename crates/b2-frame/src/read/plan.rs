@@ -105,8 +105,8 @@ impl<'a> Driver<'a> {
         Ok(parts)
     }
 
-    /// Runs plans to their ends, step by step together, so that their requests are in flight at
-    /// once. Errors of single plans are among the results.
+    /// Runs plans to their ends, step by step together, so that their requests are in flight concurrently. The results
+    /// include errors of single plans.
     ///
     /// # Errors
     /// Any error of the files, or when there is not enough memory.

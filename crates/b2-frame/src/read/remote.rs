@@ -1,5 +1,5 @@
-//! The driver for remote storage: several requests are in flight at once, each on a thread that waits for it. Threads
-//! decode what has arrived before they fetch more.
+//! The driver for remote storage: several requests are in flight, each on a waiting thread. Threads decode received
+//! data before they fetch more.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
@@ -31,7 +31,7 @@ pub(crate) fn work_off<P: ScatterPlan>(read: &mut Read<'_, P>) -> Result<(), P::
 
 struct WaitingThreads<'a, 'd, P: ScatterPlan> {
     files: &'a dyn FrameFiles,
-    /// Maximum number of jobs that run at once.
+    /// Maximum number of concurrent jobs.
     workers: usize,
     state: Mutex<Progress<'a, 'd, P>>,
     changed: Condvar,
@@ -140,10 +140,10 @@ mod tests {
     use crate::storage::request_stats;
     use crate::{FrameParams, FrameWriter, ReadAt, ReadCosts, RequestStats, SuperChunk};
 
-    /// Storage that answers at once, and counts the bytes of its answers that are kept.
+    /// Storage that responds immediately, and counts the bytes of its responses in memory.
     struct Quick {
         bytes: Vec<u8>,
-        /// The bytes that are kept, and the most that were.
+        /// The bytes in memory, and their maximum.
         kept: Arc<(AtomicU64, AtomicU64)>,
         /// The number of requests, and their bytes.
         counts: Arc<(AtomicU64, AtomicU64)>,
@@ -227,7 +227,8 @@ mod tests {
             assert_eq!(kept.0.load(SeqCst), 0);
         }
     }
-    /// A slow line gets more requests and fewer bytes, a fast one far away fewer requests. The values are the same.
+    /// A slow connection gets more requests and fewer bytes, a fast distant one fewer requests. The values are the
+    /// same.
     #[test]
     fn gaps_follow_the_pace() {
         const BLOCK: u64 = 32 << 10;

@@ -1,4 +1,4 @@
-//! A read as requests and decode jobs, for drivers other than the local one: it says which bytes of which file to
+//! A read as requests and decode jobs, for drivers other than the local one: it states which bytes of which file to
 //! fetch, and what to decode when they arrive. It does no I/O, starts no threads, and accepts any order.
 
 use std::collections::{HashMap, VecDeque};
@@ -56,7 +56,7 @@ pub struct Read<'d, P: ScatterPlan> {
     failed: bool,
 }
 
-/// What a read and its jobs share.
+/// State shared by a read and its jobs.
 struct Common<'d, P> {
     frame: SuperChunk,
     places: P,
@@ -71,7 +71,7 @@ struct Common<'d, P> {
     held: Arc<AtomicU64>,
 }
 
-/// Bytes that have arrived, counted as long as they are kept.
+/// Received bytes, counted as long as they are in memory.
 struct ReceivedBytes {
     all: Arc<AtomicU64>,
     bytes: u64,
@@ -96,7 +96,7 @@ impl<P> Common<'_, P> {
         ReceivedBlocks { group, bytes: Bytes::new(), _held: self.hold(&Bytes::new()) }
     }
 
-    /// Counts bytes for as long as the result is kept.
+    /// Counts bytes as long as the result exists.
     fn hold(&self, bytes: &Bytes) -> ReceivedBytes {
         let mut held = ReceivedBytes { all: self.held.clone(), bytes: 0 };
         held.add(bytes);
@@ -125,7 +125,7 @@ struct Planning {
     held: ReceivedBytes,
 }
 
-/// Blocks that are read at once, as a range in the part's list of blocks.
+/// Blocks that are read together, as a range in the part's list of blocks.
 #[derive(Clone)]
 struct Stretch {
     blocks: Range<usize>,
@@ -143,7 +143,7 @@ struct Shareable<P: ScatterPlan> {
     blocks: Blocks<P>,
     /// The decoded block 0, if other blocks refer to it.
     block0: OnceLock<Option<Vec<u8>>>,
-    /// What arrived with the head.
+    /// The bytes that arrived with the head.
     _held: ReceivedBytes,
 }
 
@@ -306,7 +306,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         !self.jobs.is_empty()
     }
 
-    /// Returns the number of bytes that have arrived and are kept because their jobs have not ended.
+    /// Returns the number of received bytes whose jobs have not ended.
     fn held(&self) -> u64 {
         self.shared.held.load(Relaxed)
     }
@@ -338,7 +338,7 @@ impl<'d, P: ScatterPlan> Read<'d, P> {
         &self.shared.control
     }
 
-    /// Returns how many jobs may run at once.
+    /// Returns the maximum number of concurrent jobs.
     pub fn workers(&self) -> usize {
         let limits = &self.shared.frame.dparams.limits;
         let most = limits.threads(self.shared.places.worker_memory());

@@ -81,7 +81,7 @@ pub unsafe trait ScatterPlan: Send + Sync {
     fn fill(&self, fill: &Self::Fill, dst: &mut impl Target) -> usize;
 
     /// Creates a decoder for blocks of a part on one thread. `block0` is the decoded block 0, if other blocks refer to
-    /// it; `streaming` says whether the destination exceeds the caches.
+    /// it; `streaming` is whether the destination exceeds the caches.
     ///
     /// # Errors
     /// When the chunk cannot be decoded.
@@ -118,7 +118,7 @@ pub enum ResolvedPart<F, P> {
     Blocks(P),
 }
 
-/// What all parts of a read have in common.
+/// The shared state of all parts of a read.
 pub(crate) struct Reading<'a, P> {
     pub(crate) frame: &'a SuperChunk,
     pub(crate) places: &'a P,

@@ -28,17 +28,17 @@ impl SuperChunk {
         self.opened.sums.is_some() && (self.keeps || self.compare != Compare::Never)
     }
 
-    /// Returns whether what has been compared before is compared again.
+    /// Returns whether verified data are verified again.
     pub(crate) fn compares_again(&self) -> bool {
         self.keeps || self.compare == Compare::Always || self.costs.ahead
     }
 
-    /// Returns what has been compared in a chunk, unless that will be compared again.
+    /// Returns what has been verified in a chunk, unless it will be verified again.
     pub(crate) fn compared(&self, nchunk: usize) -> Option<&VerifiedChunk> {
         if self.compares_again() { None } else { self.opened.compared.get(nchunk) }
     }
 
-    /// Remembers what has been compared in a chunk.
+    /// Records what has been verified in a chunk.
     pub(crate) fn put_compared(&self, nchunk: usize, chunk: VerifiedChunk) {
         if !self.compares_again() {
             self.opened.compared.put(nchunk, self.nchunks(), chunk);

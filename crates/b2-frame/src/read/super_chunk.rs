@@ -21,8 +21,8 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 
 /// A frame that is open for reading: a sequence of chunks and named metadata.
 ///
-/// Opening reads header, index and trailer. Chunks are read on request, with positioned reads
-/// through `&self`, so any number of threads may read at once. Cloning is cheap.
+/// Opening reads header, index and trailer. Chunks are read on request, with positioned reads through `&self`, so any
+/// number of threads may read concurrently. Cloning is cheap.
 ///
 /// # Writing
 /// A [`FrameWriter`](crate::FrameWriter) writes a new frame chunk by chunk, to a file, a directory or memory. The frame
@@ -85,7 +85,7 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// ```
 ///
 /// # Parallel
-/// Calls use several threads, as the [`Control`] says that [`ReadOptions::control`] or
+/// Calls use several threads, according to the [`Control`] that [`ReadOptions::control`] or
 /// [`with_control`](Self::with_control) sets. Results do not depend on it.
 ///
 /// ```
@@ -110,10 +110,10 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// ```
 ///
 /// # Far away
-/// Storage whose reads mostly wait says so by [`ReadAt::in_flight`](crate::ReadAt::in_flight). Ranges are then requested at
-/// once, and [`ReadCosts::REMOTE`] decides which of them are worth one request. `b2-http` opens URLs in this way, and
-/// `b2-async` reads with futures. [`RemoteFile`](crate::RemoteFile) makes a file of whatever answers requests for ranges,
-/// and checks that all answers are of one version:
+/// Storage with high latency reports it by [`ReadAt::in_flight`](crate::ReadAt::in_flight). Ranges are then requested
+/// concurrently, and [`ReadCosts::REMOTE`] determines which of them share a request. `b2-http` opens URLs in this way,
+/// and `b2-async` reads with futures. [`RemoteFile`](crate::RemoteFile) turns anything that serves ranges into a file,
+/// and checks that all responses have the same version:
 ///
 /// ```
 /// # use b2_chunk::{Compression, Chunk};
@@ -182,10 +182,10 @@ pub struct SuperChunk {
     pub(crate) name: Option<Arc<str>>,
     /// When chunks are compared with their checksums.
     pub(crate) compare: Compare,
-    /// Whether what is read will be stored again, so that chunks are always compared as a whole:
-    /// damaged data must not get a valid checksum.
+    /// Whether the data will be stored again. Chunks are then always verified as a whole, so that damaged data do not
+    /// get a valid checksum.
     pub(crate) keeps: bool,
-    /// Read costs, which decide what is read at once.
+    /// Read costs, which determine what is read together.
     pub(crate) costs: ReadCosts,
     /// The offset from which on stored chunks were put by this process into memory that nothing can change: they need
     /// not be compared.
@@ -233,8 +233,8 @@ impl SuperChunk {
         &self.opened.header_bytes
     }
     /// Returns whether the header of the file is damaged and was replaced by the copy that the checksums hold
-    /// (docs/format/start-copy.md). All data are compared with their checksums, so what can be read is right. Such a
-    /// frame is not changed; [`salvage`](crate::salvage) writes a sound one.
+    /// (docs/format/start-copy.md). All data are compared with their checksums, so everything that can be read is
+    /// right. Such a frame is not changed; [`salvage`](crate::salvage) writes a sound one.
     pub fn is_restored(&self) -> bool {
         self.restored
     }
@@ -296,7 +296,7 @@ impl SuperChunk {
         Self { compare, ..self }
     }
 
-    /// Sets the read costs, which decide what is read at once.
+    /// Sets the read costs, which determine what is read together.
     #[must_use]
     pub fn with_costs(self, costs: ReadCosts) -> Self {
         Self { costs, ..self }

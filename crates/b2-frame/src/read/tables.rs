@@ -169,7 +169,7 @@ impl SuperChunk {
     }
 
     /// Compares the bytes between index and checksums, and the pages of the table of block starts wherever they are,
-    /// with what the frame says about them.
+    /// with the frame's information about them.
     pub(super) fn verify_between(&self) -> Result<(), FrameError> {
         if self.is_restored() {
             return Err(restored_error());

@@ -1,5 +1,4 @@
-//! Remembers what has been compared with checksums since a frame was opened, so that reading the same
-//! again costs nothing more.
+//! Records what has been verified since a frame was opened, so that it is not verified again.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,11 +9,11 @@ const SLOTS_PER_GROUP: usize = 64;
 
 type Slots = Box<[OnceLock<VerifiedChunk>; SLOTS_PER_GROUP]>;
 
-/// What has been compared in each chunk of a frame.
+/// The verified parts of each chunk of a frame.
 #[derive(Debug, Default)]
 pub(crate) struct VerifiedChunks(OnceLock<Box<[OnceLock<Slots>]>>);
 
-/// What has been compared in a chunk.
+/// The verified parts of a chunk.
 #[derive(Clone, Debug)]
 pub(crate) enum VerifiedChunk {
     /// All of it.
@@ -37,8 +36,8 @@ impl VerifiedChunks {
         self.0.get()?.get(nchunk / SLOTS_PER_GROUP)?.get()?.get(nchunk % SLOTS_PER_GROUP)?.get()
     }
 
-    /// Remembers that a chunk of a frame with `nchunks` chunks was compared. If there is no memory for that, the chunk
-    /// will be compared again.
+    /// Records that a chunk of a frame with `nchunks` chunks was verified. Without memory for that, it will be verified
+    /// again.
     pub(crate) fn put(&self, nchunk: usize, nchunks: usize, chunk: VerifiedChunk) {
         let groups = self.0.get_or_init(|| {
             let mut groups = b2_core::memory::list(nchunks.div_ceil(SLOTS_PER_GROUP)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Compares chunk headers, index and frame header with each other if there are no checksums. What this finds does not
+//! Compares chunk headers, index and frame header with each other if there are no checksums. These findings do not
 //! prevent reading: every reader accepts it, but no known writer produces it.
 
 use b2_chunk::{Chunk, ChunkHeader, CodecFormat, EXTENDED_HEADER_LEN, FilterSlot, SpecialKind};
@@ -7,7 +7,7 @@ use crate::format::header::Storage;
 use crate::format::index::Entry;
 use crate::{FrameError, Structure, SuperChunk};
 
-/// Chunk headers read at once.
+/// Number of chunk headers read at a time.
 const HEADER_BATCH: usize = 4096;
 /// The number of findings to keep; the others are only counted.
 const MAX_FINDINGS: usize = 8;
@@ -31,9 +31,9 @@ const RECORD_LEN: usize = 16;
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct CrossCheck {
-    /// What can only be damage.
+    /// Findings that can only be damage.
     pub damage: Vec<FrameError>,
-    /// What no known writer does, but may be intended: the first few findings.
+    /// Findings that no known writer produces, but may be intended: the first few.
     pub odd: Vec<FrameError>,
     /// The number of further findings.
     pub more: usize,

@@ -12,7 +12,7 @@ use crate::{FrameError, SuperChunk};
 pub struct VerifyReport {
     /// The result of comparing the checksums; [`Checksums::None`] if there are none or comparing is switched off.
     pub checksums: Checksums,
-    /// What no known writer does, but may be intended: the first few findings. Not searched for if the checksums
+    /// Findings that no known writer produces, but may be intended: the first few. Not searched for if the checksums
     /// match.
     pub odd: Vec<FrameError>,
     /// The number of further findings.
@@ -28,7 +28,7 @@ impl SuperChunk {
     ///
     /// # Errors
     /// The first damaged or unreadable part, as for [`ChunkRef::decompress`](crate::ChunkRef::decompress);
-    /// [`FrameError::Cancelled`] if the progress callback says so.
+    /// [`FrameError::Cancelled`] if the progress callback requests it.
     pub fn verify(&self) -> Result<VerifyReport, FrameError> {
         let control = &self.dparams.control.begin(self.nbytes(), self.itemsize() as u64);
         let frame = &self.clone().with_control(control.quiet());

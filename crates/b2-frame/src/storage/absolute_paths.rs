@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::storage::disk::Disk;
 
-    /// Needed to open a frame beside another writer, and to replace directories.
+    /// Needed to open a frame while another writer exists, and to replace directories.
     #[test]
     fn relative_paths_have_locks_and_exchange_names() {
         let home = tempfile::tempdir_in(".").unwrap();

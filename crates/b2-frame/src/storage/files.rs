@@ -61,7 +61,7 @@ pub trait FrameFiles: Send + Sync {
     /// [`FrameError::Io`] or [`FrameError::Member`] with the name of the file.
     fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError>;
 
-    /// Returns how many reads should be in flight at once, see [`ReadAt::in_flight`].
+    /// Returns how many reads should be in flight, see [`ReadAt::in_flight`].
     fn in_flight(&self) -> usize {
         1
     }
@@ -71,8 +71,8 @@ pub trait FrameFiles: Send + Sync {
         None
     }
 
-    /// Reads extents together, and returns their bytes in the given order. The default opens each
-    /// file and reads from it, [`in_flight`](Self::in_flight) at once.
+    /// Reads extents together, and returns their bytes in the given order. The default opens each file and reads from
+    /// it, with [`in_flight`](Self::in_flight) concurrent reads.
     ///
     /// # Errors
     /// The first error in the given order.
@@ -172,7 +172,7 @@ impl OpenFile {
         self.len
     }
 
-    /// Returns how many reads should be in flight at once, see [`ReadAt::in_flight`].
+    /// Returns how many reads should be in flight, see [`ReadAt::in_flight`].
     pub fn in_flight(&self) -> usize {
         self.file.in_flight()
     }

@@ -1,6 +1,6 @@
-//! The lock file beside a frame (docs/format/frame-contiguous.md, section 10), shared with
-//! C-Blosc2: `<file>.b2lock`, or `.b2lock` in the directory of a sparse frame. Writers hold `flock`
-//! on it, on Windows a lock of byte 0. Byte 8 starts a change counter, a little-endian u64.
+//! The lock file next to a frame (docs/format/frame-contiguous.md, section 10), shared with C-Blosc2: `<file>.b2lock`,
+//! or `.b2lock` in the directory of a sparse frame. Writers hold `flock` on it, on Windows a lock of byte 0. Byte 8
+//! starts a change counter, a little-endian u64.
 
 use std::ffi::OsString;
 use std::io;
@@ -35,7 +35,7 @@ impl LockRecord {
         // Other writers make the file shorter.
         let len = file.len()?.min(Self::LEN as u64);
         let mut bytes = [0; Self::LEN];
-        // On Windows the first byte cannot be read while somebody else holds the lock.
+        // On Windows the first byte cannot be read while others hold the lock.
         if let Some(part) = bytes.get_mut(COUNTER_AT..len as usize).filter(|part| !part.is_empty()) {
             file.read_exact_at(COUNTER_AT as u64, part)?;
         }
@@ -127,7 +127,7 @@ fn raise(file: &dyn WriteAt) -> io::Result<u64> {
     LockRecord::read(file)?.held_after(1).write(file)
 }
 
-/// Returns the lock file of a contiguous frame, beside it.
+/// Returns the path of the lock file next to a contiguous frame.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(LOCK_NAME);
@@ -163,14 +163,13 @@ fn check_separate(fs: &dyn FileSystem, lock: &dyn WriteAt, frame: &Path) -> io::
         Ok(Some(other)) if other == identity => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the frame itself"))
         }
-        // Opening the frame reports what is wrong with it.
+        // Opening the frame reports the problem.
         _ => Ok(()),
     }
 }
 
-/// Returns whether somebody holds the lock of the frame at `path`, a file or the directory of a sparse frame, without
-/// waiting for it. The answer may be outdated when this returns; [`EditOptions::edit`](crate::EditOptions::edit) waits
-/// for the lock.
+/// Returns whether the frame at `path` (a file or the directory of a sparse frame) is locked, without waiting. The
+/// result may be outdated when this returns; [`EditOptions::edit`](crate::EditOptions::edit) waits for the lock.
 ///
 /// # Errors
 /// [`FrameError::Lock`] if the lock file cannot be opened or is not a regular file.

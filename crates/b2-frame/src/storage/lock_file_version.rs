@@ -1,8 +1,8 @@
 //! Reading while others write in place, as C-Blosc2 does, under the lock file of the frame
 //! (docs/format/frame-contiguous.md, section 10).
 //!
-//! Such a writer increments the counter in the lock file before each change. So all bytes belong to one state if
-//! nobody was changing the frame when it was opened, and the counter is still the same. Changes by this crate do not
+//! Such a writer increments the counter in the lock file before each change. So all bytes belong to one state if no
+//! change was in progress when the frame was opened, and the counter is still the same. Changes by this crate do not
 //! matter, since they overwrite nothing.
 
 use std::io;

@@ -19,7 +19,7 @@ use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFi
 /// use std::sync::Arc;
 /// use b2_frame::{MappedDisk, SuperChunk};
 ///
-/// // SAFETY: nobody changes or truncates `big.b2nd` while it is open.
+/// // SAFETY: `big.b2nd` is not changed or truncated while it is open.
 /// let mapped = unsafe { MappedDisk::new() };
 /// let schunk = SuperChunk::options().file_system(Arc::new(mapped)).open("big.b2nd")?;
 /// # Ok::<(), b2_frame::FrameError>(())
@@ -32,10 +32,9 @@ impl MappedDisk {
     ///
     /// # Safety
     ///
-    /// While a file, or anything read from it, is in use, nobody may change or truncate it. A
-    /// truncated file ends the process with a signal; changed bytes are undefined behaviour. Our
-    /// commits append and then write the header, and C-Blosc2 writes in place, so map only files
-    /// that nobody changes.
+    /// While a file, or anything read from it, is in use, it must not be changed or truncated. A truncated file ends
+    /// the process with a signal; changed bytes are undefined behaviour. Our commits append and then write the header,
+    /// and C-Blosc2 writes in place, so map only files that never change.
     #[allow(unsafe_code, reason = "the contract is the caller's, nothing here can check it")]
     pub unsafe fn new() -> Self {
         Self(())

@@ -1,5 +1,5 @@
-//! What all readers of remote storage share: the bytes that come with the opening of a file, its version, and the check of
-//! each response.
+//! Shared by all readers of remote storage: the bytes that come with the opening of a file, its version, and the check
+//! of each response.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,8 +14,7 @@ use crate::storage::traits::{ReadAt, eof};
 /// Maximum number of files that [`OpenFiles`] keeps. Each holds 80 KiB.
 const MAX_OPEN_FILES: usize = 64;
 
-/// What a store reports about the version of a file. Responses of different versions are never
-/// mixed.
+/// The version of a file, as reported by a store. Responses of different versions are never mixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Version {
@@ -160,8 +159,8 @@ pub trait RemoteSource: Send + Sync {
     /// [`FrameError::Changed`](crate::FrameError::Changed); or any error of the storage.
     fn range(&self, range: Range<u64>) -> io::Result<RangeResponse>;
 
-    /// Returns how many requests may be in flight at once, see [`ReadAt::in_flight`]. There are fewer of them if
-    /// answers arrive soon, see [`RequestStats`].
+    /// Returns how many requests may be in flight at once, see [`ReadAt::in_flight`]. It decreases if the latency is
+    /// low, see [`RequestStats`].
     fn in_flight(&self) -> usize {
         1
     }
@@ -181,7 +180,7 @@ impl<S> RemoteFile<S> {
         Self { opening, source, request_stats: RequestStats::default() }
     }
 
-    /// Sets what the requests for opening the file have cost.
+    /// Sets the statistics of the requests for opening the file.
     #[must_use]
     pub fn with_request_stats(self, request_stats: RequestStats) -> Self {
         Self { request_stats, ..self }
@@ -233,7 +232,7 @@ impl<S: RemoteSource> ReadAt for RemoteFile<S> {
     }
 }
 
-/// Open files by name. They are kept, since opening one takes requests, and assumed not to change.
+/// Open files by name. They are cached, since opening one takes requests, and assumed not to change.
 #[derive(Debug)]
 pub struct OpenFiles<S>(Mutex<HashMap<String, Arc<RemoteFile<S>>>>);
 
@@ -244,7 +243,7 @@ impl<S> Default for OpenFiles<S> {
 }
 
 impl<S> OpenFiles<S> {
-    /// Returns the file of this name, and opens it if it is not kept.
+    /// Returns the file of this name, and opens it if it is not cached.
     ///
     /// # Errors
     /// Those of `open`.

@@ -1,12 +1,13 @@
-//! What requests to remote storage have cost so far, which decides what is fetched together and how many are in flight.
+//! Statistics of requests to remote storage, which determine what is fetched together and how many requests are in
+//! flight.
 
 use std::f64::consts::SQRT_2;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What requests to a storage have cost so far: how long an answer takes, and how many bytes arrive per second.
+/// Statistics of the requests to a storage: latency, and bytes per second.
 ///
-/// Storage that shows it ([`ReadAt::request_stats`](crate::ReadAt::pace)) is read with more requests in flight if answers take
+/// Storage that shows it ([`ReadAt::request_stats`](crate::ReadAt::request_stats)) is read with more requests in flight if answers take
 /// long, and with smaller or larger gaps ([`ReadCosts::adapt`](crate::ReadCosts::adapt)).
 #[derive(Debug, Default)]
 pub struct RequestStats(Mutex<Latencies>);
@@ -19,7 +20,7 @@ struct Latencies {
     latency: Option<Duration>,
     /// Bytes per second of all requests together: a moving average.
     rate: f64,
-    /// Number of requests behind `rate`.
+    /// Number of requests from which `rate` was computed.
     samples: u32,
 }
 
@@ -32,13 +33,13 @@ pub struct RequestTimer<'p> {
     answered: Option<(u64, Duration)>,
 }
 
-/// Answers that take at least this long come from far away.
+/// Minimum latency of distant storage.
 const FAR_LATENCY: Duration = Duration::from_millis(10);
-/// Answers that take at least this long come from very far away.
+/// Minimum latency of very distant storage.
 const VERY_FAR_LATENCY: Duration = Duration::from_millis(40);
-/// How many requests are in flight if answers arrive at once, from far away, and from very far away.
+/// Number of requests in flight to near, distant and very distant storage.
 const IN_FLIGHT: [usize; 3] = [16, 32, 64];
-/// Smaller answers say little about the rate.
+/// Smaller responses are ignored for the rate.
 const MIN_RATED_LEN: u64 = 128 << 10;
 /// The rate is known after this many large answers.
 const MIN_RATED_ANSWERS: u32 = 4;
@@ -67,8 +68,8 @@ impl RequestStats {
     }
 
     /// Returns the largest gap between two ranges that is read with them, of `most` requests in flight. A further
-    /// request takes its share of the latency, and the bytes that would arrive meanwhile are not worth one. `None` if
-    /// too little is known, or if the latency hardly matters.
+    /// request takes its share of the latency, and gaps of fewer bytes than would arrive in that time are not worth
+    /// one. `None` if too little is known, or if the latency hardly matters.
     pub(crate) fn gap(&self, most: usize) -> Option<u64> {
         let Latencies { latency, rate, samples, .. } = *self.lock();
         let latency = latency.filter(|latency| *latency >= FAR_LATENCY && samples >= MIN_RATED_ANSWERS)?;
@@ -111,8 +112,8 @@ impl Drop for RequestTimer<'_> {
     }
 }
 
-/// What is known of a storage that `count` requests of `bytes` were sent to at once, each answered after `ms`, and one small one that
-/// took `latency`.
+/// Statistics after `count` concurrent requests of `bytes`, each answered after `ms`, and a small one that took
+/// `latency`.
 #[cfg(test)]
 pub(crate) fn seen(latency: u64, count: u32, bytes: u64, ms: u64) -> RequestStats {
     let request_stats = RequestStats::default();

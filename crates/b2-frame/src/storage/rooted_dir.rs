@@ -53,7 +53,7 @@ impl RootedDir {
                 Err(rustix::io::Errno::EXIST) => {}
                 made => {
                     made?;
-                    // What is stored in the new directory is only as durable as its name.
+                    // Files in the new directory are only as durable as its name.
                     fs::fsync(&dir)?;
                 }
             }
@@ -141,7 +141,7 @@ impl RootedDir {
 fn names_in(dir: OwnedFd) -> io::Result<Vec<OsString>> {
     use std::os::unix::ffi::OsStrExt;
     let mut names = Vec::new();
-    // Use a separate descriptor, so that nobody shares its position.
+    // Use a separate descriptor, so that its position is not shared.
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();

@@ -68,7 +68,7 @@ impl IndexWatch {
 }
 
 impl IndexWatch {
-    /// As [`is_current`](Self::is_current) where the index file is not kept open: another file may then have got its
+    /// Like [`is_current`](Self::is_current) if the index file is not kept open: another file may then have the same
     /// identity, so the content is compared, too.
     fn is_same(&self, fs: &dyn ReadFiles, dir: &Path) -> io::Result<bool> {
         let found = match fs.open(&dir.join(INDEX_NAME), Links::Refuse) {

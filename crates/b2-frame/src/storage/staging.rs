@@ -1,5 +1,4 @@
-//! Writes files beside their target and then renames them, so that the target is always the
-//! complete old or new frame.
+//! Writes files next to their target and then renames them, so that the target is always the complete old or new frame.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -34,14 +33,13 @@ pub(crate) struct Staging {
     pub(crate) durability: Durability,
 }
 
-/// A temporary file or directory beside its target. Dropping it removes it, or after the rename whatever had the
-/// target's name before.
+/// A temporary file or directory next to its target. Dropping it removes it or, after the rename, the old target.
 pub(crate) struct StagedTarget {
     options: Staging,
     storage: Storage,
     path: PathBuf,
     temporary: PathBuf,
-    /// What dropping removes.
+    /// The path that dropping removes.
     litter: Option<(Storage, PathBuf)>,
     /// The process that created it; no other process removes it.
     process: ProcessId,
@@ -70,7 +68,7 @@ impl StagedTarget {
         }
         let mut path = path.to_owned();
         if io(&path, existing(&*options.fs, &path, Links::Refuse))? == Some(FileKind::Link) {
-            // Keep the user's link and replace the file behind it.
+            // Keep the user's link and replace its target.
             path = io(&path, options.fs.resolve(&path))?;
         }
         let mut staged = Self {
@@ -105,7 +103,7 @@ impl StagedTarget {
         &self.options.fs
     }
 
-    /// Returns what is at the target now, or an error if it must not be replaced.
+    /// Returns the existing target, or an error if it must not be replaced.
     fn check_target(&self) -> Result<Option<FileKind>, FrameError> {
         let kind = io(&self.path, existing(&**self.fs(), &self.path, Links::Follow))?;
         match kind {

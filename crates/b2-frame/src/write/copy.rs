@@ -15,8 +15,8 @@ enum ChunkCopy {
 }
 
 impl SuperChunk {
-    /// Appends all data and vlmetalayers to a new frame of any storage. Chunks are handled in
-    /// parallel, as the [`Control`](b2_core::Control) of this frame says, in bounded memory.
+    /// Appends all data and vlmetalayers to a new frame of any storage. Chunks are handled in parallel according to the
+    /// [`Control`](b2_core::Control) of this frame, in bounded memory.
     ///
     /// Without `cparams` and `chunksize`, chunks are copied as they are stored. With `cparams` they
     /// are recompressed. With `chunksize` (in bytes) the data are also divided into new chunks.
@@ -45,7 +45,7 @@ impl SuperChunk {
     /// # Errors
     /// [`FrameError::Argument`] if the chunk size is 0, if one is given for variable-length blocks, or if `cparams` are
     /// for C-Blosc 1; [`FrameError::Chunk`] if a chunk cannot be compressed; [`FrameError::Limit`] if the data are
-    /// divided anew and expand to more than the limit on output; otherwise as for
+    /// rechunked and expand to more than the limit on output; otherwise as for
     /// [`ChunkRef::decompress`](crate::ChunkRef::decompress) and [`FrameWriter::append`].
     pub fn copy_into(
         &self,

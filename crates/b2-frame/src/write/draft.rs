@@ -208,8 +208,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Fails if the frame would mix chunks with and without variable-length blocks, or have too
-    /// many chunks, with a new chunk beside `others` that remain.
+    /// Fails if the frame would mix chunks with and without variable-length blocks, or have too many chunks, with a new
+    /// chunk in addition to `others` that remain.
     pub(crate) fn check_chunk(&self, others: usize, vl_blocks: bool) -> Result<(), FrameError> {
         if others > 0 && self.state.vl_blocks != vl_blocks {
             let what = "chunks with and without variable-length blocks cannot be mixed";

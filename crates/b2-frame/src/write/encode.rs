@@ -1,5 +1,5 @@
-//! Serializes what surrounds the chunks of a frame: the header before them; index, checksums and
-//! trailer after them.
+//! Serializes the metadata around the chunks of a frame: the header before them; index, checksums and trailer after
+//! them.
 
 use std::sync::Arc;
 
@@ -139,8 +139,8 @@ pub(crate) fn encode(content: &FrameContent<'_>) -> Result<EncodedMetadata, Fram
     Ok(EncodedMetadata { head, tail, pages: tables.pages })
 }
 
-/// Returns what decides how long the copy of the start of the frame is. `behind` bytes follow the chunks before it, or
-/// more.
+/// Returns what decides how long the copy of the start of the frame is. At least `behind` bytes follow the chunks
+/// before it.
 fn lengths(content: &FrameContent<'_>, head: &StoredHeader, behind: usize) -> Lengths {
     let FrameContent { state, first, cbytes, index_at, .. } = *content;
     let header = head.bytes.len();
@@ -178,7 +178,7 @@ struct Tables<'a> {
     starts: Option<Records>,
     index: &'a [u8],
     extra: u64,
-    /// What is written before the index.
+    /// Pages written before the index.
     front: Vec<u8>,
     /// New pages between the index and the lists.
     behind: Vec<u8>,

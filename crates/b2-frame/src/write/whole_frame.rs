@@ -19,8 +19,8 @@ use crate::write::state::FrameState;
 use crate::write::store::{Change, ContiguousStore, CopiedChunks, MemoryStore, Put, Store};
 use crate::{FrameError, SuperChunk, WriteOptions};
 
-/// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy each. `starts`
-/// says whether the new frame gets a table of block starts.
+/// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy each. `starts` is
+/// whether the new frame has a table of block starts.
 ///
 /// `source` is a snapshot of the state. `sums` are the known sums of the chunks; they are copied instead of
 /// recomputed, so that damage on the way is detected.

@@ -16,11 +16,11 @@ use crate::write::state::{FrameState, Sizes, StoredHeader};
 use crate::write::store::{Change, ContiguousStore, MemoryStore, SparseStore, Store};
 use crate::{FrameError, FrameParams, SuperChunk};
 
-/// Writes a new frame chunk by chunk. Only the index is kept in memory.
+/// Writes a new frame chunk by chunk. Only the index stays in memory.
 ///
-/// On disk the frame is written to a temporary file or directory, which [`FrameWriter::finish`]
-/// renames. Until then, and after an error, the target is unchanged, and dropping the writer
-/// removes what was written. C-Blosc2 can open, read, append to and resize the result.
+/// On disk the frame is written to a temporary file or directory, which [`FrameWriter::finish`] renames. Until then,
+/// and after an error, the target is unchanged, and dropping the writer removes the written data. C-Blosc2 can open,
+/// read, append to and resize the result.
 ///
 /// Chunks of zeros, NaNs and uninitialised items take only an index entry if C-Blosc2 can read
 /// that; otherwise they are stored in a form that it can read.
@@ -283,7 +283,7 @@ impl FrameWriter {
         self.draft.set_vlmetalayer_chunk(name.as_ref(), value)
     }
 
-    /// Returns what was written so far, for reading, so that a frame can be examined before [`finish`](Self::finish)
+    /// Returns the data written so far for reading, so that a frame can be examined before [`finish`](Self::finish)
     /// publishes it. The snapshot is not readable after that, or after the writer is dropped.
     ///
     /// # Errors
@@ -302,8 +302,8 @@ impl FrameWriter {
     /// [`FrameError::Io`] when something cannot be written; [`FrameError::Exists`], [`FrameError::NotRegular`] or
     /// [`FrameError::NotASparseFrame`] when the target must not be replaced; [`FrameError::Abandoned`] after an earlier
     /// call that failed; [`FrameError::Argument`] when all chunks are empty (which a frame cannot distinguish from no
-    /// chunks); [`FrameError::SetAside`] when what was there has got another name. Only after [`FrameError::NotSynced`]
-    /// does the frame exist.
+    /// chunks); [`FrameError::SetAside`] when the old target was renamed. Only after [`FrameError::NotSynced`] does the
+    /// frame exist.
     pub fn finish(mut self) -> Result<WrittenFrame, FrameError> {
         if self.abandoned {
             return Err(FrameError::Abandoned);

@@ -146,7 +146,7 @@ fn copying() {
                 let params = FrameParams::from_cparams(&cparams(4));
                 let mut writer = write.create(&target, params).unwrap();
                 is_cancelled(schunk.copy_into(&mut writer, Some(&cparams(4)), chunksize));
-                // Other threads may have finished a chunk meanwhile.
+                // Other threads may have finished a chunk in the meantime.
                 let heard = heard.lock().unwrap();
                 assert!(
                     heard.iter().all(|p| p.total == total && p.nbytes < total),

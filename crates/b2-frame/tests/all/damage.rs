@@ -2,7 +2,7 @@
 //!
 //! Tests every bit and every length of small frames, and random bytes, sectors and files. `B2KIT_DAMAGE` sets the
 //! number of random cases for each frame in a file (2,000, and a fifth of that for each one in a directory). A smaller
-//! number than that also leaves out places in the files of frames in directories, which are written anew for each case;
+//! number also skips positions in the files of frames in directories, which are rewritten for each case;
 //! `B2KIT_DAMAGE=100000` is the long run of docs/explanation/reliability-tests.md.
 
 use std::fs;

@@ -128,7 +128,7 @@ impl FileSystem for Failing {
     }
 }
 
-/// Whichever call fails, the target is the old or the new frame, and nothing else is left behind.
+/// Whichever call fails, the target is the old or the new frame, and nothing else remains.
 #[test]
 fn failures_leave_the_old_frame_or_the_new_one() {
     for old in [None, Some(Storage::Contiguous), Some(Storage::Sparse)] {

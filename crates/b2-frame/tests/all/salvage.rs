@@ -203,7 +203,7 @@ fn without_index_the_order_of_the_file_counts() {
     }
 }
 
-/// Only the header says that there were so many chunks: no entries are made up for them.
+/// Only the header claims this many chunks: no entries are made up for them.
 #[test]
 fn far_too_many_lost_chunks_are_not_replaced() {
     for (nchunks, filled) in [(1_000_000u64, true), (10_000_000, false)] {

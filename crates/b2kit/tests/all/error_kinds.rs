@@ -1,4 +1,4 @@
-//! One word for what went wrong, whichever crate says so.
+//! Error kinds: one name for a failure, whichever crate reports it.
 
 use std::error::Error;
 

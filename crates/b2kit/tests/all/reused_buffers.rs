@@ -1,5 +1,5 @@
-//! No result depends on what was in a buffer before: everything is decoded into buffers full of different rubbish,
-//! with scratch memory that other chunks have left behind.
+//! No result depends on the previous content of a buffer: everything is decoded into buffers with different garbage,
+//! with scratch memory used by other chunks before.
 
 use crate::common::*;
 use b2kit::chunk::{CParams, ChunkReader, Compression, DParams, FilterSlot, SpecialKind};
@@ -110,7 +110,7 @@ fn special_kinds_and_runs() {
         let plain = check(&chunk(0x05, 4, nbytes, nbytes, 3 << 4, b"abcdefgh")).unwrap();
         assert_eq!(plain, b"abcdefgh".repeat(nbytes as usize / 8));
     }
-    // Zero runs and runs of a byte, split and not, behind each filter.
+    // Zero runs and runs of a byte, split and not, after each filter.
     for filter in [0, 1, 2, 3, 4, 35] {
         let blocks =
             [&40u32.to_le_bytes()[..], &44u32.to_le_bytes(), &[0; 4], &(-7i32).to_le_bytes(), &[1]].concat();
@@ -121,7 +121,7 @@ fn special_kinds_and_runs() {
     }
 }
 
-/// Streams that decode to too little, filters whose parameters do not fit: errors or not, never rubbish.
+/// Streams that are too short, filters with unsuitable parameters: errors or not, but never garbage.
 #[test]
 fn damaged_chunks() {
     let raw = data(3000);

@@ -110,7 +110,7 @@ use crate::{Dtype, Geometry, NdError};
 /// use std::ops::Range;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
-/// use b2_frame::{Answer, OpenResponse, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use b2_frame::{RangeResponse, OpenResponse, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
 /// use b2nd::{ArrayBuilder, NdArray, source};
 /// use bytes::Bytes;
 ///
@@ -118,10 +118,10 @@ use crate::{Dtype, Geometry, NdError};
 /// struct Server(Bytes, Arc<AtomicUsize>);
 ///
 /// impl RemoteSource for Server {
-///     fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+///     fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
 ///         self.1.fetch_add(1, Ordering::Relaxed);
 ///         let bytes = self.0.slice(range.start as usize..range.end as usize);
-///         Ok(Answer::new(bytes, Version::default().etag(Some("\"1\"".into()))))
+///         Ok(RangeResponse::new(bytes, Version::default().etag(Some("\"1\"".into()))))
 ///     }
 ///     fn in_flight(&self) -> usize {
 ///         16

@@ -42,8 +42,8 @@ pub fn salvage_filled(
     save(input.as_ref(), output.as_ref(), options, write, None, fill)
 }
 
-/// As [`salvage_filled`], for files that may have lost shape and dtype: those of `known`, with its chunk and block shape,
-/// take their place. What the file itself still says counts.
+/// As [`salvage_filled`], for files that may have lost shape and dtype: those of `known`, with its chunk and block
+/// shape, take their place. Information still in the file takes precedence.
 ///
 /// # Errors
 /// As [`salvage_filled`]; [`NdError::Geometry`] if the shapes contradict each other; [`FrameError::Argument`] if they do

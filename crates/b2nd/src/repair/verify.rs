@@ -4,7 +4,7 @@ use b2_frame::{Entry, FrameError, VerifyReport};
 
 use crate::{Geometry, NdArray, NdError, Selection};
 
-/// Number of block numbers read at once.
+/// Number of block numbers read at a time.
 const BLOCK_BATCH_LEN: usize = 256;
 
 impl NdArray {

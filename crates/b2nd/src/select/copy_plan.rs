@@ -89,7 +89,7 @@ pub struct ChunkPart {
     pub(crate) group: usize,
     /// The share of the chunk in each dimension of the selection.
     pub(crate) dims: Vec<PartDim>,
-    /// If several selections are read at once: the number of each that has items in the chunk, and its part.
+    /// If several selections are read together: the number of each one with items in the chunk, and its part.
     pub(crate) members: Vec<(usize, ChunkPart)>,
 }
 
@@ -103,7 +103,7 @@ impl std::fmt::Debug for ChunkPart {
 }
 
 impl ChunkPart {
-    /// Returns the part of several selections that are read at once.
+    /// Returns the part of several selections that are read together.
     pub(crate) fn of_members(
         nchunk: usize,
         nblocks: Vec<usize>,
@@ -114,7 +114,7 @@ impl ChunkPart {
     }
 }
 
-/// What a chunk is divided into.
+/// The units into which a chunk is divided.
 #[derive(Clone, Copy)]
 pub(crate) enum Units {
     Blocks,

@@ -54,7 +54,7 @@ struct Axis {
     /// Number of chunks of the array and of blocks of a chunk.
     nchunks: u64,
     nblocks: u64,
-    /// What one step along this dimension adds to the number of the chunk and of the block.
+    /// The increments of the chunk and block numbers per step along this dimension.
     chunk_step: u64,
     block_step: u64,
     /// Stride of items in a block, in bytes.

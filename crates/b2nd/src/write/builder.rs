@@ -126,8 +126,8 @@ impl ArrayBuilder {
         self.shape = shape.into();
         self
     }
-    /// Sets the length of a chunk along each dimension, in items. Along a dimension without items, 0 stands for a length
-    /// that is chosen.
+    /// Sets the length of a chunk along each dimension, in items. Along a dimension without items, 0 means that the
+    /// length is chosen automatically.
     pub fn chunks(mut self, chunks: impl Into<Vec<u32>>) -> Self {
         self.chunks = Some(chunks.into());
         if std::mem::take(&mut self.inherited) {

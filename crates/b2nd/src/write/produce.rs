@@ -1,4 +1,4 @@
-//! Turns items into compressed chunks, several at once, in bounded memory.
+//! Turns items into compressed chunks concurrently in bounded memory.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +13,13 @@ use crate::write::chunk_blocks::{ChunkItems, DirectBlocks};
 use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, StridedItems, failed};
 use crate::{Dtype, Geometry, NdError};
 
-/// Bytes of items handled at once when arrays are changed. A single chunk may be larger.
+/// Bytes of items handled at a time when arrays are changed. A single chunk may be larger.
 pub(crate) const BATCH: usize = 64 << 20;
-/// Bytes of items read at once from a source that allows only one thread. May be exceeded by one chunk per thread.
+/// Bytes of items read at a time from a source that allows only one thread. May be exceeded by one chunk per thread.
 const READ_BATCH_LEN: usize = 8 << 20;
-/// Bytes of items that one thread reads at once from a shared source. May be exceeded by a single chunk.
+/// Bytes of items that one thread reads at a time from a shared source. May be exceeded by a single chunk.
 const SHARED_READ_LEN: usize = 2 << 20;
-/// Bytes of items in memory that one thread takes at once. May be exceeded by a single chunk.
+/// Bytes of items in memory that one thread takes at a time. May be exceeded by a single chunk.
 const MEMORY_BATCH_LEN: usize = 512 << 10;
 
 /// A chunk that is ready to be put into a frame.

@@ -14,7 +14,7 @@ use crate::select::resolved::{AxisSelection, OutDim};
 use crate::write::source::{Region, SharedRegions};
 use crate::{NdArray, NdError, Slice};
 
-/// Blocks of a chunk are requested together as long as the box around them has at most so many bytes.
+/// Blocks of a chunk are requested together as long as the box around them has at most this many bytes.
 const MAX_HULL_LEN: usize = 64 << 20;
 
 impl Slice {
@@ -56,7 +56,7 @@ impl Slice {
         let control = control.begin(self.nbytes(), self.itemsize() as u64);
         let geometry = self.array().geometry();
         let work = moves.nparts().saturating_mul(geometry.block_nbytes() as u64);
-        // Copying takes little time beside what the source does.
+        // Copying takes little time compared with the source.
         let dst = Mutex::new(dst);
         let read = |reader: &mut Reader<'_>, npart: u64| -> Result<(), NdError> {
             let part = moves.part(npart)?;

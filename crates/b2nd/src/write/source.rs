@@ -40,8 +40,8 @@ pub trait RegionSource {
         None
     }
 
-    /// Returns the source in a form that several threads may read at once, if it has one. Regions
-    /// are then requested in any order, some more than once, and chunks are not.
+    /// Returns the source in a form that several threads may read concurrently, if supported. Regions are then
+    /// requested in any order, some more than once, and chunks are not.
     fn shared(&self) -> Option<&dyn SharedRegions> {
         None
     }
@@ -91,7 +91,7 @@ pub trait RegionSource {
     }
 }
 
-/// A source that several threads may read at once; see [`RegionSource::shared`].
+/// A source that several threads may read concurrently; see [`RegionSource::shared`].
 pub trait SharedRegions: Sync {
     /// Reads the stored bytes of a region's items in C order. `dst` must be filled completely.
     ///
@@ -533,7 +533,7 @@ impl RegionSource for ExpandedSource<'_> {
     }
 }
 
-/// What a source has along an axis.
+/// The extent of a source along an axis.
 pub(crate) enum SourceExtent {
     /// This many positions.
     Axis(u64),

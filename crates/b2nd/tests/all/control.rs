@@ -9,7 +9,7 @@ use b2nd::{ArrayBuilder, ArrayEditor, Axis, Concat, NdArray, NdError, RegionSour
 
 type ProgressLog = Arc<Mutex<Vec<Progress>>>;
 
-/// A control that notes what it hears, and stops as soon as `most` bytes are done.
+/// A control that records its reports, and stops as soon as `most` bytes are done.
 fn noting(most: u64) -> (Control, ProgressLog) {
     let seen = ProgressLog::default();
     let notes = Arc::clone(&seen);
@@ -20,7 +20,7 @@ fn noting(most: u64) -> (Control, ProgressLog) {
     (control, seen)
 }
 
-/// What was heard is of one call: bytes grow up to the total, which the last word is.
+/// Checks the reports of one call: bytes grow up to the total, which comes last.
 fn check(seen: &ProgressLog, total: u64) {
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());
     assert!(seen.windows(2).all(|pair| pair[0].nbytes <= pair[1].nbytes), "{seen:?}");
@@ -108,7 +108,7 @@ fn changes_tell_and_stop() {
         editor.set_control(Control::new());
         assert_eq!(editor.shape(), [70, 50], "{name}");
         assert_eq!(editor.snapshot().unwrap().all().read::<Vec<u32>>().unwrap(), items, "{name}");
-        // It can be done all the same, and is what it would have been without.
+        // It succeeds when repeated, with the same result as without the cancellation.
         let (control, seen) = noting(u64::MAX);
         editor.set_control(control);
         change(&mut editor).unwrap();

@@ -42,7 +42,7 @@ impl RegionSource for Field {
     }
 }
 
-/// A file that counts what is read from it.
+/// A file that counts the bytes read from it.
 struct Counting {
     file: Arc<dyn ReadAt>,
     bytes: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ fn check(items: &[u8]) {
     assert!(items.next().is_none());
 }
 
-/// In a process of its own, so that the peak is that of reading alone.
+/// In a separate process, so that the peak is that of reading alone.
 const CHILD: &str = "B2ND_TEST_LARGE_CHILD";
 
 #[test]
@@ -126,7 +126,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     check(&slice.read_bytes().unwrap());
     let read = bytes.load(Ordering::Relaxed);
 
-    // What had to be read: of each touched chunk header, block starts and touched blocks.
+    // The bytes that had to be read: header, block starts and touched blocks of each touched chunk.
     let geometry = array.geometry().clone();
     let frame = array.super_chunk();
     let (mut needed, mut touched) = (0, 0);
@@ -161,7 +161,7 @@ fn a_box_of_one_percent_reads_its_blocks_only_in_little_memory() {
     let needed = needed + touched * 2 * (16 << 10);
     assert!(read <= needed + metadata + (touched + 1) * SLACK, "read {read} bytes, {needed} are needed");
 
-    // The child checks its peak memory where the system tells it.
+    // The child checks its peak memory if the system reports it.
     let child = b2_storage_sim::program(std::env::current_exe().unwrap())
         .args([
             "large_array::a_box_of_one_percent_reads_its_blocks_only_in_little_memory",

@@ -56,7 +56,7 @@ fn the_shape_of_blocks_is_taken_from_the_metalayer() {
     }
 }
 
-/// Nothing can be decoded then, but checksums tell what is as it was written.
+/// Nothing can be decoded, but checksums show what is intact.
 #[test]
 fn where_the_shape_is_lost_checksums_do() {
     for (checksums, index_lost, recovered) in [(true, false, 4), (true, true, 4), (false, false, 0)] {
@@ -80,7 +80,7 @@ fn where_the_shape_is_lost_checksums_do() {
         assert_eq!(report.metalayers, Condition::Lost);
         assert_eq!((report.recovered, report.verified), (recovered, recovered), "{report:?}");
         assert_eq!(stored(&path.with_extension("out")) == before, recovered == 4);
-        // What a checksum contradicts is not saved.
+        // Blocks that do not match a checksum are not saved.
         if checksums {
             let at = bytes.windows(before[2].len()).position(|window| window == before[2]).unwrap();
             bytes[at + before[2].len() - 3] ^= 1;

@@ -1,4 +1,4 @@
-//! Changes from many threads at once: each happens as a whole, or not at all.
+//! Concurrent changes from many threads: each happens completely or not at all.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn all(editor: &mut ArrayEditor) -> Vec<u32> {
     editor.snapshot().unwrap().all().read().unwrap()
 }
 
-/// A control that stops at the third chunk of thread "first" until told to go on, which it then does or not.
+/// A control that stops at the third chunk of thread "first" until it is told whether to continue.
 fn waiting(go_on: mpsc::Receiver<()>, reached: mpsc::Sender<()>, then: ControlFlow<()>) -> Control {
     let count = AtomicUsize::new(0);
     Control::new().progress(move |_| {
@@ -33,7 +33,7 @@ fn waiting(go_on: mpsc::Receiver<()>, reached: mpsc::Sender<()>, then: ControlFl
 }
 
 /// The first thread sets the left half of all rows, the second one the rest and some of the left while the first one is
-/// at work. What the first one answers, and what the array is then.
+/// running. Returns the result of the first one, and the array.
 fn interleaved(editor: &mut ArrayEditor, then: ControlFlow<()>) -> (Result<(), NdError>, Vec<u32>) {
     let ((tell, go_on), (reached, wait)) = (mpsc::channel(), mpsc::channel());
     editor.set_control(waiting(go_on, reached, then));
@@ -78,7 +78,7 @@ fn a_change_that_is_stopped_in_the_middle_leaves_what_others_did() {
             _ => 9,
         });
         assert_eq!(items, others);
-        // What nobody refers to does not show later either.
+        // Unreferenced data do not appear later either.
         editor.set_control(Control::new());
         editor.commit().unwrap();
         assert_eq!(all(&mut editor), others);
@@ -119,7 +119,7 @@ fn damage_in_the_middle_changes_nothing() {
     assert_eq!(failed.kind(), b2_core::ErrorKind::Damaged, "{failed}");
     drop(shared);
     assert_eq!(entries(&mut editor), before);
-    // Beside the damage it works.
+    // Everything but the damaged part works.
     let shared = editor.share().unwrap();
     shared.set([0..5, 3..4], source::value(7u32)).unwrap();
     shared.set(5..6, [1u32; 16]).unwrap();

@@ -1,4 +1,4 @@
-//! What items may come from: values, bytes, memory of any layout, functions, readers, with and without an end.
+//! Sources of items: values, bytes, memory of any layout, functions, readers, finite and infinite.
 
 use std::io::{self, Cursor};
 
@@ -201,7 +201,7 @@ fn lengths_come_from_the_source() {
         assert!(edited(&|e| e.append(axis, array.all().expand_dims(0).unwrap())).is_err());
         assert!(edited(&|e| e.append(2, &values)).is_err());
     }
-    // What lacks the axis is one position along it, in memory and out of it, few or many.
+    // A source without the axis is one position along it, in memory or not, few or many.
     let row = built(&ArrayBuilder::new::<u16>([17]), (0..17u16).collect::<Vec<_>>());
     let column: Vec<u8> = bytes(&(100..123u16).collect::<Vec<_>>());
     let column = StridedItems::new(&column, [23], 2, 0, [2]).unwrap();

@@ -5,7 +5,7 @@ use crate::log::{CrashState, Log};
 /// The number of crash states to check.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashPlan {
-    /// Number of different power losses at most; there may be fewer.
+    /// Maximum number of different power losses.
     pub power: usize,
     /// Seed of the random power losses.
     pub seed: u64,

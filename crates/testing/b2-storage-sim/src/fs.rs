@@ -47,8 +47,8 @@ impl SimFs {
         Self::after(image.clone(), image.clone(), Vec::new())
     }
 
-    /// Creates the file system that remains after a process was killed: with everything that the
-    /// process saw after `at` calls, synced or not. The log continues.
+    /// Creates the file system left by a killed process: with everything that the process saw after `at` calls, synced
+    /// or not. The log continues.
     pub fn resume(log: &Log, at: usize) -> Self {
         Self::after(log.image(0).clone(), log.image(at).clone(), log.ops()[..at].to_vec())
     }
@@ -58,7 +58,7 @@ impl SimFs {
         Self(Arc::new(SharedFs { state: Mutex::new(inner), unlocked: Condvar::new() }))
     }
 
-    /// Creates a file and its parent directories before the test begins. This is not recorded.
+    /// Creates a file and its parent directories before the test starts. This is not recorded.
     pub fn write(&self, path: &Path, contents: &[u8]) {
         let mut inner = self.inner();
         let image = &mut inner.image;
@@ -66,11 +66,11 @@ impl SimFs {
         for (path, directory) in Vec::from_iter([(path, false)].into_iter().chain(parents)).into_iter().rev()
         {
             if image.lookup(path).is_err() {
-                let op = create(image, path, directory).expect("it can be made");
+                let op = create(image, path, directory).expect("it can be created");
                 image.apply(&op);
             }
         }
-        let node = image.lookup(path).expect("it was made");
+        let node = image.lookup(path).expect("it was created");
         image.apply(&Op::SetLen { node, len: 0 });
         image.apply(&Op::Write { node, offset: 0, data: Bytes::copy_from_slice(contents) });
     }
@@ -392,7 +392,7 @@ impl WriteAt for SimFile {
         while blocked(&inner) {
             let waited = self.fs.0.unlocked.wait_timeout(inner, DEADLOCK_TIMEOUT);
             let (guard, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-            assert!(!timeout.timed_out(), "a lock was waited for too long: a deadlock?");
+            assert!(!timeout.timed_out(), "timeout while waiting for a lock: a deadlock?");
             inner = guard;
         }
         inner.locks.insert(self.node, self.handle);

@@ -20,7 +20,7 @@ const SECTOR: usize = TEAR_SIZES[0];
 /// Longer files are torn only into sectors, as there would be too many smaller pieces.
 const MAX_FINE_LEN: usize = 64 << 10;
 
-/// What was not synced after some number of calls.
+/// The unsynced changes after some number of calls.
 struct UnsyncedChanges {
     at: usize,
     /// For each file with unsynced changes, the numbers of calls after which its contents changed,
@@ -77,7 +77,7 @@ impl Log {
         rng: &mut Rng,
         mut each: impl FnMut(CrashState) -> Result<bool, E>,
     ) -> Result<(), E> {
-        // The more can be lost at a moment, the more often that moment is chosen.
+        // Moments with more to lose are chosen more often.
         let tickets: Vec<&UnsyncedChanges> =
             pending.iter().flat_map(|p| std::iter::repeat_n(p, self.chances(p))).collect();
         if tickets.is_empty() {
@@ -158,7 +158,7 @@ impl Log {
                     push(Some((*node, self.whole(*node, *time))), None, how);
                 }
                 let [.., before, after] = times[..] else { continue };
-                // What is new lies behind the committed state, and is torn only into sectors.
+                // New data follow the committed state, and are torn only into sectors.
                 let fine = if self.overwrites(*node, &[before, after]) { TEAR_SIZES.len() } else { 1 };
                 for size in TEAR_SIZES.into_iter().take(fine) {
                     for piece in self.pieces(*node, &[before, after], size).into_iter().take(24) {
@@ -186,7 +186,7 @@ impl Log {
         };
         let (in_order, garbage) = (how == "in order", how.ends_with("garbage"));
         let names_in_order = how.starts_with("in order") || how.starts_with("names in order");
-        // A cut through all directories at once, or one for each.
+        // One cut through all directories, or one for each.
         let cut = rng.below(at + 1);
         let same_cut = rng.chance(50);
         let keep = [10, 50, 90][rng.below(3)];

@@ -10,7 +10,7 @@ const SIGNATURES: [&[u8; 4]; 16] = [
     b"\x89HDF", b"OHDR", b"OCHK", b"FRHP", b"FHIB", b"BTHD", b"BTIN", b"BTLF", b"FAHD", b"FADB", b"EAHD",
     b"EAIB", b"EASB", b"EADB", b"SMTB", b"SMLI",
 ];
-/// Longer blocks are not looked for.
+/// Maximum block length to search.
 const MAX_BLOCK_LEN: usize = 5000;
 
 /// Returns the ranges that checksums cover. The four bytes after each are the checksum.
@@ -30,7 +30,7 @@ pub fn checked_blocks(bytes: &[u8], sum: Sum) -> Vec<Range<usize>> {
     found
 }
 
-/// Computes the checksum of a changed block again.
+/// Recomputes the checksum of a changed block.
 pub fn seal(bytes: &mut [u8], block: &Range<usize>, sum: Sum) {
     let sum = sum(&bytes[block.clone()]);
     bytes[block.end..block.end + 4].copy_from_slice(&sum.to_le_bytes());

@@ -50,7 +50,7 @@ pub enum Misbehavior {
     Close,
 }
 
-/// What clients have requested.
+/// Counts of client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Number of requests.
@@ -69,11 +69,11 @@ struct ServerState {
     good: usize,
     /// Number of requests to misbehave for; afterwards the server is correct again.
     bad: usize,
-    /// The times between a request and its response, for one request after the other.
+    /// The delays between requests and responses, used in turn.
     delays: Vec<Duration>,
     /// Bytes per second for each connection, and for all together.
     speed: (Option<u64>, Option<u64>),
-    /// The time when everything sent so far has passed the link.
+    /// When everything sent so far will have passed the link.
     link: Option<Instant>,
     counts: RequestCounts,
     now: u64,
@@ -135,8 +135,8 @@ impl Server {
         self.delays(&[delay]);
     }
 
-    /// Sets the times between a request and its response, which requests take in turn: with different ones, responses
-    /// arrive in another order than that of the requests.
+    /// Sets the delays between requests and responses, used in turn. With different delays, responses arrive out of
+    /// order.
     pub fn delays(&self, delays: &[Duration]) {
         self.lock().delays = delays.to_vec();
     }
@@ -157,7 +157,7 @@ impl Server {
         self.lock().headers = headers.to_owned();
     }
 
-    /// Returns what was requested since the last call.
+    /// Returns the counts since the last call.
     pub fn counts(&self) -> RequestCounts {
         std::mem::take(&mut self.lock().counts)
     }
@@ -281,7 +281,7 @@ impl Server {
             return Ok(true);
         }
         if !matches!(manner, Misbehavior::Short | Misbehavior::Freeze | Misbehavior::Endless) {
-            // Before it is sent: whoever has read all of it may ask at once.
+            // Counted before sending: the client may ask immediately after reading all of it.
             self.lock().counts.bytes += body.len() as u64;
         }
         match manner {
@@ -340,7 +340,7 @@ impl Server {
     }
 }
 
-/// What browsers need to be told of the parts of a page.
+/// The content type of the parts of a page.
 fn content_type(path: &str) -> Option<&'static str> {
     match path.rsplit_once('.')?.1 {
         "html" => Some("text/html; charset=utf-8"),

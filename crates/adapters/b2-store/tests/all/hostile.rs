@@ -88,7 +88,7 @@ fn names_in_archives_do_not_lead_out() {
     ] {
         refused(archive(&zip(&[entry(name, &frame)])), "is not a path inside the archive");
     }
-    // Entries that are no members do no harm, since nothing is unpacked.
+    // Entries that are not members do no harm, since nothing is unpacked.
     let store = archive(&zip(&[entry("../notes.txt", b"x"), entry("g/a.b2nd", &frame)])).unwrap().unwrap();
     assert_eq!(read(&store, "/g/a").unwrap(), b"hello");
     assert!(matches!(store.frame("/../notes.txt", &options()), Err(StoreError::NoSuchKey(_))));

@@ -20,7 +20,7 @@ pub(crate) struct CountingStore {
     counts: Mutex<Counts>,
 }
 
-/// What was asked of a store.
+/// Counts of the requests to a store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     /// Calls, each of which may request several ranges.

@@ -142,7 +142,7 @@ pub(crate) enum Sums {
     Known(Arc<SumsByEntry>),
 }
 
-/// What is known about the sum of a chunk.
+/// The checksum of a chunk, as far as known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// The sum of the chunk; `None` if it has none.

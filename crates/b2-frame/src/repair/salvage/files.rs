@@ -126,7 +126,7 @@ impl<'a> DamagedFiles<'a> {
         Chunk::from_bytes(bytes).map_err(FrameError::chunk(Structure::Frame))
     }
 
-    /// Returns what is left of a truncated chunk, padded with zeros, and the number of bytes left.
+    /// Returns the rest of a truncated chunk, padded with zeros, and its length.
     pub(super) fn cut_off(&self, place: u64) -> Option<(Chunk, usize)> {
         let (header, file, start) = self.chunk_header(place).ok()?;
         let cbytes = header.cbytes();

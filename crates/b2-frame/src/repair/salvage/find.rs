@@ -1,4 +1,4 @@
-//! Locates the trailer, the index and the chunks: where they should be, or among what the scan found.
+//! Locates the trailer, the index and the chunks: at their expected positions, or among the results of the scan.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::names::FrameFile;
 use crate::storage::files::Extent;
 use crate::{FrameError, FrameHeader, VlMetalayers};
 
-/// The trailer, if it is where the header says.
+/// The trailer, if it is at the position in the header.
 pub(super) fn trailer_in_place(damaged: &DamagedFiles<'_>, head: &RepairedHeader) -> Option<Trailer> {
     let end = head.header.frame_len();
     let main = FrameFile::Main;
@@ -33,8 +33,8 @@ pub(super) fn trailer_in_place(damaged: &DamagedFiles<'_>, head: &RepairedHeader
     Trailer::parse(&bytes, end - len, &damaged.dparams).ok()
 }
 
-/// What is left of a damaged trailer, and the names whose value is lost. It starts behind the checksums that belong to
-/// the header, or without them behind the index.
+/// The rest of a damaged trailer, and the names of lost values. It starts after the checksums that belong to the header
+/// or, without them, after the index.
 pub(super) fn damaged_trailer(
     damaged: &DamagedFiles<'_>,
     head: &RepairedHeader,
@@ -59,7 +59,7 @@ pub(super) fn damaged_trailer(
     Some((Trailer { vlmetalayers, fingerprint_kind: 0, fingerprint: [0; 16] }, lost))
 }
 
-/// The index, if it is where the header says, and its checksum.
+/// The index, if it is at the position in the header, and its checksum.
 pub(super) fn index_in_place(damaged: &DamagedFiles<'_>, head: &RepairedHeader) -> Option<(Index, u64)> {
     let header = &head.header;
     if head.condition != Condition::Intact {
@@ -196,7 +196,7 @@ pub(super) struct EmbeddedIndex {
     pub(super) at: u64,
 }
 
-/// Whether some of the chunks are newer than what is at byte `at`. If so, that belongs to an older state.
+/// Returns whether some of the chunks are newer than the structure at byte `at`, which then belongs to an older state.
 pub(super) fn is_outdated(damaged: &DamagedFiles<'_>, at: u64, chunks: &[FoundChunk]) -> bool {
     let Some(first) = chunks.first().filter(|_| damaged.dir.is_none()) else { return false };
     // Values of vlmetalayers are chunks too.

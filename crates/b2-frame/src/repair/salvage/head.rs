@@ -1,4 +1,4 @@
-//! What can be recovered from a header, damaged or not.
+//! Recovers information from a header, damaged or not.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub enum Condition {
     Intact,
     /// Some of its fields could not be trusted.
     Damaged,
-    /// Not where the header says, or its position is unknown: it was found by searching all bytes.
+    /// Not at the position in the header, or the position is unknown: found by searching all bytes.
     Found,
     /// It was damaged, and its copy was used (docs/format/start-copy.md).
     Restored,
-    /// Lost or damaged; what the caller gave was used.
+    /// Lost or damaged; replaced by the caller's value.
     Given,
     /// Nothing is left of it.
     Lost,
@@ -49,7 +49,7 @@ const MARKERS: [(usize, u8); 12] = [
 /// How many of these markers and of the magic bytes must be right for the other fields to be trusted.
 const MIN_MARKERS: usize = 7;
 
-/// What the caller knows about a frame that may have lost its header.
+/// Information from the caller about a frame that may have lost its header.
 #[derive(Clone, Debug)]
 pub struct KnownHeader {
     /// Item, block and chunk size, defaults, and metalayers.
@@ -112,8 +112,8 @@ impl RepairedHeader {
         Ok(self)
     }
 
-    /// Takes what `given` says in place of what is lost: the whole header, or metalayers. Nothing that matches its
-    /// checksum is replaced.
+    /// Replaces lost parts (the whole header, or metalayers) by those of `given`. Parts that match their checksum are
+    /// not replaced.
     pub(super) fn completed(head: Option<Self>, given: &KnownHeader, storage: Storage) -> Self {
         let metalayers = |found: &Metalayers| {
             let given = given.params.metalayers.iter().map(|(name, value)| (&name[..], &value[..]));
@@ -151,7 +151,7 @@ impl RepairedHeader {
         }
     }
 
-    /// Where the chunks start, if the header says so.
+    /// The start of the chunks, if the header defines it.
     pub(super) fn data_start(&self) -> Option<u64> {
         (self.condition != Condition::Given).then(|| self.header.header_len() as u64)
     }
@@ -161,7 +161,7 @@ impl RepairedHeader {
         matches!(self.condition, Condition::Intact | Condition::Given)
     }
 
-    /// How the header is reported. `restored` says whether it is a copy.
+    /// The reported condition of the header. `restored` is whether it is a copy.
     pub(super) fn told(&self, restored: bool) -> Condition {
         match self.condition {
             Condition::Intact if restored && self.against_sum == AgainstSum::Fits => Condition::Restored,
@@ -170,7 +170,7 @@ impl RepairedHeader {
         }
     }
 
-    /// What is to be said of the metalayers. `restored` says whether they are copies.
+    /// The reported condition of the metalayers. `restored` is whether they are copies.
     pub(super) fn metalayers_told(&self, restored: bool) -> Condition {
         match self.metalayers_condition {
             Condition::Intact if restored && self.against_sum == AgainstSum::Fits => Condition::Restored,

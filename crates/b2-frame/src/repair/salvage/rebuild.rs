@@ -24,7 +24,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         |at: usize| stored.get(at..).unwrap_or_default().iter().take_while(|byte| **byte == 0).count();
     let differs = stored.iter().zip(&expected).position(|(found, expected)| found != expected);
     let differs = differs.unwrap_or(EXTENDED_HEADER_LEN);
-    // What was lost begins in the header, and reaches over its end or from its start.
+    // The lost range starts in the header and extends over its end, or covers its start.
     let in_header = differs < EXTENDED_HEADER_LEN
         && zeros(differs) > 0
         && (differs == 0 || differs + zeros(differs) >= EXTENDED_HEADER_LEN);
@@ -82,7 +82,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         }
         walk.back_from_end(&mut starts, lost.end);
     }
-    // The first bytes behind a sector may be zeros as well.
+    // The first bytes after a sector may be zeros as well.
     let lost = lost.start..lost.end.saturating_sub(3);
     let mut known: Vec<bool> = memory::list(nblocks).ok()?;
     for (nblock, start) in starts.iter().enumerate() {

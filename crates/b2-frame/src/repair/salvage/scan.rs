@@ -13,7 +13,7 @@ use crate::format::trailer::Trailer;
 use crate::names::FrameFile;
 use crate::storage::files::{Extent, OpenFile};
 
-/// Bytes read at once.
+/// Number of bytes read at a time.
 const WINDOW_LEN: u64 = 1 << 20;
 /// Cancellation is checked after this many bytes, and after each position that takes more than a glance.
 const CHECK_INTERVAL: usize = 64 << 10;
@@ -35,7 +35,7 @@ pub(super) struct FoundChunk {
     pub(super) look: ChunkTraits,
 }
 
-/// What the chunks of a frame usually have in common: version, block size, filters and codec.
+/// Traits that the chunks of a frame usually share: version, block size, filters and codec.
 pub(super) type ChunkTraits = (u8, usize, [FilterSlot; 6], CodecFormat, u8);
 
 impl FoundChunk {
@@ -56,7 +56,7 @@ impl FoundChunk {
     }
 }
 
-/// What was found, in file order.
+/// The results, in file order.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) chunks: Vec<FoundChunk>,
@@ -83,7 +83,7 @@ pub(super) fn scan(
     while at < to {
         let window = file.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW_LEN)))?;
         let ends_file = at + window.len() as u64 == file.len();
-        // What starts in the last bytes of the window is complete in the next one.
+        // Structures that start in the last bytes of the window are complete in the next one.
         let starts = if ends_file { window.len() } else { window.len() - (EXTENDED_HEADER_LEN - 1) };
         let mut i = 0;
         let (mut ask, mut spent) = (0, budget);
@@ -110,7 +110,7 @@ pub(super) fn scan(
                 found.trailers.push(offset);
             }
             if budget == 0 {
-                // Far too many bytes look like a chunk without being one: settle for what was found so far.
+                // Far too many bytes look like a chunk without being one: stop with the results so far.
                 return Ok(found);
             }
             i = usize::try_from(end - at).unwrap_or(usize::MAX);

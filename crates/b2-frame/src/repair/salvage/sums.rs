@@ -15,7 +15,7 @@ use crate::format::index::{Entry, Index};
 use crate::names::FrameFile;
 use crate::storage::files::Extent;
 
-/// Bytes read at once.
+/// Number of bytes read at a time.
 const WINDOW_LEN: u64 = 1 << 20;
 
 /// Checksums that were found.
@@ -27,13 +27,13 @@ pub(super) struct FoundSums {
     pub(super) index: u64,
     /// Of the trailer up to its length.
     trailer: u64,
-    /// The first byte of the frame after the trailer, if the trailer is where the header says.
+    /// The first byte of the frame after the trailer, if the trailer is at the position in the header.
     frame_len: Option<u64>,
-    /// Of all stored chunks in order; `None` where the checksum itself is damaged.
+    /// The sums of all stored chunks in order; `None` where the checksum itself is damaged.
     pub(super) chunks: Vec<Option<u64>>,
     /// The first byte after them.
     pub(super) end: u64,
-    /// Whether the trailer after them is where the header says.
+    /// Whether the trailer after them is at the position in the header.
     in_place: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn find(
                 best = Some(found);
             }
         }
-        // What starts in the last bytes is complete in the next window.
+        // Structures that start in the last bytes are complete in the next window.
         at += (window.len() as u64).saturating_sub(MAGIC.len() as u64 - 1).max(1);
     }
     Ok(best)

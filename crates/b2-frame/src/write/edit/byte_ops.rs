@@ -24,10 +24,10 @@ impl FrameEditor {
     ///
     /// # Errors
     /// [`FrameError::Argument`] when the frame has variable-length blocks, or there would be too many chunks;
-    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not as the frame header says; [`FrameError::Io`]
-    /// when they cannot be written; as for [`ChunkRef::decompress`](crate::ChunkRef::decompress) when the last chunk
-    /// cannot be read; [`FrameError::Cancelled`], [`FrameError::OutOfMemory`]; [`FrameError::Abandoned`] after a sync
-    /// that failed. Nothing is appended then.
+    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not with the settings of the frame header;
+    /// [`FrameError::Io`] when they cannot be written; as for [`ChunkRef::decompress`](crate::ChunkRef::decompress)
+    /// when the last chunk cannot be read; [`FrameError::Cancelled`], [`FrameError::OutOfMemory`];
+    /// [`FrameError::Abandoned`] after a sync that failed. Nothing is appended then.
     pub fn append_bytes(&mut self, data: &[u8]) -> Result<(), FrameError> {
         self.no_vl_blocks()?;
         if data.is_empty() {

@@ -107,7 +107,7 @@ impl FrameEditor {
     /// Compresses `plain` with [`cparams`](Self::cparams) and inserts it before chunk `nchunk`.
     ///
     /// # Errors
-    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not as the frame header says;
+    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not with the settings of the frame header;
     /// [`FrameError::Argument`] when they are more than a chunk can have; otherwise as for [`insert`](Self::insert).
     pub fn insert_bytes(&mut self, nchunk: usize, plain: &[u8]) -> Result<(), FrameError> {
         let chunk = self.compress_one(nchunk, plain)?;
@@ -117,7 +117,7 @@ impl FrameEditor {
     /// Compresses `plain` with [`cparams`](Self::cparams) and replaces chunk `nchunk` by it.
     ///
     /// # Errors
-    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not as the frame header says;
+    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not with the settings of the frame header;
     /// [`FrameError::Argument`] when they are more than a chunk can have; otherwise as for [`update`](Self::update).
     pub fn update_bytes(&mut self, nchunk: usize, plain: &[u8]) -> Result<(), FrameError> {
         let chunk = self.compress_one(nchunk, plain)?;
@@ -127,8 +127,8 @@ impl FrameEditor {
     /// Appends a chunk of variable-length blocks, compressed with [`cparams`](Self::cparams).
     ///
     /// # Errors
-    /// [`FrameError::Chunk`] when the blocks cannot be compressed, or not as the frame header says; otherwise as for
-    /// [`append`](Self::append).
+    /// [`FrameError::Chunk`] when the blocks cannot be compressed, or not with the settings of the frame header;
+    /// otherwise as for [`append`](Self::append).
     pub fn append_blocks(&mut self, blocks: &[&[u8]]) -> Result<usize, FrameError> {
         let nchunk = self.nchunks();
         let nbytes = blocks.iter().map(|block| block.len() as u64).sum();

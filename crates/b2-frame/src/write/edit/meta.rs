@@ -54,9 +54,9 @@ impl FrameEditor {
 
     /// Adds a metalayer. By convention the value is msgpack.
     ///
-    /// The header grows, and a contiguous frame has its chunks behind the header. So the commit writes such a frame
-    /// anew beside the old one, which it replaces, without dead space; in all other respects it is a commit like others.
-    /// Of a sparse frame only the index is written, as always.
+    /// The header grows, and in a contiguous frame the chunks follow the header. So the commit rewrites such a frame
+    /// next to the old one, without dead space, and replaces it; in all other respects it is a commit like others. Of a
+    /// sparse frame only the index is written, as always.
     ///
     /// ```
     /// # use b2_frame::{FrameEditor, FrameError, FrameParams, SuperChunk};

@@ -1,5 +1,5 @@
-//! Changes frames in place. All changes are staged: new chunks go behind the committed end of the
-//! frame (or to new chunk files), and a commit makes all changes visible at once.
+//! Changes frames in place. All changes are staged: new chunks are written after the committed end of the frame (or to
+//! new chunk files), and a commit makes all changes visible atomically.
 //!
 //! - `chunk_ops`, `byte_ops` and `meta` are the operations, which store chunks and change the staged state.
 //! - `savepoint` returns to an earlier staged state.
@@ -107,8 +107,8 @@ pub struct FrameEditor {
     before_commit: Option<BeforeCommit>,
 }
 
-/// What runs before a commit that changes chunks or metalayers, and may refuse it. It is told whether the frame gets another
-/// size or other metalayers, as when an array gets another shape.
+/// A hook that runs before a commit that changes chunks or metalayers, and may refuse it. Its argument is whether the
+/// size or the metalayers change, as when an array is resized.
 pub(crate) type BeforeCommit = Box<dyn Fn(bool) -> Result<(), FrameError> + Send + Sync>;
 
 struct Tail {
@@ -256,8 +256,7 @@ impl FrameEditor {
         Ok(self.snapshot()?.for_rewrite())
     }
 
-    /// Makes all changes visible at once. On disk they then survive a power loss, unless durability
-    /// is switched off.
+    /// Makes all changes visible atomically. On disk they then survive a power loss, unless durability is switched off.
     ///
     /// If chunks or metalayers have changed, this marks the indexes of python-blosc2 (the vlmetalayer `blosc2_indexes`)
     /// as outdated, unless that vlmetalayer was set after the last change.
@@ -265,8 +264,8 @@ impl FrameEditor {
     /// # Errors
     /// [`FrameError::Io`] or [`FrameError::Lock`] when something cannot be written, [`FrameError::Chunk`] when a
     /// buffered last chunk cannot be compressed, [`FrameError::Argument`] when all chunks are empty,
-    /// [`FrameError::HardLinks`] when the file has got other names; as for [`ChunkRef::read`](crate::ChunkRef::read) when
-    /// the frame is written anew (see [`add_metalayer`](Self::add_metalayer)) and a chunk cannot be read. The frame is
+    /// [`FrameError::HardLinks`] when the file has other names; as for [`ChunkRef::read`](crate::ChunkRef::read) when
+    /// the frame is rewritten (see [`add_metalayer`](Self::add_metalayer)) and a chunk cannot be read. The frame is
     /// unchanged, the changes are still staged, and the commit can be tried again.
     ///
     /// Three errors have a special meaning. After a failed sync only [`rollback`](Self::rollback)
@@ -339,7 +338,7 @@ impl FrameEditor {
     /// Returns whether the next commit of a contiguous frame has to write all of it.
     fn must_be_whole(&self, metadata_only: bool) -> bool {
         let (old, new) = (&self.committed, &self.draft.state);
-        // The chunks follow the header. C-Blosc2 expects the trailer of an empty frame directly behind its header.
+        // The chunks follow the header. C-Blosc2 expects the trailer of an empty frame directly after its header.
         old.head.len() != new.head.len() || new.nbytes == 0 && !metadata_only
     }
 
@@ -494,8 +493,8 @@ impl FrameEditor {
         SuperChunk::new(opened, files, self.draft.rules.dparams.clone()).dead_bytes()
     }
 
-    /// Commits, and reclaims dead space. A contiguous frame is rewritten beside the old one and
-    /// renamed; of a sparse frame, files that belong to no chunk are removed.
+    /// Commits, and reclaims dead space. A contiguous frame is rewritten next to the old one and renamed; of a sparse
+    /// frame, files that belong to no chunk are removed.
     ///
     /// # Errors
     /// As for [`commit`](Self::commit) (such as [`FrameError::HardLinks`]), and as for
@@ -537,7 +536,7 @@ impl FrameEditor {
     }
 
     /// Returns the frame as last committed if it is in memory and there is memory to put it into one piece, otherwise
-    /// `None`. What was there when it was opened is copied only if there are snapshots.
+    /// `None`. The part that was opened is copied only if there are snapshots.
     pub fn into_bytes(mut self) -> Option<Bytes> {
         self.rollback();
         self.draft.store.take_memory().ok().flatten()
@@ -550,7 +549,7 @@ impl FrameEditor {
     ) -> Result<(), FrameError> {
         self.flush_tail()?;
         let (staged, tail) = (self.draft.state.clone(), self.tail.take());
-        // Keeps what the old state refers to.
+        // Keep everything that the old state refers to.
         let _held = self.epoch.clone();
         let result = operations(self);
         if result.is_err() {

@@ -40,7 +40,7 @@ impl EditOptions {
     /// # Errors
     /// As for [`SuperChunk::open`]; [`FrameError::Lock`] when the lock file cannot be opened, created or locked;
     /// [`FrameError::Argument`] when the options have an offset; [`FrameError::ForeignBytes`] when there are bytes
-    /// behind the frame that are not part of it, and [`FrameError::HardLinks`] when the file has several hard links,
+    /// after the frame that are not part of it, and [`FrameError::HardLinks`] when the file has several hard links,
     /// see [`EditOptions::force`].
     pub fn edit(&self, path: impl AsRef<Path>) -> Result<FrameEditor, FrameError> {
         let path = path.as_ref();
@@ -133,7 +133,7 @@ impl EditOptions {
         }
     }
 
-    /// Truncates what an interrupted commit has left behind the frame.
+    /// Truncates bytes that an interrupted commit has left after the frame.
     fn clear_behind(&self, file: &dyn WriteAt, name: &str, frame_len: u64) -> Result<(), FrameError> {
         let len = file.len().map_err(FrameError::io(name))?;
         if len <= frame_len {

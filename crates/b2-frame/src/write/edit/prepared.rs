@@ -1,5 +1,5 @@
-//! Chunks that are stored before anything refers to them, so that many threads can prepare changes
-//! that then become effective at once.
+//! Chunks that are stored before anything refers to them, so that many threads can prepare changes that then take
+//! effect together.
 
 use std::sync::Arc;
 

@@ -41,8 +41,9 @@ impl FrameEditor {
         Ok(Savepoint { staged: self.draft.state.clone(), epoch: self.epoch.clone() })
     }
 
-    /// Frees the memory of chunks that are not used any more, unless something could bring them back. New chunks may get
-    /// their index entries, so nothing that compares entries may run meanwhile: `prepare` and `install` never call this.
+    /// Frees the memory of chunks that are not used any more, unless something could bring them back. New chunks may
+    /// get their index entries, so nothing that compares entries may run at the same time: `prepare` and `install`
+    /// never call this.
     pub(super) fn collect_garbage(&mut self) {
         if Arc::strong_count(&self.epoch) == 1 {
             self.draft.store.collect_garbage(&self.draft.state.entries);

@@ -1,4 +1,4 @@
-//! Tables of python-blosc2 (`CTable`): what a change of one of their members breaks there.
+//! Tables of python-blosc2 (`CTable`): effects of changes of their members.
 //!
 //! A table is a group with the member `_meta`. Its columns are arrays of equal length below `_cols`, `_valid_rows` marks the
 //! rows that exist, and indexes are below `_indexes`. `_meta` describes the indexes and counts the changes, which python-blosc2

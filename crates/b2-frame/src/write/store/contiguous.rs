@@ -1,4 +1,4 @@
-//! Writes new and changed contiguous frames. New data always go behind existing data.
+//! Writes new and changed contiguous frames. New data are always written after existing data.
 //!
 //! A change is committed by one write of the header, which is the only committed part that is
 //! overwritten. A new frame is committed by writing its header last and then renaming the file.
@@ -82,7 +82,7 @@ pub(crate) enum FrameHome {
     Behind,
 }
 
-/// Tells snapshots about later changes, since bytes that were never committed may be overwritten.
+/// Notifies snapshots of later changes, since bytes that were never committed may be overwritten.
 #[derive(Debug)]
 struct Watch {
     rollbacks: AtomicU64,
@@ -286,8 +286,8 @@ impl ContiguousStore {
         })
     }
 
-    /// Reads the start of the chunk data up to `end`, unless that was done before. What the copy of the start of the
-    /// frame holds is taken from there, since it was compared: the file may be damaged.
+    /// Reads the start of the chunk data up to `end`, unless that was done before. The part in the copy of the start of
+    /// the frame is taken from there, since it was verified: the file may be damaged.
     fn read_first(&mut self, end: u64) {
         let range = self.header_len..end.min(self.header_len + start_copy::MAX_COPIED_LEN as u64);
         if self.committed == 0 || self.first.len() as u64 == range.end.saturating_sub(range.start) {
@@ -362,8 +362,7 @@ impl ContiguousStore {
         if write(before).is_ok() {
             return Err(io(error));
         }
-        // From here on nothing behind the committed end may be changed, because the header may
-        // refer to it.
+        // From here on nothing after the committed end may be changed, because the header may refer to it.
         self.broken = true;
         match file.read_at(start..start + after.len() as u64) {
             Ok(found) if found == before => Err(io(error)),
@@ -385,9 +384,8 @@ impl ContiguousStore {
         if *force { Ok(()) } else { staging::check_links(&self.out.name, &**file) }
     }
 
-    /// Replaces this frame by a newly written one. `copy` stores the chunks in the new store and
-    /// returns what belongs to the new entries. `header_len` is that of the new frame; `checksums` says whether it gets
-    /// them.
+    /// Replaces this frame by a newly written one. `copy` stores the chunks in the new store and returns the data of
+    /// the new entries. `header_len` is that of the new frame; `checksums` is whether it has checksums.
     pub(crate) fn rewrite(
         &mut self,
         old: &FrameState,
@@ -409,7 +407,7 @@ impl ContiguousStore {
         let closed = self.out.close_to_replace();
         let result = whole.complete(&state, stored_sums, starts.as_ref(), count_change);
         if let (Some(identity), Err(_), FrameHome::Disk { fs, path, .. }) = (closed, &result, &self.home) {
-            // The old frame stays. If another program has replaced it meanwhile, it is not this store's.
+            // The old frame stays. If another program has replaced it in the meantime, it is not this store's.
             match fs.open_write(path, Links::Refuse) {
                 Ok(file) if file.identity().is_ok_and(|found| found == identity) => self.out.file = file,
                 _ => self.broken = true,
@@ -428,7 +426,7 @@ impl ContiguousStore {
         Ok(CopiedChunks { state, sums, starts })
     }
 
-    /// Discards what was stored since the last commit.
+    /// Discards everything stored since the last commit.
     pub(super) fn rollback(&mut self) {
         // The creator of a new frame removes or truncates it.
         if self.broken || self.committed == 0 {
@@ -459,7 +457,7 @@ impl ReadAt for SnapshotFile {
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let result = self.file.read_exact_at(offset, buf);
-        // Check after reading, since the bytes may have been overwritten meanwhile.
+        // Check after reading, since the bytes may have been overwritten in the meantime.
         let end = offset + buf.len() as u64;
         if end > self.watch.committed.load(Ordering::SeqCst)
             && (self.watch.rollbacks.load(Ordering::SeqCst) != self.rollbacks

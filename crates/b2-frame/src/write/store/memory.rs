@@ -1,8 +1,8 @@
 //! Frames in memory.
 //!
-//! Each chunk is a piece of its own, and nothing changes the bytes of a piece. A commit makes a new list of pieces, from
-//! which replaced chunks are missing: their memory is free at once, unless a snapshot holds it, and new chunks get their
-//! offsets. So snapshots stay as they are, however much changes, and dead space does not grow.
+//! Each chunk is a separate piece, and the bytes of a piece never change. A commit makes a new list of pieces, from
+//! which replaced chunks are missing: their memory is free at once, unless a snapshot holds it, and new chunks get
+//! their offsets. So snapshots stay as they are, however much changes, and dead space does not grow.
 
 use std::io;
 use std::ops::Range;
@@ -35,11 +35,11 @@ pub(crate) struct MemoryStore {
     header_len: u64,
     /// The committed content; `None` for a new frame.
     committed: Option<MemoryVersion>,
-    /// The start of the frame: what it consisted of when it was opened, without index and trailer.
+    /// The start of the frame: its content when it was opened, without index and trailer.
     base: Bytes,
-    /// What is collected for a new frame.
+    /// The data collected for a new frame.
     new: Vec<u8>,
-    /// The chunks behind `base`, committed or not.
+    /// The chunks after `base`, committed or not.
     pieces: Pieces,
     /// Where chunks may be put in front of the end.
     holes: Holes,
@@ -150,7 +150,7 @@ impl MemoryStore {
         self.garbage_len = 0;
     }
 
-    /// Returns the sorted offsets of the chunks behind `base` to which entries refer.
+    /// Returns the sorted offsets of the chunks after `base` that entries refer to.
     fn live(&self, entries: &[i64]) -> Result<Vec<u64>, OutOfMemory> {
         let behind = |raw: &i64| match Entry::from_raw(*raw) {
             Some(Entry::Stored(offset)) => {
@@ -163,7 +163,7 @@ impl MemoryStore {
         Ok(live)
     }
 
-    /// Makes what was collected for a new frame readable. Further chunks go behind it.
+    /// Makes the collected data of a new frame readable. Further chunks follow it.
     fn freeze(&mut self) {
         if !self.new.is_empty() {
             self.base = std::mem::take(&mut self.new).into();
@@ -261,7 +261,7 @@ impl MemoryStore {
         Ok(head)
     }
 
-    /// Discards what was stored since the last commit.
+    /// Discards everything stored since the last commit.
     pub(super) fn rollback(&mut self) {
         if let Some(committed) = &self.committed {
             self.pieces = committed.pieces.clone();
@@ -278,7 +278,7 @@ impl MemoryStore {
     /// Takes the committed frame, if there is one. It is copied only if others hold parts of it.
     ///
     /// # Errors
-    /// When there is no memory to put it into one piece.
+    /// When there is no memory for one contiguous piece.
     pub(super) fn take(&mut self) -> Result<Option<Bytes>, OutOfMemory> {
         let committed = self.committed.take();
         (self.base, self.pieces) = Default::default();
@@ -291,18 +291,18 @@ fn unshared(bytes: Bytes) -> Result<Vec<u8>, OutOfMemory> {
     if bytes.is_unique() { Ok(Vec::from(bytes)) } else { memory::copied(&bytes) }
 }
 
-/// Returns bytes that nobody else can change or keep, in memory of their own size.
+/// Returns bytes that are not shared, in memory of exactly their size.
 fn owned(bytes: Bytes) -> Result<Bytes, OutOfMemory> {
     let mut bytes = unshared(bytes)?;
     bytes.shrink_to_fit();
     Ok(bytes.into())
 }
 
-/// What a version has from some offset on.
+/// The content of a version from some offset on.
 enum VersionPart<'a> {
     /// Bytes up to the end of this slice, and whether they are a chunk that was put here.
     Bytes(&'a Bytes, usize, bool),
-    /// So many zeros.
+    /// This many zeros.
     Zeros(u64),
 }
 
@@ -411,7 +411,7 @@ impl ReadAt for MemoryVersion {
     }
 }
 
-/// A frame in memory whose parts are copied when they are read, so that nothing that is kept holds the frame.
+/// A frame in memory whose parts are copied when they are read, so that the copies do not keep the frame in memory.
 pub(crate) struct Copying(pub(crate) Bytes);
 
 impl ReadAt for Copying {

@@ -7,7 +7,7 @@
 //! - `contiguous` writes to one file, through an `appender`.
 //! - `sparse` writes to a directory.
 //! - `memory` keeps frames in memory, in `pieces`.
-//! - `trailing_bytes` identifies bytes behind the committed end.
+//! - `trailing_bytes` identifies bytes after the committed end.
 
 #[allow(clippy::cast_possible_truncation, reason = "headers are smaller than 2 GiB")]
 mod appender;
@@ -47,7 +47,7 @@ use crate::write::state::{FrameState, StoredHeader};
 
 /// The file, directory or buffer of a frame that is written or changed.
 ///
-/// After a fork it does nothing in the child: what is on disk belongs to the parent.
+/// After a fork it does nothing in the child: files on disk belong to the parent.
 pub(crate) struct Store {
     place: Backend,
     process: ProcessId,
@@ -132,7 +132,7 @@ impl Store {
         }
     }
 
-    /// Discards what was stored since the last commit.
+    /// Discards everything stored since the last commit.
     pub(crate) fn rollback(&mut self) {
         if self.is_foreign() {
             return;
@@ -184,15 +184,15 @@ impl Store {
         }
     }
 
-    /// Drops what is in memory and to which neither `entries` nor the committed state refers.
+    /// Drops data in memory that neither `entries` nor the committed state refers to.
     pub(crate) fn collect_garbage(&mut self, entries: &[i64]) {
         if let Backend::Memory(store) = &mut self.place {
             store.collect_garbage(entries);
         }
     }
 
-    /// Replaces a contiguous frame by a newly written one. `copy` puts its chunks and returns what belongs to the new
-    /// entries. `header_len` is that of the new frame; `checksums` says whether it gets them.
+    /// Replaces a contiguous frame by a newly written one. `copy` puts its chunks and returns the data of the new
+    /// entries. `header_len` is that of the new frame; `checksums` is whether it has checksums.
     pub(crate) fn rewrite(
         &mut self,
         old: &FrameState,
@@ -239,7 +239,7 @@ impl Store {
     /// Takes the committed frame if it is in memory. It is copied only if there are snapshots.
     ///
     /// # Errors
-    /// When there is no memory to put it into one piece.
+    /// When there is no memory for one contiguous piece.
     pub(crate) fn take_memory(&mut self) -> Result<Option<Bytes>, OutOfMemory> {
         match &mut self.place {
             Backend::Memory(store) => store.take(),

@@ -157,7 +157,7 @@ impl SparseStore {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.lock.is_none() => {
                     id = next(id)?;
                 }
-                // On Windows the name of a removed file cannot be used while somebody reads it.
+                // On Windows the name of a removed file cannot be used while it is open.
                 Err(error) if is_going(&error) && going < MAX_SKIPPED_NAMES => {
                     going += 1;
                     id = next(id)?;
@@ -376,7 +376,7 @@ impl SparseStore {
         }
     }
 
-    /// Discards what was stored since the last commit.
+    /// Discards everything stored since the last commit.
     pub(super) fn rollback(&mut self) {
         if self.has_staged() {
             self.watch.rollbacks.fetch_add(1, Ordering::SeqCst);
@@ -422,7 +422,7 @@ impl SparseStore {
         staging::io(&self.dir, self.sync_dir())
     }
 
-    /// Removes what is not committed or not used. Called when no more changes follow.
+    /// Removes files that are not committed or not used. Called when no more changes follow.
     pub(super) fn close(&mut self) {
         // A new frame is removed with its directory.
         if self.new.is_some() {

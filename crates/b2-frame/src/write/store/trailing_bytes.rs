@@ -1,5 +1,5 @@
-//! Examines the bytes behind a frame that is opened for changing: leftovers of our own interrupted
-//! commit, or foreign bytes, which must not be overwritten.
+//! Examines the bytes after a frame that is opened for changing: the rest of our own interrupted commit, or external
+//! bytes, which must not be overwritten.
 
 use std::io;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::storage::staging::parent;
 use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
 use crate::{FrameError, Storage, SuperChunk};
 
-/// Precedes everything that is written behind a committed frame, and becomes dead space with the
-/// commit. Redo records start with it too, so it remains intact when a record overwrites it.
+/// Precedes everything that is written after a committed frame, and becomes dead space with the commit. Redo records
+/// start with it too, so it remains intact when a record overwrites it.
 pub(crate) use crate::storage::redo::MAGIC as MARKER;
 
 /// Magic numbers of other data that may follow a frame: another frame, archives.
@@ -52,9 +52,9 @@ pub(crate) fn remove_own_link(fs: &dyn FileSystem, path: &Path, file: &dyn Write
 }
 
 impl SuperChunk {
-    /// Returns the number of bytes that an unfinished change has left behind a contiguous frame. They are not part of
+    /// Returns the number of bytes that an unfinished change has left after a contiguous frame. They are not part of
     /// the frame; the next change removes them. Returns 0 for sparse frames, for frames inside other files, and if the
-    /// bytes behind the frame do not come from this crate.
+    /// bytes after the frame do not come from this crate.
     ///
     /// # Errors
     /// [`FrameError::Io`] when the file cannot be read.

@@ -41,7 +41,7 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// Records that a commit has returned: what it wrote must be there from now on.
+    /// Records that a commit has returned: its data must be there from now on.
     pub fn committed(&mut self) {
         self.done += 1;
         self.fs.mark(self.done as u64);

@@ -1,4 +1,4 @@
-//! How many bytes are written for what is appended.
+//! The number of bytes written per appended byte.
 
 use b2_chunk::Compression;
 use b2_frame::{FrameEditor, FrameWriter, SuperChunk};
@@ -46,7 +46,7 @@ fn many_small_appends_cost_little_with_one_commit() {
     }
     let hundredth = written as f64 / total;
 
-    // Commit each piece, as a chunk of its own of 4 KiB, and at the end of a chunk of 1 MiB.
+    // Commit each piece, as a separate chunk of 4 KiB, and at the end of a chunk of 1 MiB.
     let mut each = Vec::new();
     for chunksize in [PIECE_LEN, 1 << 20] {
         let dir = tempfile::tempdir().unwrap();

@@ -71,7 +71,7 @@ impl ChangedArray<'_> {
     }
 }
 
-/// Inserted items that several threads can read at once.
+/// Inserted items that several threads can read concurrently.
 pub(super) enum NewItems<'s> {
     Memory(StridedItems<'s>),
     Shared(&'s dyn SharedRegions),
@@ -91,7 +91,7 @@ impl<'s> NewItems<'s> {
     }
 }
 
-/// A changed array whose inserted items several threads can read at once.
+/// A changed array whose inserted items several threads can read concurrently.
 pub(super) struct SharedChangedArray<'a> {
     pub(super) changed: &'a ChangedArray<'a>,
     pub(super) items: NewItems<'a>,

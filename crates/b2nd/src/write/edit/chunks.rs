@@ -26,7 +26,7 @@ pub(super) enum ChunkOrigin {
     Appended,
 }
 
-/// The chunks that are made anew when positions along an axis change.
+/// The chunks that are rewritten when positions along an axis change.
 pub(super) struct RewrittenChunks<K> {
     /// The position along the axis of the first of them. Earlier chunks stay.
     pub(super) first: u64,
@@ -237,8 +237,8 @@ impl ArrayEditor {
     }
 }
 
-/// Creates a special chunk in the form that C-Blosc2 can read. `tells_blocks` says whether the
-/// frame header has the block size of the array.
+/// Creates a special chunk in the form that C-Blosc2 can read. `tells_blocks` is whether the frame header has the block
+/// size of the array.
 pub(super) fn special(g: &Geometry, kind: SpecialKind, tells_blocks: bool) -> Result<Chunk, NdError> {
     let zeros = matches!(kind, SpecialKind::Zeros | SpecialKind::Uninit);
     // C-Blosc2 reads special index entries with the block size of the frame header.

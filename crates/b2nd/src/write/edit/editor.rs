@@ -67,8 +67,8 @@ pub struct ArrayEditor {
     /// The geometry of the chunks in the frame.
     pub(super) geometry: Geometry,
     pub(super) dtype: Dtype,
-    /// What the array was when it was opened. Everything but its geometry remains valid. The array itself would keep the
-    /// file open, which Windows does not replace then, and the memory of a frame that a compaction has replaced.
+    /// The properties of the array when it was opened. Everything but its geometry remains valid. The array itself
+    /// would keep the file open, which Windows then cannot replace, and the memory of a frame replaced by a compaction.
     opened: Arc<About>,
     /// Compression of new chunks; `None` if this build lacks the codec or a filter.
     pub(super) cparams: Option<CParams>,
@@ -98,7 +98,7 @@ impl NdArray {
     /// # Errors
     /// [`NdError::Frame`] as for [`EditOptions::edit`], for example [`FrameError::Lock`](b2_frame::FrameError::Lock)
     /// when the lock file cannot be created, or [`FrameError::ForeignBytes`](b2_frame::FrameError::ForeignBytes) when
-    /// the file has bytes after the frame that are not part of it; as for [`open`](Self::open) when the frame is no
+    /// the file has bytes after the frame that are not part of it; as for [`open`](Self::open) when the frame is not an
     /// array.
     pub fn edit(path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
         Self::edit_with(path, &EditOptions::default())
@@ -123,7 +123,7 @@ impl NdArray {
     ///
     /// # Errors
     /// As for [`edit`](Self::edit); [`NdError::Frame`] with [`FrameError::Argument`](b2_frame::FrameError::Argument)
-    /// when the options say that the array starts at an offset in its file.
+    /// when the options have an offset.
     pub fn edit_with(path: impl AsRef<Path>, options: &EditOptions) -> Result<ArrayEditor, NdError> {
         ArrayEditor::new(options.edit(path)?)
     }
@@ -263,7 +263,7 @@ impl ArrayEditor {
         Ok(self.frame.set_metalayer(name, value)?)
     }
 
-    /// Makes all staged changes visible at once.
+    /// Makes all staged changes visible atomically.
     ///
     /// # Errors
     /// [`NdError::Frame`] as for [`FrameEditor::commit`], which says when the commit has taken effect all the same; as

@@ -257,7 +257,7 @@ impl ItemUpdate<'_> {
         if part.whole || !few || !matches!(frame.chunk(part.nchunk).entry()?, Entry::Stored(_)) {
             return Ok(None);
         }
-        // The other blocks are kept undecoded. So it must be certain that they are not damaged, because they get a new
+        // The other blocks are reused without decoding, so they must be known to be undamaged, because they get a new
         // checksum.
         let frame = frame.for_rewrite();
         let chunk = frame.chunk(part.nchunk).read()?;

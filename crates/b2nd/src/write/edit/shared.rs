@@ -11,11 +11,11 @@ use crate::write::edit::set::{ItemUpdate, NewValues, check_values};
 use crate::write::source::RegionSource;
 use crate::{NdArray, NdError, Slice};
 
-/// Changes items of one array from many threads at once. Returned by [`ArrayEditor::share`].
+/// Changes items of one array concurrently from many threads. Returned by [`ArrayEditor::share`].
 ///
 /// Each operation is atomic: it sets all its items at one moment, or none. The calling thread
 /// reads, changes, compresses and stores its chunks while other threads do the same. It then takes
-/// a lock, redoes chunks that it sets only in part and that others have changed meanwhile, and puts
+/// a lock, redoes chunks that it sets only in part and that others have changed in the meantime, and puts
 /// all its chunks in place. So no thread loses the items of another. If two threads set the same
 /// item, either may win.
 ///
@@ -48,7 +48,7 @@ pub struct SharedEditor<'a> {
 }
 
 impl ArrayEditor {
-    /// Lets many threads change items at once. The shape cannot change meanwhile.
+    /// Lets many threads change items concurrently. The shape cannot change in the meantime.
     ///
     /// # Errors
     /// [`NdError::Frame`] when the frame header names an unknown codec or filter, otherwise as for

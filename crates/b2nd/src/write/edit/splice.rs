@@ -10,8 +10,8 @@ use crate::write::source::RegionSource;
 use crate::{Geometry, NdError};
 
 impl ArrayEditor {
-    /// Inserts all items of a source along an axis, before position `at`. [`append`](Self::append)
-    /// says how many positions a source has.
+    /// Inserts all items of a source along an axis, before position `at`. See [`append`](Self::append) for the number
+    /// of positions of a source.
     ///
     /// Chunks that only change their position are not rewritten. If the shift is not a multiple of
     /// the chunk length, all chunks after `at` are rewritten, in bounded memory.
@@ -119,7 +119,7 @@ impl AxisShift {
         Some(linear(&coords, old.grid()) as usize)
     }
 
-    /// Returns whether any kept chunk changes its position along the axis.
+    /// Returns whether any unchanged chunk changes its position along the axis.
     fn any_moves(&self, old: &Geometry, new: &Geometry) -> bool {
         let c = u64::from(old.chunkshape()[self.axis]);
         let tail = old.shape()[self.axis] - self.range.end;

@@ -32,7 +32,7 @@ impl MallocBytes {
     /// Takes ownership of bytes of the caller.
     ///
     /// # Safety
-    /// `data` points to at least `len` bytes from `malloc` that nobody else frees or uses.
+    /// `data` points to at least `len` bytes from `malloc` that are not freed or used elsewhere.
     pub(crate) unsafe fn adopt(data: *mut u8, len: usize) -> Result<Self> {
         let data = NonNull::new(data).ok_or(Error(code::NULL_POINTER))?;
         Ok(Self { data, len })

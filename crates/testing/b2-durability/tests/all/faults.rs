@@ -1,9 +1,9 @@
 //! Makes each system call of each writing command fail, or kills the process there (Linux with glibc and a C compiler).
 //!
-//! A preloaded library (faults.c) lets the n-th call that concerns a file fail: with no space, an I/O error, a quota, an
-//! interruption, or after half of the bytes; or it kills the process before, in or after the call. Then the exit code must
-//! be true, the file must hold the old or the new state and pass `verify`, nothing temporary may be left, and the command
-//! must succeed when it is run again. docs/explanation/reliability-tests.md has the figures.
+//! A preloaded library (faults.c) makes the n-th call that concerns a file fail (no space, I/O error, quota,
+//! interruption, or after half of the bytes), or kills the process before, during or after the call. Then the exit code
+//! must be correct, the file must hold the old or the new state and pass `verify`, no temporary files may remain, and
+//! the command must succeed when run again. docs/explanation/reliability-tests.md has the figures.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -21,7 +21,7 @@ use crate::{digest, number};
 
 /// The command under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_b2-durability");
-/// Number of cases of a sample, in all its tests.
+/// Number of sampled cases, over all commands.
 const SAMPLE_CASES: u64 = 1200;
 /// Timeout for a command; none takes this long.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ const CASES: &[(&str, &[&str], &[&str], &str)] = &[
         "s.b2nd",
     ),
     ("pack -d", &["in.npy"], &["pack", "-d", ".", "in.npy"], "in.b2nd"),
-    // If the input is removed too early, the command cannot succeed when it is run again.
+    // If the input is removed too early, the command cannot succeed when run again.
     ("pack --rm", &["in.npy"], &["pack", "in.npy", "T", "--rm"], "T"),
     ("pack -d --rm", &["in.npy"], &["pack", "-d", ".", "in.npy", "--rm"], "in.b2nd"),
     ("unpack --rm", &["c.b2nd"], &["unpack", "c.b2nd", "-o", "T", "--rm", "--force", "--allow-lossy"], "T"),
@@ -234,13 +234,13 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What a run left behind.
+/// The state after a run.
 struct RunResult {
     status: ExitStatus,
     message: String,
 }
 
-/// The paths of everything that is needed.
+/// The paths used by the tests.
 struct FaultLab {
     library: PathBuf,
     template: PathBuf,
@@ -310,7 +310,7 @@ fn log_of(folder: &Path) -> PathBuf {
     folder.with_extension("log")
 }
 
-/// What a command does if nothing fails.
+/// A run of a command in which nothing fails.
 struct ReferenceRun {
     old: TargetState,
     new: TargetState,
@@ -376,17 +376,17 @@ impl FaultLab {
         let done = ran.status.code() == Some(task.code) && ran.message_is_fine(task);
         match ran.status.code() {
             None if trouble.kill.is_some() && ran.status.signal() == Some(9) => {}
-            _ if done => ensure!(is_new, "says that it is done, but it is not"),
+            _ if done => ensure!(is_new, "reports success, but the state is old"),
             Some(1) => {
                 ensure!(!trouble.harmless, "not retried");
-                ensure!(!ran.message.is_empty(), "fails without a word");
-                // The change may have taken effect, but then the message must not claim the contrary.
+                ensure!(!ran.message.is_empty(), "fails without a message");
+                // The change may have taken effect, but then the message must say so.
                 let tells = [NOT_SYNCED, "written, but", "compacted, but", "chunks are saved, but"];
                 let tells = tells.iter().any(|words| ran.message.contains(words));
-                ensure!(is_old || tells, "says that it failed, but it is done");
-                ensure!(is_old || !ran.message.contains("nothing was"), "says that nothing was written");
+                ensure!(is_old || tells, "reports failure, but the state is new");
+                ensure!(is_old || !ran.message.contains("nothing was"), "claims that nothing was written");
             }
-            _ => bail!("a bad end"),
+            _ => bail!("unexpected exit"),
         }
         // A command that cannot remove files leaves them, and a killed one cannot remove any.
         let cleaned =
@@ -410,7 +410,7 @@ impl FaultLab {
     }
 }
 
-/// Whether nothing was left behind that is new and not part of the target.
+/// Checks that nothing new remains except the target.
 fn no_litter(
     folder: &Path,
     task: &CommandCase,

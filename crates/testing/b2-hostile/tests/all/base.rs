@@ -95,7 +95,7 @@ impl Base {
         kind.is_some_and(|kind| *kind == 3)
     }
 
-    /// Walks over a file, and keeps its fields and streams.
+    /// Walks over a file and collects its fields and streams.
     fn walk<T>(&mut self, file: usize, over: impl FnOnce(&mut Walk<'_>) -> T) -> T {
         let bytes = self.bytes(file).to_vec();
         let mut sink = |part, name: Arguments<'_>, number| {
@@ -128,7 +128,7 @@ impl Base {
             self.layout = Some(layout);
         }
         for (number, (n, file, range)) in self.chunks.clone().into_iter().enumerate() {
-            // Files of chunks are counted without those of special values.
+            // Chunk files are numbered without special chunks.
             if if self.kind == BaseKind::Sparse { number } else { n } < MAPPED {
                 let name = (self.kind != BaseKind::Chunk).then_some(n);
                 self.walk(file, |walk| walk.chunk(range.start, name));

@@ -1,4 +1,4 @@
-//! Small files that demand a lot of memory, time or depth.
+//! Small files that require a lot of memory, time or depth.
 
 use anyhow::Result;
 use b2_testkit::Rng;

@@ -45,7 +45,7 @@ pub(crate) struct Classification {
     pub(crate) command: Vec<String>,
 }
 
-/// Judges the results of both workers.
+/// Classifies the results of both workers.
 pub(crate) fn classify(case: &Case, ran: &[CommandResults; 2], limit_kib: u64) -> Classification {
     let verify = || ran[0].answers.first().map(|(args, _)| args.clone()).unwrap_or_default();
     let judged = |class, why: String, command: Vec<String>| Classification { class, why, command };
@@ -66,7 +66,7 @@ pub(crate) fn classify(case: &Case, ran: &[CommandResults; 2], limit_kib: u64) -
     }
     for ran in ran {
         if let Some(odd) = &ran.odd {
-            let class = if odd.contains("ends with code") || odd.contains("answers") {
+            let class = if odd.contains("ends with code") || odd.contains("prints") {
                 Class::Code
             } else {
                 Class::Odd

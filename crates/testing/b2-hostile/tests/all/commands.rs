@@ -62,18 +62,18 @@ pub(crate) struct CommandResults {
     pub(crate) over_kib: u64,
 }
 
-/// Frames with more chunks than this are not listed or written, which takes time and memory for each chunk, whether it is
+/// Frames with more chunks than this are not listed or written, since that takes time and memory for every chunk,
 /// stored or not.
 const MAX_WRITTEN_CHUNKS: u64 = 1 << 20;
 /// Data larger than this are not printed, in bytes.
 const MAX_PRINTED_BYTES: u64 = 32 << 20;
 
-/// Keys for all that the screen of `view` does: the crosshair, zoom and planes; other dimensions, an index and values;
+/// Keys for all features of the `view` screen: the crosshair, zoom and planes; other dimensions, an index and values;
 /// histogram, chunks and colours; a member of a store, fields, and reading again.
 pub(crate) const VIEW_KEYS: [&str; 4] =
     ["i\u{2193}\u{2192}+.\u{1b}-", "xdog-1\n2\u{2192}", "34clp1", "\u{2193}\nnr?\u{1b}i\u{2191}2"];
 
-/// Up to how many chunks it runs, and a command, or some, with what must hold then.
+/// The maximum number of chunks, and commands with their checks.
 type ExtraCheck = (u64, fn(&mut Session<'_>) -> Result<()>);
 
 const EXTRA_CHECKS: [ExtraCheck; 13] = [
@@ -109,7 +109,7 @@ struct Session<'a> {
     worker: &'a mut Worker,
     folder: PathBuf,
     case: &'a Case,
-    /// The name of the case, and that of what commands write.
+    /// The name of the case, and the name of the output.
     name: &'a str,
     out: &'a str,
     /// The results of `verify` and `info`.
@@ -146,7 +146,7 @@ impl Session<'_> {
         let Some(answer) = self.ask(&["verify", self.name])? else { return Ok(()) };
         self.verdict = Verdict::of(&answer);
         if let Verdict::Strange(line) = &self.verdict {
-            let odd = format!("verify answers {line:?}");
+            let odd = format!("verify prints {line:?}");
             self.odd(odd);
         }
         self.ran.verdict = Some(self.verdict.clone());
@@ -156,7 +156,7 @@ impl Session<'_> {
         }
         let Some(info) = self.ask(&["info", self.name, "--json"])? else { return Ok(()) };
         if self.verdict.is_ok() && info.rc != 0 {
-            self.odd(format!("verify is content, info is not: {}", info.err));
+            self.odd(format!("verify succeeds, info does not: {}", info.err));
         }
         self.info = serde_json::from_slice(&info.out).unwrap_or_default();
         let nchunks = self.info["nchunks"].as_u64().unwrap_or(0);
@@ -181,7 +181,7 @@ impl Session<'_> {
         if let Verdict::Ok { sha256, .. } = &self.verdict
             && (answer.rc != 0 || *sha256 != answer.sha256)
         {
-            self.odd(format!("verify is content, cat is not: {}", answer.err));
+            self.odd(format!("verify succeeds, cat does not: {}", answer.err));
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Session<'_> {
         self.ask(&["cat", self.name, "--raw", &slice]).map(drop)
     }
 
-    /// Draws a picture, which reads few blocks of large data, and presses keys on the screen that a terminal would have.
+    /// Draws a picture, which reads few blocks of large data, and sends keys to a simulated screen.
     fn view(&mut self) -> Result<()> {
         let format = if self.case.id.is_multiple_of(2) { "png" } else { "svg" };
         self.ask(&["view", self.name, "--format", format, "-q"])?;
@@ -211,7 +211,7 @@ impl Session<'_> {
             let copied = self.ask(&["copy", self.name, self.out, "--force"])?;
             if let (Verdict::Ok { nbytes, .. }, Some(0)) = (&self.verdict, copied.map(|answer| answer.rc)) {
                 let nbytes = *nbytes;
-                self.must_hold(|now| now == nbytes, "a copy of what is fine is not")?;
+                self.must_hold(|now| now == nbytes, "a copy of a valid file is invalid")?;
             }
         }
         Ok(())
@@ -228,7 +228,7 @@ impl Session<'_> {
             let guessed = report.lines().any(|line| line.split_whitespace().eq(["index", "lost"]));
             self.salvaged(guessed)?;
         } else if self.case.group == Group::Valid && self.verdict.is_ok() && self.info["kind"] != "chunk" {
-            self.odd(format!("salvage does not save what is valid: {}", answer.err));
+            self.odd(format!("salvage does not save a valid file: {}", answer.err));
         }
         Ok(())
     }
@@ -252,16 +252,16 @@ impl Session<'_> {
             return Ok(());
         }
         let Some(answer) = self.ask(&["checksum", word, self.out])? else { return Ok(()) };
-        // Without checksums, headers are compared with each other; recomputed checksums had prevented that.
+        // Without checksums, headers are compared with each other, which recomputed checksums prevent.
         let exposed = word == "remove" && self.case.name.contains("Sealed");
         if answer.rc == 0 && self.verdict.is_ok() && !exposed {
-            self.must_hold(|_| true, "checksums broke what was fine")?;
+            self.must_hold(|_| true, "adding checksums broke a valid file")?;
         }
         let limit = matches!(&self.verdict, Verdict::Fail(message) if message.contains("limit"));
         if answer.rc == 0 && word == "add" && !self.verdict.is_ok() && !limit {
             let after = self.ask(&["verify", self.out])?;
             if after.is_some_and(|after| after.rc == 0) {
-                self.odd("checksums bless what verify refuses".into());
+                self.odd("adding checksums accepts what verify refuses".into());
             }
         }
         Ok(())
@@ -303,7 +303,7 @@ impl Session<'_> {
         let Some(answer) = self.ask(&["append", self.out, &more])? else { return Ok(()) };
         if let (Verdict::Ok { nbytes: before, .. }, 0) = (&self.verdict, answer.rc) {
             let after = before + nbytes;
-            self.must_hold(|now| now == after, "appending broke what was fine")?;
+            self.must_hold(|now| now == after, "appending broke a valid file")?;
         }
         Ok(())
     }
@@ -362,7 +362,7 @@ impl Session<'_> {
             {
                 return Ok(());
             }
-            (before, now) => format!("what salvage wrote is not fine: {now:?}, it was {before:?}"),
+            (before, now) => format!("the output of salvage is invalid: {now:?}, it was {before:?}"),
         };
         self.odd(odd);
         Ok(())
@@ -377,7 +377,7 @@ impl Session<'_> {
         self.ask_for(args, 1)
     }
 
-    /// The same for a command whose exit codes go up to `most`.
+    /// Like `ask`, for a command with exit codes up to `most`.
     fn ask_for(&mut self, args: &[&str], most: u8) -> Result<Option<CommandOutput>> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         match self.worker.run(&args)? {

@@ -1,6 +1,6 @@
-//! Flips single bits anywhere in arrays of many codecs, dtypes and sizes, contiguous and sparse, and reads each of them
-//! whole, by a box, an item, a mask, and asynchronously: an error, a change that is told, or the right values. Some go
-//! through `b2kit view`, too: what it shows without a word is the intact array.
+//! Flips single bits anywhere in arrays of many codecs, dtypes and sizes, contiguous and sparse, and reads each as a
+//! whole, by box, item and mask, and asynchronously: the result must be an error, a reported change, or the right
+//! values. Some go through `b2kit view`: without a message it must show the intact array.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::number;
 use crate::worker::{CommandOutput, Worker, WorkerSetup};
 
 const ARRAYS: u64 = 40;
-/// Of so many flips one goes through `b2kit view`.
+/// One of this many flips goes through `b2kit view`.
 const VIEW_EVERY: u64 = 8;
 
 /// The results of the flips.
@@ -27,7 +27,7 @@ struct FlipCounts {
     errors: u64,
     changes: u64,
     right: u64,
-    /// Pictures and screens of damaged arrays: those that tell of the damage, and those that show the intact array.
+    /// Pictures and screens of damaged arrays: those that report the damage, and those that show the intact array.
     told: u64,
     intact: u64,
 }
@@ -155,10 +155,10 @@ fn check(path: &Path, flips: u64, rng: &mut Rng, viewer: &mut Viewer, counts: &m
     Ok(())
 }
 
-/// Shows arrays with `b2kit view`, in a process of its own.
+/// Shows arrays with `b2kit view` in a separate process.
 struct Viewer(Worker);
 
-/// What it shows: a picture, or a screen after some keys.
+/// The output: a picture, or a screen after some keys.
 struct View {
     command: String,
     answer: CommandOutput,
@@ -193,7 +193,7 @@ impl Viewer {
 }
 
 impl View {
-    /// Whether it shows the intact array. What it shows otherwise must tell why.
+    /// Returns whether it shows the intact array; otherwise the output must give a reason.
     fn compare(&self, good: &Self, outcome: &FlipOutcome) -> Result<bool> {
         let Self { command, answer } = self;
         ensure!(answer.rc <= 1, "{command} ends with {}: {}", answer.rc, answer.err);
@@ -217,7 +217,7 @@ enum FlipOutcome {
     Right,
 }
 
-/// Reads a damaged array in all ways, and opens it anew for each.
+/// Reads a damaged array in all ways, each after opening it again.
 fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng) -> Result<FlipOutcome> {
     let mut failed = false;
     let at: Vec<i64> = shape.iter().map(|&n| rng.below(n as usize) as i64).collect();
@@ -265,7 +265,7 @@ fn some_of(at: &[i64], shape: &[u64]) -> Vec<std::ops::Range<u64>> {
     at.iter().zip(shape).map(|(&at, &n)| at as u64..(at as u64 + 3).min(n)).collect()
 }
 
-/// The items as they were written.
+/// The original items.
 struct OriginalItems<'a> {
     items: &'a [u8],
     shape: &'a [u64],
@@ -291,7 +291,7 @@ impl OriginalItems<'_> {
     }
 }
 
-/// Polls a future that never waits.
+/// Polls a future that is never pending.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut future = std::pin::pin!(future);

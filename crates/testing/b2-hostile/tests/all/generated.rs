@@ -361,7 +361,7 @@ impl FrameMaker<'_> {
     }
 }
 
-/// How a frame is stored.
+/// The storage form of a frame.
 #[derive(Clone, Copy)]
 struct FrameForm {
     sparse: bool,

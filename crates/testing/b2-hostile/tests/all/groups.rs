@@ -2,7 +2,7 @@
 
 use b2_testkit::hostile::FilePart;
 
-/// What was done to a file.
+/// The kind of change to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Valid,
@@ -22,8 +22,7 @@ pub(crate) enum Group {
     Garbage,
 }
 
-/// All groups, and their shares of the sampled cases in thousandths (0: as large a part of them as of all cases of a full
-/// run).
+/// All groups, and their shares of the sampled cases in thousandths (0: the same share as in a full run).
 pub(crate) const GROUPS: &[(Group, u32)] = &[
     (Group::Valid, 0),
     (Group::Field(FilePart::Header), 110),

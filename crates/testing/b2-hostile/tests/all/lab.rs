@@ -16,16 +16,16 @@ use crate::worker::{ProcessDeath, Worker, WorkerSetup, alone};
 
 /// Number of cases that a pair of workers handles at a time.
 const CASES_PER_BLOCK: usize = 64;
-/// Memory that a command may take above that of an idle process, and for bombs, whose blocks may be as large, in KiB.
+/// Memory limits of a command above an idle process, in general and for bombs, whose blocks may be large, in KiB.
 const MEMORY_KIB: u64 = 256 << 10;
 const BOMB_KIB: u64 = 768 << 10;
-/// CPU time that a command may take. A picture of 1024 chunks of 2 GiB takes half of that in a build for tests.
+/// CPU time that a command may take. A picture of 1024 chunks of 2 GiB takes half of that in a test build.
 pub(crate) const CPU_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The command under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_b2-hostile");
 
-/// Returns where to write cases: in memory if there is space, because a sync costs nothing there.
+/// Returns the folder for cases: in memory if there is space, because syncs are free there.
 pub(crate) fn playground() -> &'static Path {
     const MIN_FREE_BYTES: u64 = 1 << 30;
     let memory = Path::new("/dev/shm");
@@ -33,7 +33,7 @@ pub(crate) fn playground() -> &'static Path {
     if free > MIN_FREE_BYTES { memory } else { Path::new(env!("CARGO_TARGET_TMPDIR")) }
 }
 
-/// Locks a mutex, also after a panic of another thread: what it guards is still counted.
+/// Locks a mutex, even after a panic of another thread: its content is still valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -46,7 +46,7 @@ fn concurrently<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> Result<T> 
     })
 }
 
-/// What became of the cases.
+/// The outcome of the cases.
 #[derive(Default)]
 pub(crate) struct LabReport {
     pub(crate) cases: u64,
@@ -59,7 +59,7 @@ pub(crate) struct LabReport {
 pub(crate) struct Lab(PathBuf);
 
 impl Lab {
-    /// `folder` also gets a file to compare with, next to the folders of the workers.
+    /// It also creates a file to compare with, next to the folders of the workers.
     pub(crate) fn new(folder: &Path, plan: &CasePlan) -> Result<Self> {
         let base =
             plan.bases().iter().find(|base| base.name == "array-2d").context("no base to compare with")?;
@@ -162,8 +162,8 @@ fn block(workers: &mut [Worker; 2], cases: &[Case]) -> Result<Vec<[CommandResult
     Ok(first.into_iter().zip(second).map(|(first, second)| [first, second]).collect())
 }
 
-/// Returns the report of a case that failed. `None` if it took too long or too much memory, but does not when it runs
-/// alone: then other load, or memory that was left by an earlier case, was the cause.
+/// Returns the report of a case that failed. `None` if it exceeded its time or memory, but does not when run alone:
+/// then other load or an earlier case was the cause.
 fn report(
     case: &Case,
     ran: &[CommandResults; 2],
@@ -174,7 +174,7 @@ fn report(
     let name = judged.command.get(1).cloned().unwrap_or_default();
     let mut commands = vec![judged.command.clone()];
     if judged.class == Class::Memory {
-        // Any of them may be the cause; commands that read something other than the case itself are left out.
+        // Any of them may be the cause; commands that do not read the case itself are skipped.
         let all = ran.iter().flat_map(|ran| ran.answers.iter().map(|(args, _)| args.clone()));
         commands = all.filter(|args| args.contains(&name)).collect();
         commands.sort();

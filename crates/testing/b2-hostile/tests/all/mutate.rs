@@ -142,7 +142,7 @@ fn expect(base: &Base, content: &Content, seal: Seal) -> Option<Expect> {
     for (file, name) in base.files.iter().enumerate() {
         let (old, new) = (base.bytes(file), content.bytes(name)?);
         if old.len() != new.len() {
-            // Bytes behind the end are not part of the frame.
+            // Bytes after the end are not part of the frame.
             (changed, covered) = (true, !new.starts_with(old));
             chunks.push(None);
             continue;

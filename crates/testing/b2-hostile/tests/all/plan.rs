@@ -15,7 +15,7 @@ use super::groups::{GROUPS, Group};
 use super::mutate::{self, APPENDED_VARIANTS, Mutation};
 use super::{fixtures, generated, relations, sparse, stores};
 
-/// How a case is made.
+/// The source of a case.
 #[derive(Clone, Copy, Debug)]
 enum CaseSource {
     Damaged(u32, Mutation),
@@ -42,7 +42,7 @@ pub(crate) struct Case {
     pub(crate) sha256: Option<String>,
 }
 
-/// Frames and bare chunks larger than this are damaged only at chosen places, in bytes.
+/// Frames and bare chunks larger than this are damaged only at selected positions, in bytes.
 const MAX_FULLY_DAMAGED_LEN: usize = 900;
 
 impl CasePlan {
@@ -123,7 +123,7 @@ impl CasePlan {
             };
             wanted.push(if *share == 0 { full } else { queue.len().min(count * *share as usize / 1000) });
         }
-        // Other groups get what small groups leave over.
+        // Other groups get the remainder of small groups.
         let mut left = count.saturating_sub(wanted.iter().sum());
         while left > 0 {
             let before = left;

@@ -130,7 +130,7 @@ impl FrameParts {
         self.encode(Seal::Zeroed)
     }
 
-    /// Returns the base with this frame in place of its own.
+    /// Returns the base with its frame replaced by this one.
     pub(crate) fn into_content(self, base: &Base, seal: Seal) -> Content {
         let mut content = base.content.clone();
         content.set(&base.files[0], Node::File(self.encode(seal)));
@@ -139,7 +139,7 @@ impl FrameParts {
 }
 
 /// Appends a section of metalayers. `start` is the position of its first byte in the header or trailer, from which its
-/// offsets count. Returns the places of the values.
+/// offsets count. Returns the ranges of the values.
 fn section(layers: &[Layer], start: usize, in_header: bool, out: &mut Vec<u8>) -> Vec<hostile::Layer> {
     let names: usize = layers.iter().map(|(name, _)| 6 + (name.len() & 0x1F)).sum();
     let count = (layers.len() as u16).to_be_bytes();
@@ -275,7 +275,7 @@ mod tests {
                 }
             }
         }
-        // Except those with tables of blocks behind the index, which are not rebuilt.
+        // Except those with tables of blocks after the index, which are not rebuilt.
         assert!(same >= 50, "{same}");
     }
 

@@ -6,7 +6,7 @@ use b2_testkit::hostile::Number;
 use super::base::Base;
 use super::rebuild::{self, FrameParts, Layer, b2nd, chunk_header, entry, memcpyed};
 
-/// What is changed, and the number of variants.
+/// The target of a change, and the number of variants.
 const CHANGES: &[(&str, u32)] = &[
     ("an index entry", 60),
     ("the entries", 24),

@@ -16,7 +16,7 @@ struct SparseTarget<'a> {
     rng: &'a mut Rng,
 }
 
-/// What happens to a file, or to the directory.
+/// A change to a file or to the directory.
 type SparseChange = fn(&mut SparseTarget<'_>) -> Option<Content>;
 
 /// Changes to a chunk file. A chunk may be followed by other bytes, and the superuser can read every file.
@@ -33,7 +33,7 @@ const CHUNK_FILE_CHANGES: &[(&str, SparseChange, Expect)] = &[
     ("a directory", |t| t.put(Node::Folder), Reject),
     ("a socket", |t| t.put(Node::Socket), Reject),
     ("not readable", |t| t.put(Node::Locked(t.own.clone())), Any),
-    ("a terabyte of nothing behind it", |t| t.put(Node::Hole(t.own.clone(), 1 << 40)), Any),
+    ("a terabyte of nothing after it", |t| t.put(Node::Hole(t.own.clone(), 1 << 40)), Any),
     ("a terabyte of nothing", |t| t.put(Node::Hole(Vec::new(), 1 << 40)), Reject),
     ("another chunk's bytes", |t| t.put(file(t.base.content.bytes(t.second?)?)), NotOk(None)),
     ("the index's bytes", |t| t.put(file(t.base.bytes(0))), Reject),
@@ -55,17 +55,17 @@ const INDEX_CHANGES: &[(&str, SparseChange, Expect)] = &[
     ("the index is a directory", |t| t.put(Node::Folder), Reject),
     ("the index is a socket", |t| t.put(Node::Socket), Reject),
     ("the index is not readable", |t| t.put(Node::Locked(t.own.clone())), Any),
-    ("a terabyte behind the index", |t| t.put(Node::Hole(t.own.clone(), 1 << 40)), Any),
+    ("a terabyte after the index", |t| t.put(Node::Hole(t.own.clone(), 1 << 40)), Any),
     ("a terabyte for an index", |t| t.put(Node::Hole(Vec::new(), 1 << 40)), Reject),
     ("the index is a chunk", |t| t.put(file(t.base.content.bytes(t.base.files.get(1)?)?)), Reject),
-    ("the index says it is contiguous", |t| typed(t, 0), Reject),
-    ("the index says type 2", |t| typed(t, 2), Reject),
+    ("the index claims to be contiguous", |t| typed(t, 0), Reject),
+    ("the index has type 2", |t| typed(t, 2), Reject),
     ("chunk files nobody names", |t| t.beside("FFFFFFFF.chunk", file(&t.own)), Same),
     ("a lock that is a link", |t| t.beside(".b2lock", Node::Link(INDEX.into())), Same),
     ("a lock that is a FIFO", |t| t.beside(".b2lock", Node::Fifo), Same),
     ("a lock that is a directory", |t| t.beside(".b2lock", Node::Folder), Same),
     ("a lock with garbage", |t| noise(t, 33, ".b2lock"), Same),
-    ("many files beside", many, Same),
+    ("many other files", many, Same),
     ("a folder with a strange name", |t| t.beside("\u{1b}[31m\n", Node::Folder), Same),
     ("the index is a link out of the directory", |t| t.link("../../../../../../../../etc/passwd"), Reject),
     ("a redo record", |t| t.put(file(t.own.repeat(2))), Any),

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::lab::{CPU_TIMEOUT, PROGRAM, lock};
 
-/// How to start workers.
+/// The settings of workers.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerSetup {
     /// The working directory: cases are named relative to it.
@@ -72,7 +72,7 @@ impl ProcessDeath {
     }
 }
 
-/// Maximum number of bytes of output that are kept of each command.
+/// Maximum number of bytes of output to keep per command.
 const MAX_OUTPUT_LEN: usize = 1 << 20;
 
 /// A process that is killed if it takes too long.
@@ -90,7 +90,7 @@ struct RunningCommand {
     began: Instant,
     /// The CPU time of the process before the command.
     cpu: Duration,
-    /// When it was last seen to use CPU time, and its CPU time then.
+    /// When it last made progress, and its CPU time then.
     seen: (Instant, Duration),
 }
 
@@ -105,8 +105,8 @@ impl RunningCommand {
         Self { began, cpu, seen: (began, cpu) }
     }
 
-    /// Whether the command has used too much CPU time, or makes no progress. Time spent waiting for a processor does
-    /// not count.
+    /// Returns whether the command has used too much CPU time or makes no progress. Time spent waiting for a processor
+    /// does not count.
     fn is_late(&mut self, pid: u32) -> bool {
         if self.began.elapsed() <= CPU_TIMEOUT {
             return false;

@@ -1,7 +1,7 @@
-//! Walks over frames and chunks: where their parts are, and the place and name of every field.
+//! Walks over frames and chunks: the positions of their parts, and position and name of every field.
 //!
-//! This reader is independent of the library under test. It checks only what it needs to stay inside of the file, since
-//! the files it walks over may be damaged already.
+//! This reader is independent of the library under test. It checks only enough to stay inside the file, since the file
+//! may be damaged already.
 
 use std::fmt::Arguments;
 use std::ops::Range;
@@ -43,10 +43,10 @@ pub enum FilePart {
     Streams,
 }
 
-/// The name and the place of the value of a metalayer, without its marker and length.
+/// The name of a metalayer and the range of its value, without marker and length.
 pub type Layer = (Vec<u8>, Range<usize>);
 
-/// Where the parts of a frame, or of an index file, are.
+/// The ranges of the parts of a frame or an index file.
 #[derive(Clone, Debug, Default)]
 pub struct FrameLayout {
     /// The header, which starts at byte 0.
@@ -71,23 +71,23 @@ impl FrameLayout {
         Walk::new(bytes, &mut |_, _, _| {}).frame()
     }
 
-    /// Returns where the value of the metalayer of arrays is.
+    /// Returns the range of the value of the array metalayer.
     pub fn array(&self) -> Option<Range<usize>> {
         self.metalayers.iter().find(|(name, _)| name == b"b2nd").map(|(_, value)| value.clone())
     }
 }
 
-/// Returns the place of the chunk that starts here, by the length in its header.
+/// Returns the range of the chunk that starts here, by the length in its header.
 pub fn stored(bytes: &[u8], start: usize) -> Option<Range<usize>> {
     let cbytes = Number { at: start.checked_add(12)?, width: 4, big_endian: false }.get(bytes)?;
     let end = start.checked_add(usize::try_from(cbytes).ok()?)?;
     (cbytes >= 16 && end <= bytes.len()).then_some(start..end)
 }
 
-/// What takes the fields: part, name, number.
+/// The receiver of the fields: part, name, number.
 type FieldSink<'a> = &'a mut dyn FnMut(FilePart, Arguments<'_>, Number);
 
-/// A walk over a file, which passes each field on.
+/// A walk over a file, which reports each field.
 pub struct Walk<'a> {
     bytes: &'a [u8],
     sink: FieldSink<'a>,
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Walk<'_> {
 }
 
 impl<'a> Walk<'a> {
-    /// Starts a walk over `bytes`, which passes each field to `sink`.
+    /// Starts a walk over `bytes`, which reports each field to `sink`.
     pub fn new(bytes: &'a [u8], sink: FieldSink<'a>) -> Self {
         Self { bytes, sink, streams: Vec::new() }
     }
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes on the fields of a structure that starts at `start`.
+    /// Reports the fields of a structure that starts at `start`.
     fn fields(
         &mut self,
         part: FilePart,

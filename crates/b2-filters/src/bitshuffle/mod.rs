@@ -320,7 +320,7 @@ const PLANE_PADDING: usize = 64;
 const SCRATCH_LEN: usize = 16384 + 16 * PLANE_PADDING;
 
 thread_local! {
-    /// Kept, because clearing it takes as long as all other work on a block of 1 KiB.
+    /// Cached, because clearing it takes as long as all other work on a block of 1 KiB.
     static SCRATCHES: RefCell<Vec<Box<[u8; SCRATCH_LEN]>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! items    a0 a1 a2 a3  b0 b1 b2 b3  c0 c1 c2 c3  t t
-//! planes   a0 b0 c0  a1 b1 c1  a2 b2 c2  a3 b3 c3  t t      a tail shorter than an item stays behind
+//! planes   a0 b0 c0  a1 b1 c1  a2 b2 c2  a3 b3 c3  t t      a tail shorter than an item stays after
 //! ```
 
 // The slow reference documents the format and checks the kernels. Only tests call it.

@@ -43,16 +43,16 @@ use sums::FoundSums;
 pub struct LostChunks {
     /// Their positions in the damaged frame; guesses if the index is lost.
     pub nchunks: Range<usize>,
-    /// Whether fill values have replaced them, or some of their [`blocks`](Self::blocks). In frames with individual chunk sizes they are left out instead, and
-    /// all later chunks move up.
+    /// Whether fill values have replaced them, or some of their [`blocks`](Self::blocks). In frames with individual
+    /// chunk sizes they are omitted instead, and all later chunks move up.
     pub filled: bool,
-    /// What is left of the chunk if some of its blocks were recovered. The group is then a single chunk.
+    /// The recovered blocks of the chunk, if any. The group is then a single chunk.
     pub blocks: Option<LostBlocks>,
-    /// What was wrong with the first of them.
+    /// The reason why the first of them was lost.
     pub why: String,
 }
 
-/// What is left of a chunk whose head is intact.
+/// The recovered part of a chunk whose head is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostBlocks {
@@ -60,11 +60,11 @@ pub struct LostBlocks {
     pub nblocks: usize,
     /// The blocks that do not decode or were overwritten by zeros. They are replaced by fill values.
     pub lost: Vec<usize>,
-    /// The blocks that were kept because they decode, although the chunk does not fit its checksum.
+    /// The blocks that were used because they decode, although the chunk does not match its checksum.
     pub suspect: Vec<usize>,
 }
 
-/// What [`salvage`] found and wrote.
+/// The report of [`salvage`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SalvageReport {
@@ -89,7 +89,7 @@ pub struct SalvageReport {
     pub lost: Vec<LostChunks>,
     /// Names of vlmetalayers whose value could not be recovered.
     pub lost_vlmetalayers: Vec<String>,
-    /// Uncompressed size of what was written, in bytes.
+    /// Uncompressed size of the output, in bytes.
     pub nbytes: u64,
     /// Whether number and order of the chunks are known: from the index, from checksums, or because the chunks that
     /// were found add up exactly to the size in the header.
@@ -122,7 +122,7 @@ pub fn salvage(
     salvage_with(input, output, options, write, |_, _| None, ChunkUse::Intact, None, |_, _| Ok(Vec::new()))
 }
 
-/// What is used of a damaged chunk.
+/// Which parts of a damaged chunk are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkUse {
     /// Nothing.
@@ -136,8 +136,7 @@ pub enum ChunkUse {
 /// As [`salvage`], for frames whose metalayers define how chunks are decoded: `container` gets the header and the
 /// metalayers, as far as they were found. Codecs and filters for arrays need the shape of the blocks.
 ///
-/// `given` takes the place of what is lost: of the header, or of metalayers. Chunks of another size than it says are an
-/// error.
+/// `given` replaces a lost header or lost metalayers. Chunks of another size than in `given` are an error.
 ///
 /// `fill` returns the item that replaces lost ones. It gets the metalayers, as far as they were found, and the item
 /// size in bytes; no bytes mean zeros.
@@ -425,8 +424,8 @@ impl<'a> DamagedFrame<'a> {
         }
     }
 
-    /// Returns where the chunk at a position is: a byte of the file, or the number of a chunk file; or what it is if it is
-    /// not stored.
+    /// Returns the location of the chunk at a position: a byte of the file, or the number of a chunk file; or its
+    /// special value if it is not stored.
     fn place(&self, nchunk: usize) -> Result<Result<u64, SpecialKind>, String> {
         Ok(Ok(match &self.order {
             Order::Found(places) => places.get(nchunk).copied().flatten().ok_or("not found")?,
@@ -440,8 +439,8 @@ impl<'a> DamagedFrame<'a> {
         }))
     }
 
-    /// Returns the parts of a stored chunk that are in sectors of zeros: lost sectors of a disk, as far as anybody can tell.
-    /// Compressed data have none.
+    /// Returns the parts of a stored chunk that are in sectors of zeros: probably lost sectors of a disk. Compressed
+    /// data have none.
     fn erased(&self, nchunk: usize, len: usize) -> Vec<Range<usize>> {
         const SECTOR: u64 = 512;
         let Ok(Ok(place)) = self.place(nchunk) else { return Vec::new() };
@@ -566,7 +565,7 @@ impl<'a> DamagedFrame<'a> {
         Some((anew, LostBlocks { nblocks, lost, suspect }))
     }
 
-    /// Rebuilds the head of a chunk, if the index says where it is and other chunks are like it.
+    /// Rebuilds the head of a chunk, if its position is in the index and other chunks are similar.
     fn rebuilt(&self, nchunk: usize) -> Option<RebuiltChunk> {
         let Order::Index(index, base) = &self.order else { return None };
         let Ok(Entry::Stored(offset)) = index.entry(nchunk) else { return None };
@@ -810,7 +809,7 @@ impl<T: Into<String>> From<T> for DamagedChunk {
 }
 
 enum FetchedChunk {
-    /// The flag says whether its checksum matches.
+    /// The flag is whether its checksum matches.
     Stored(Chunk, bool),
     Special(SpecialKind),
 }

@@ -35,7 +35,7 @@ pub(super) fn starts_len(nblocks: u16) -> usize {
     }
 }
 
-/// What the records of a table describe.
+/// The subject of the records of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableKind {
     /// Where the blocks are.
@@ -133,7 +133,7 @@ impl RecordPage {
     }
 }
 
-/// What precedes the checksums, or the trailer if there are none.
+/// The table before the checksums, or before the trailer if there are none.
 #[derive(Debug)]
 pub(crate) enum FoundTable {
     /// Nothing that this version recognizes.

@@ -1,6 +1,5 @@
-//! The index, which says where each chunk is (docs/format/frame-contiguous.md, section 5). Decoded,
-//! it has one little-endian i64 per chunk: an offset counted from the end of the header
-//! (contiguous), the number of a file (sparse), or a special value.
+//! The index of chunk positions (docs/format/frame-contiguous.md, section 5). Decoded, it has one little-endian i64 per
+//! chunk: an offset counted from the end of the header (contiguous), the number of a file (sparse), or a special value.
 
 mod ranks;
 
@@ -195,8 +194,8 @@ impl Index {
             .ok_or_else(|| FrameError::entry(nchunk, raw, "an offset, or a special value of known kind"))
     }
 
-    /// Returns a run of chunks with the same entry that starts at `nchunk`, as long as it is known.
-    /// Callers can thus handle billions of equal chunks at once.
+    /// Returns a run of chunks with the same entry that starts at `nchunk`, as long as it is known. Callers can thus
+    /// handle billions of equal chunks in one step.
     ///
     /// # Errors
     /// As for [`Index::entry`].
