@@ -113,9 +113,9 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
     // Start of the pending literals. The first token is always literals, so matches start at position 1.
     let mut anchor = 0;
     let mut pos = 1;
+    let mut misses = 1 << skip_shift;
     finder.insert(0);
     'matches: while pos < limit {
-        let mut misses = 1 << skip_shift;
         let mut found = loop {
             // SAFETY: `pos` is below `limit`, and the table holds positions before it.
             if let Some(found) = unsafe { finder.find_raw(window, pos) } {
@@ -141,15 +141,14 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
             if pos >= limit {
                 break 'matches;
             }
-            // Index the position before the next one: repeats often start one byte early.
-            finder.insert(pos - 1);
             // SAFETY: as above.
-            match unsafe { finder.find_raw(window, pos) } {
+            match unsafe { finder.find_next(window, pos, found.distance) } {
                 Some(next) => found = next,
                 None => break,
             }
         }
         pos += 1;
+        misses = (1 << skip_shift) + 1;
     }
     out.finish(anchor)
 }
@@ -157,39 +156,55 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
 /// Encodes a match only after trying the next positions.
 fn parse_lazy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) -> Option<usize> {
     let src = finder.src;
+    let window = RawWindow::new(src);
     let limit = src.len() - LAST_START;
     let mut anchor = 0;
     let mut pos = 1;
     let mut misses = 1 << skip_shift;
     finder.insert(0);
-    while pos < limit {
-        let Some(mut found) = finder.find(pos) else {
+    'matches: while pos < limit {
+        let mut found = loop {
+            // SAFETY: `pos` is below `limit`, and the table holds positions before it.
+            if let Some(found) = unsafe { finder.find_raw(window, pos) } {
+                break found;
+            }
             pos += misses >> skip_shift;
             misses += 1;
-            continue;
+            if pos >= limit {
+                break 'matches;
+            }
         };
-        while found.len < GOOD_MATCH && pos + 1 < limit {
-            match finder.find(pos + 1) {
-                Some(next) if next.saving() > found.saving() => {
-                    found = next;
-                    pos += 1;
+        loop {
+            while found.len < GOOD_MATCH && pos + 1 < limit {
+                // SAFETY: as above.
+                match unsafe { finder.find_raw(window, pos + 1) } {
+                    Some(next) if next.saving() > found.saving() => {
+                        found = next;
+                        pos += 1;
+                    }
+                    _ => break,
                 }
-                _ => break,
+            }
+            // SAFETY: a match starts before `pos`, and `anchor` is not after it.
+            let back = unsafe {
+                window.back_len(pos - found.distance, pos, (pos - found.distance).min(pos - anchor.max(1)))
+            };
+            pos -= back;
+            found.len += back;
+            out.sequence(anchor, pos, found)?;
+            pos += found.len;
+            anchor = pos;
+            if pos >= limit {
+                break 'matches;
+            }
+            // SAFETY: as above.
+            match unsafe { finder.find_next(window, pos, found.distance) } {
+                Some(next) => found = next,
+                None => break,
             }
         }
-        while pos > anchor + 1 && pos > found.distance && src[pos - 1] == src[pos - 1 - found.distance] {
-            pos -= 1;
-            found.len += 1;
-        }
-        out.sequence(anchor, pos, found)?;
-        pos += found.len;
-        anchor = pos;
-        misses = 1 << skip_shift;
-        // Index the positions before the next one: repeats often start early.
-        if pos < limit {
-            finder.insert(pos - 1);
-            finder.insert(pos - 2);
-        }
+        pos += 1;
+        misses = (1 << skip_shift) + 1;
     }
     out.finish(anchor)
 }
@@ -303,6 +318,39 @@ impl<'a> Finder<'a> {
             0 => 8 + unsafe { window.match_len(pos - distance + 8, pos + 8, self.src.len() - LAST_LITERALS) },
             _ => differs.trailing_zeros() as usize / 8,
         };
+        Some(Match { distance, len })
+    }
+
+    /// Returns the match from `pos`, the end of a match of `distance`.
+    #[inline(always)]
+    unsafe fn find_next(&mut self, window: RawWindow<'_>, pos: usize, distance: usize) -> Option<Match> {
+        let by = 1 + usize::from(distance == 1);
+        self.insert(pos - 3 + by);
+        // SAFETY: as the caller promises.
+        let early =
+            unsafe { self.find_long(window, pos - by) }.map(|found| Match { len: found.len - by, ..found });
+        if early.is_some_and(|found| found.len >= 6) {
+            return early;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.find_raw(window, pos) }
+    }
+    
+    #[inline(always)]
+    unsafe fn find_long(&mut self, window: RawWindow<'_>, pos: usize) -> Option<Match> {
+        // SAFETY: `LAST_START` is more than 8.
+        let word = unsafe { window.u64(pos) };
+        let entry = self.swap_in(pos, word);
+        let distance = (self.base + pos as u32).wrapping_sub(entry) as usize;
+        if distance > pos.min(MAX_DISTANCE) {
+            return None;
+        }
+        // SAFETY: `distance` is at most `pos`, and not 0, as the entry is of a position before.
+        if word != unsafe { window.u64(pos - distance) } {
+            return None;
+        }
+        // SAFETY: `LAST_START` is at least 8 + `LAST_LITERALS`.
+        let len = 8 + unsafe { window.match_len(pos - distance + 8, pos + 8, self.src.len() - LAST_LITERALS) };
         Some(Match { distance, len })
     }
 
