@@ -44,24 +44,16 @@ struct Effort {
 }
 
 impl Effort {
-    fn of(clevel: u8) -> Self {
-        let e = |hash_log, hash_bytes, min_match, skip_shift, lazy, gain| Self {
-            hash_log,
-            hash_bytes,
-            min_match,
-            skip_shift,
-            lazy,
-            gain,
+    const fn of(clevel: u8) -> Self {
+        let (hash_log, hash_bytes, min_match, skip_shift, lazy, gain) = match clevel {
+            0..=2 => (12, 6, 6, 3, false, 6),
+            3..=5 => (12, 6, 6, 4, false, 6),
+            6 => (13, 6, 6, 5, false, 6),
+            7 => (14, 6, 5, 5, true, 8),
+            8 => (14, 6, 5, 6, true, 11),
+            _ => (14, 5, 5, 7, true, 256),
         };
-        match clevel {
-            0..=2 => e(12, 6, 6, 3, false, 6),
-            3 => e(12, 6, 6, 4, false, 6),
-            4 | 5 => e(12, 6, 6, 4, false, 6),
-            6 => e(13, 6, 6, 5, false, 6),
-            7 => e(14, 6, 5, 5, true, 8),
-            8 => e(14, 6, 5, 6, true, 11),
-            _ => e(14, 5, 5, 7, true, 256),
-        }
+        Self { hash_log, hash_bytes, min_match, skip_shift, lazy, gain }
     }
 }
 
@@ -81,7 +73,19 @@ impl EncoderState {
 
     /// Returns the length written to `dst`, or `None` if the stream does not fit or is better stored.
     pub(super) fn encode(&mut self, clevel: u8, src: &[u8], dst: &mut [u8]) -> Option<usize> {
-        let effort = Effort::of(clevel);
+        match clevel {
+            0..=2 => self.encode_at::<2>(src, dst),
+            3..=5 => self.encode_at::<5>(src, dst),
+            6 => self.encode_at::<6>(src, dst),
+            7 => self.encode_at::<7>(src, dst),
+            8 => self.encode_at::<8>(src, dst),
+            _ => self.encode_at::<9>(src, dst),
+        }
+    }
+
+    /// [`encode`](Self::encode) with the parameters of a clevel known to the compiler, which gains a tenth.
+    fn encode_at<const CLEVEL: u8>(&mut self, src: &[u8], dst: &mut [u8]) -> Option<usize> {
+        let effort = const { Effort::of(CLEVEL) };
         let len = u32::try_from(src.len()).ok()?;
         if src.len() < MIN_LEN {
             return None;
@@ -94,19 +98,20 @@ impl EncoderState {
                 len.checked_add(1)?
             }
         };
-        let finder = Finder::new(&effort, self.base, &mut self.table, src);
+        let finder = Finder::<CLEVEL> { src, table: &mut self.table, base: self.base };
         self.base = end;
         let room = dst.len().min(src.len() - (src.len() / effort.gain).max(1));
         let writer = Writer { src, dst: &mut dst[..room], len: 0 };
         match effort.lazy {
-            true => parse_lazy(finder, writer, effort.skip_shift),
-            false => parse_greedy(finder, writer, effort.skip_shift),
+            true => parse_lazy(finder, writer),
+            false => parse_greedy(finder, writer),
         }
     }
 }
 
 /// Encodes each match as soon as it is found.
-fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) -> Option<usize> {
+fn parse_greedy<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Writer<'_>) -> Option<usize> {
+    let skip_shift = const { Effort::of(CLEVEL).skip_shift };
     let src = finder.src;
     let window = RawWindow::new(src);
     let limit = src.len() - LAST_START;
@@ -154,7 +159,8 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
 }
 
 /// Encodes a match only after trying the next positions.
-fn parse_lazy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) -> Option<usize> {
+fn parse_lazy<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Writer<'_>) -> Option<usize> {
+    let skip_shift = const { Effort::of(CLEVEL).skip_shift };
     let src = finder.src;
     let window = RawWindow::new(src);
     let limit = src.len() - LAST_START;
@@ -223,31 +229,20 @@ impl Match {
     }
 }
 
-struct Finder<'a> {
+struct Finder<'a, const CLEVEL: u8> {
     src: &'a [u8],
     table: &'a mut [u32; TABLE_LEN],
     base: u32,
-    /// Shifts that select the hashed bytes of a word, and the hash bits of a product.
-    word_shift: u32,
-    hash_shift: u32,
-    /// Masks of the bytes that must be equal in near and far matches.
-    near_mask: u64,
-    far_mask: u64,
 }
 
-impl<'a> Finder<'a> {
-    fn new(effort: &Effort, base: u32, table: &'a mut [u32; TABLE_LEN], src: &'a [u8]) -> Self {
-        let mask = |bytes: u32| u64::MAX >> (64 - 8 * bytes.min(8));
-        Self {
-            src,
-            table,
-            base,
-            word_shift: 64 - 8 * effort.hash_bytes,
-            hash_shift: 64 - effort.hash_log,
-            near_mask: mask(effort.min_match),
-            far_mask: mask(effort.min_match + 2),
-        }
-    }
+impl<const CLEVEL: u8> Finder<'_, CLEVEL> {
+    const EFFORT: Effort = Effort::of(CLEVEL);
+    /// Shifts that select the hashed bytes of a word, and the hash bits of a product.
+    const WORD_SHIFT: u32 = 64 - 8 * Self::EFFORT.hash_bytes;
+    const HASH_SHIFT: u32 = 64 - Self::EFFORT.hash_log;
+    /// Masks of the bytes that must be equal in near and far matches.
+    const NEAR_MASK: u64 = u64::MAX >> (64 - 8 * Self::EFFORT.min_match);
+    const FAR_MASK: u64 = u64::MAX >> (64 - 8 * (Self::EFFORT.min_match + 2));
 
     #[inline(always)]
     fn word(&self, pos: usize) -> u64 {
@@ -260,7 +255,7 @@ impl<'a> Finder<'a> {
     #[inline(always)]
     fn swap_in(&mut self, pos: usize, word: u64) -> u32 {
         // A multiplicative hash: odd, no regular bit pattern (2^64 divided by the golden ratio).
-        let hash = (word << self.word_shift).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift;
+        let hash = (word << Self::WORD_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> Self::HASH_SHIFT;
         // `EncoderState::encode` has checked that `base + src.len()` fits.
         let here = self.base + pos as u32;
         std::mem::replace(&mut self.table[hash as usize & (TABLE_LEN - 1)], here)
@@ -269,29 +264,6 @@ impl<'a> Finder<'a> {
     #[inline(always)]
     fn insert(&mut self, pos: usize) {
         self.swap_in(pos, self.word(pos));
-    }
-
-    /// Returns the match of `pos` with the last position of the same hash, if it is long enough.
-    #[inline(always)]
-    fn find(&mut self, pos: usize) -> Option<Match> {
-        let word = self.word(pos);
-        let entry = self.swap_in(pos, word);
-        // Entries of earlier streams are below `base`, so they are too far back. None is at `pos` or after it, since
-        // the parser only looks at positions after all those it has indexed.
-        let distance = (self.base + pos as u32).wrapping_sub(entry) as usize;
-        if distance > pos.min(MAX_DISTANCE) {
-            return None;
-        }
-        let differs = word ^ self.word(pos - distance);
-        let mask = if distance < FAR_BASE { self.near_mask } else { self.far_mask };
-        if differs & mask != 0 {
-            return None;
-        }
-        let len = match differs {
-            0 => 8 + self.common_len(pos - distance + 8, pos + 8),
-            _ => differs.trailing_zeros() as usize / 8,
-        };
-        Some(Match { distance, len })
     }
 
     /// Like [`find`](Self::find), without bounds checks.
@@ -310,7 +282,7 @@ impl<'a> Finder<'a> {
         }
         // SAFETY: `distance` is at most `pos`, and not 0, as the entry is of a position before.
         let differs = word ^ unsafe { window.u64(pos - distance) };
-        if differs & self.near_mask != 0 || (distance >= FAR_BASE && differs & self.far_mask != 0) {
+        if differs & Self::NEAR_MASK != 0 || (distance >= FAR_BASE && differs & Self::FAR_MASK != 0) {
             return None;
         }
         let len = match differs {
@@ -352,24 +324,6 @@ impl<'a> Finder<'a> {
         // SAFETY: `LAST_START` is at least 8 + `LAST_LITERALS`.
         let len = 8 + unsafe { window.match_len(pos - distance + 8, pos + 8, self.src.len() - LAST_LITERALS) };
         Some(Match { distance, len })
-    }
-
-    /// Returns how many bytes from `a` equal those from `b` (`a < b`), excluding the last literals.
-    #[inline(always)]
-    fn common_len(&self, a: usize, b: usize) -> usize {
-        let max = self.src.len() - LAST_LITERALS - b;
-        let mut len = 0;
-        while len + 8 <= max {
-            let differs = self.word(a + len) ^ self.word(b + len);
-            if differs != 0 {
-                return len + differs.trailing_zeros() as usize / 8;
-            }
-            len += 8;
-        }
-        while len < max && self.src[a + len] == self.src[b + len] {
-            len += 1;
-        }
-        len
     }
 }
 
