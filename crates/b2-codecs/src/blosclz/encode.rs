@@ -5,8 +5,10 @@
 //! match, so shorter repeats do not overwrite a bucket. The step grows while nothing is found, so no trial pass is
 //! needed. And matches are encoded at full length.
 //!
-//! The greedy parser reads and writes without bounds checks where there is room for whole pieces, which gains 6 to 14
-//! %. The lazy parser, which shares the tables, is entirely safe code.
+//! Regular data, such as the bytes of a counter, consist of short repeats inside long ones. Where a short repeat ends,
+//! the bytes before and after its end are found only where the long one was: [`Finder::find_next`].
+//!
+//! Reads and writes have no bounds checks where there is room for whole pieces, which gains 6 to 14 %.
 #![allow(unsafe_code)]
 
 use super::format::{FAR_BASE, LITERAL_MAX};
@@ -26,6 +28,9 @@ const GOOD_MATCH: usize = 32;
 /// Number of table entries. Low levels use only the first ones, which fit a smaller cache.
 const TABLE_LEN: usize = 1 << 14;
 
+/// A value of [`Effort::sparse`] for which any match is enough.
+const ALWAYS: u32 = usize::BITS - 1;
+
 /// The parameters of a clevel.
 #[derive(Clone, Copy)]
 struct Effort {
@@ -37,6 +42,8 @@ struct Effort {
     min_match: u32,
     /// The step between positions grows by one after every `1 << skip_shift` misses in a row.
     skip_shift: u32,
+    /// If matches cover less than this power of two of the literals before them, the step stays as it is.
+    sparse: u32,
     /// Whether to try the next position before taking a match.
     lazy: bool,
     /// Streams that save less than one byte in `gain` are stored, which makes reading them a copy.
@@ -45,15 +52,15 @@ struct Effort {
 
 impl Effort {
     const fn of(clevel: u8) -> Self {
-        let (hash_log, hash_bytes, min_match, skip_shift, lazy, gain) = match clevel {
-            0..=2 => (12, 6, 6, 3, false, 6),
-            3..=5 => (12, 6, 6, 4, false, 6),
-            6 => (13, 6, 6, 5, false, 6),
-            7 => (14, 6, 5, 5, true, 8),
-            8 => (14, 6, 5, 6, true, 11),
-            _ => (14, 5, 5, 7, true, 256),
+        let (hash_log, hash_bytes, min_match, skip_shift, sparse, lazy, gain) = match clevel {
+            0..=2 => (12, 6, 6, 3, ALWAYS, false, 6),
+            3..=5 => (12, 6, 6, 4, ALWAYS, false, 6),
+            6 => (13, 6, 6, 5, ALWAYS, false, 6),
+            7 => (14, 6, 5, 5, ALWAYS, true, 8),
+            8 => (14, 6, 5, 6, ALWAYS, true, 11),
+            _ => (14, 5, 5, 7, 7, true, 256),
         };
-        Self { hash_log, hash_bytes, min_match, skip_shift, lazy, gain }
+        Self { hash_log, hash_bytes, min_match, skip_shift, sparse, lazy, gain }
     }
 }
 
@@ -101,17 +108,13 @@ impl EncoderState {
         let finder = Finder::<CLEVEL> { src, table: &mut self.table, base: self.base };
         self.base = end;
         let room = dst.len().min(src.len() - (src.len() / effort.gain).max(1));
-        let writer = Writer { src, dst: &mut dst[..room], len: 0 };
-        match effort.lazy {
-            true => parse_lazy(finder, writer),
-            false => parse_greedy(finder, writer),
-        }
+        parse(finder, Writer { src, dst: &mut dst[..room], len: 0 })
     }
 }
 
-/// Encodes each match as soon as it is found.
-fn parse_greedy<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Writer<'_>) -> Option<usize> {
-    let skip_shift = const { Effort::of(CLEVEL).skip_shift };
+/// Returns the length of the stream, or `None` if it does not fit.
+fn parse<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Writer<'_>) -> Option<usize> {
+    let Effort { skip_shift, sparse, lazy, .. } = const { Effort::of(CLEVEL) };
     let src = finder.src;
     let window = RawWindow::new(src);
     let limit = src.len() - LAST_START;
@@ -123,7 +126,7 @@ fn parse_greedy<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Write
     'matches: while pos < limit {
         let mut found = loop {
             // SAFETY: `pos` is below `limit`, and the table holds positions before it.
-            if let Some(found) = unsafe { finder.find_raw(window, pos) } {
+            if let Some(found) = unsafe { finder.find(window, pos) } {
                 break found;
             }
             pos += misses >> skip_shift;
@@ -132,58 +135,12 @@ fn parse_greedy<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Write
                 break 'matches;
             }
         };
-        // SAFETY: a match starts before `pos`, and `anchor` is not after it.
-        let back = unsafe {
-            window.back_len(pos - found.distance, pos, (pos - found.distance).min(pos - anchor.max(1)))
-        };
-        pos -= back;
-        found.len += back;
+        let (start, literals) = (anchor, pos - anchor);
         // Matches often follow each other without literals in between.
         loop {
-            out.sequence(anchor, pos, found)?;
-            pos += found.len;
-            anchor = pos;
-            if pos >= limit {
-                break 'matches;
-            }
-            // SAFETY: as above.
-            match unsafe { finder.find_next(window, pos, found.distance) } {
-                Some(next) => found = next,
-                None => break,
-            }
-        }
-        pos += 1;
-        misses = (1 << skip_shift) + 1;
-    }
-    out.finish(anchor)
-}
-
-/// Encodes a match only after trying the next positions.
-fn parse_lazy<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Writer<'_>) -> Option<usize> {
-    let skip_shift = const { Effort::of(CLEVEL).skip_shift };
-    let src = finder.src;
-    let window = RawWindow::new(src);
-    let limit = src.len() - LAST_START;
-    let mut anchor = 0;
-    let mut pos = 1;
-    let mut misses = 1 << skip_shift;
-    finder.insert(0);
-    'matches: while pos < limit {
-        let mut found = loop {
-            // SAFETY: `pos` is below `limit`, and the table holds positions before it.
-            if let Some(found) = unsafe { finder.find_raw(window, pos) } {
-                break found;
-            }
-            pos += misses >> skip_shift;
-            misses += 1;
-            if pos >= limit {
-                break 'matches;
-            }
-        };
-        loop {
-            while found.len < GOOD_MATCH && pos + 1 < limit {
+            while lazy && found.len < GOOD_MATCH && pos + 1 < limit {
                 // SAFETY: as above.
-                match unsafe { finder.find_raw(window, pos + 1) } {
+                match unsafe { finder.find(window, pos + 1) } {
                     Some(next) if next.saving() > found.saving() => {
                         found = next;
                         pos += 1;
@@ -191,26 +148,33 @@ fn parse_lazy<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Writer<
                     _ => break,
                 }
             }
-            // SAFETY: a match starts before `pos`, and `anchor` is not after it.
-            let back = unsafe {
-                window.back_len(pos - found.distance, pos, (pos - found.distance).min(pos - anchor.max(1)))
-            };
-            pos -= back;
-            found.len += back;
+            // After a match there is nothing to go back over, unless the lazy search moved on.
+            if pos > anchor {
+                // SAFETY: a match starts before `pos`, and `anchor` is not after it.
+                let back = unsafe {
+                    let most = (pos - found.distance).min(pos - anchor.max(1));
+                    window.back_len(pos - found.distance, pos, most)
+                };
+                pos -= back;
+                found.len += back;
+            }
             out.sequence(anchor, pos, found)?;
             pos += found.len;
             anchor = pos;
             if pos >= limit {
                 break 'matches;
             }
-            // SAFETY: as above.
+            // SAFETY: as above. A match has at least 5 bytes, and only the first two of them have been indexed.
             match unsafe { finder.find_next(window, pos, found.distance) } {
                 Some(next) => found = next,
                 None => break,
             }
         }
         pos += 1;
-        misses = (1 << skip_shift) + 1;
+        if pos - start - literals >= literals >> sparse {
+            misses = 1 << skip_shift;
+        }
+        misses += 1;
     }
     out.finish(anchor)
 }
@@ -266,23 +230,54 @@ impl<const CLEVEL: u8> Finder<'_, CLEVEL> {
         self.swap_in(pos, self.word(pos));
     }
 
-    /// Like [`find`](Self::find), without bounds checks.
+    /// Returns the match of `pos` with the last position of the same hash, if it is long enough.
     ///
     /// # Safety
     /// `window` is `src`, and `pos` at least [`LAST_START`] before its end. All positions in the table that are not
-    /// below `base` are of this stream, and before `pos`.
+    /// below `base` are of this stream, and `pos` is not one of them.
     #[inline(always)]
-    unsafe fn find_raw(&mut self, window: RawWindow<'_>, pos: usize) -> Option<Match> {
+    unsafe fn find(&mut self, window: RawWindow<'_>, pos: usize) -> Option<Match> {
+        // SAFETY: as the caller promises.
+        unsafe { self.find_equal(window, pos, Self::NEAR_MASK, Self::FAR_MASK) }
+    }
+
+    /// Returns a match that continues at `pos`, the end of a match of `distance`.
+    ///
+    /// Looks for 8 equal bytes from the last byte of that match on, which are more particular than those from `pos` on if
+    /// a run or another short period starts there. The second last byte of a run tells two runs apart that start alike.
+    ///
+    /// # Safety
+    /// As for `find`, and the two positions before `pos` are not in the table.
+    #[inline(always)]
+    unsafe fn find_next(&mut self, window: RawWindow<'_>, pos: usize, distance: usize) -> Option<Match> {
+        let before = if distance == 1 { 2 } else { 1 };
+        self.insert(pos - 3 + before);
+        // SAFETY: as the caller promises.
+        match unsafe { self.find_equal(window, pos - before, u64::MAX, u64::MAX) } {
+            Some(found) => Some(Match { len: found.len - before, ..found }),
+            // SAFETY: as the caller promises.
+            None => unsafe { self.find(window, pos) },
+        }
+    }
+
+    /// Returns the match of `pos` with the last position of the same hash, if the bytes of a mask are equal.
+    ///
+    /// # Safety
+    /// As for `find`.
+    #[inline(always)]
+    unsafe fn find_equal(&mut self, window: RawWindow<'_>, pos: usize, near: u64, far: u64) -> Option<Match> {
         // SAFETY: `LAST_START` is more than 8.
         let word = unsafe { window.u64(pos) };
         let entry = self.swap_in(pos, word);
+        // Entries of earlier streams are below `base`, so they are too far back. So are those after `pos`, as the
+        // difference wraps. None is at `pos`, since the parser looks at no position that it has indexed.
         let distance = (self.base + pos as u32).wrapping_sub(entry) as usize;
         if distance > pos.min(MAX_DISTANCE) {
             return None;
         }
         // SAFETY: `distance` is at most `pos`, and not 0, as the entry is of a position before.
         let differs = word ^ unsafe { window.u64(pos - distance) };
-        if differs & Self::NEAR_MASK != 0 || (distance >= FAR_BASE && differs & Self::FAR_MASK != 0) {
+        if differs & near != 0 || (distance >= FAR_BASE && differs & far != 0) {
             return None;
         }
         let len = match differs {
@@ -290,39 +285,6 @@ impl<const CLEVEL: u8> Finder<'_, CLEVEL> {
             0 => 8 + unsafe { window.match_len(pos - distance + 8, pos + 8, self.src.len() - LAST_LITERALS) },
             _ => differs.trailing_zeros() as usize / 8,
         };
-        Some(Match { distance, len })
-    }
-
-    /// Returns the match from `pos`, the end of a match of `distance`.
-    #[inline(always)]
-    unsafe fn find_next(&mut self, window: RawWindow<'_>, pos: usize, distance: usize) -> Option<Match> {
-        let by = 1 + usize::from(distance == 1);
-        self.insert(pos - 3 + by);
-        // SAFETY: as the caller promises.
-        let early =
-            unsafe { self.find_long(window, pos - by) }.map(|found| Match { len: found.len - by, ..found });
-        if early.is_some_and(|found| found.len >= 6) {
-            return early;
-        }
-        // SAFETY: as the caller promises.
-        unsafe { self.find_raw(window, pos) }
-    }
-    
-    #[inline(always)]
-    unsafe fn find_long(&mut self, window: RawWindow<'_>, pos: usize) -> Option<Match> {
-        // SAFETY: `LAST_START` is more than 8.
-        let word = unsafe { window.u64(pos) };
-        let entry = self.swap_in(pos, word);
-        let distance = (self.base + pos as u32).wrapping_sub(entry) as usize;
-        if distance > pos.min(MAX_DISTANCE) {
-            return None;
-        }
-        // SAFETY: `distance` is at most `pos`, and not 0, as the entry is of a position before.
-        if word != unsafe { window.u64(pos - distance) } {
-            return None;
-        }
-        // SAFETY: `LAST_START` is at least 8 + `LAST_LITERALS`.
-        let len = 8 + unsafe { window.match_len(pos - distance + 8, pos + 8, self.src.len() - LAST_LITERALS) };
         Some(Match { distance, len })
     }
 }
