@@ -49,9 +49,9 @@ def table(head, rows):
 
 
 def count(update):
-    """Counts the instructions of fixed cases: more than stored, beyond the tolerance, is an error."""
+    """Counts the instructions of fixed cases. An increase over the stored counts beyond the tolerance is an error."""
     if "avx2" not in Path("/proc/cpuinfo").read_text():
-        sys.exit("the stored counts are of x86-64 with AVX2")
+        sys.exit("the stored counts require x86-64 with AVX2")
     build()
     program, rustc = RELEASE / "b2-count-cases", run("rustc", "--version").strip()
 
@@ -70,14 +70,14 @@ def count(update):
         COUNTS.write_text(head + "".join(f"{name} = {number}\n" for name, number in now.items()))
     stored = tomllib.loads(COUNTS.read_text())
     if stored["rustc"] != rustc:
-        print(f"the stored counts are of {stored['rustc']}, this is {rustc}")
+        print(f"the stored counts are from {stored['rustc']}, this is {rustc}")
     changes = {name: now[name] / number - 1 for name, number in stored["counts"].items() if name in now}
     for name, change in changes.items():
         word = "SLOWER" if change > TOLERANCE else "faster: store it with --update" if change < -TOLERANCE else ""
         print(f"{name:40} {stored['counts'][name]:>12} {now[name]:>12} {change:>+8.1%} {word}")
     wrong = [name for name, change in changes.items() if change > TOLERANCE or not now[name]]
     wrong += sorted(set(now) ^ set(stored["counts"]))
-    sys.exit(f"slower, new or gone: {', '.join(wrong)}; if it is meant: benches/bench.py count --update" if wrong else 0)
+    sys.exit(f"slower, new or removed: {', '.join(wrong)}; if intended: benches/bench.py count --update" if wrong else 0)
 
 
 def c_side():
@@ -91,7 +91,7 @@ def c_side():
 
 
 class Speed:
-    """Rounds of both sides in turn. A figure is the median of the rounds' ratios of best repeats: CPU time with one thread, else wall."""
+    """Alternating rounds of both sides. A figure is the median of the rounds' ratios of best repeats: CPU time with one thread, else wall time."""
 
     def __init__(self, quick, rounds):
         self.quick, self.rounds, self.budget = quick, rounds or (3 if quick else 5), 0.02 if quick else 0.05
@@ -149,7 +149,7 @@ class Speed:
                             self.chunks(rows, name, path, typesize, codec, filter, chunk, threads)
 
     def arrays(self):
-        """Reading, writing, opening, many readers; each side also reads what the other wrote, and compares. Returns peaks of memory."""
+        """Reading, writing, opening, many readers; each side also reads and compares the other's files. Returns memory peaks."""
         field, files = SCRATCH / "data" / "field_f32.bin", {}
 
         def nd(ours, of_ours, codec, storage, threads, ops, budget=self.budget):
@@ -192,7 +192,7 @@ class Speed:
         for group, lines in rows.items():
             head = ["what", "operation", "threads", "ratio", "lowest", "highest", "ours", "C", "", "size"]
             out += f"\n## {group}\n\n{table(head, lines)}"
-        return out + "\nPeaks of memory beside array and result, KiB:\n\n" * bool(memory) + table(["operation", "threads", "ours", "C"], memory) * bool(memory)
+        return out + "\nMemory peaks in addition to array and result, KiB:\n\n" * bool(memory) + table(["operation", "threads", "ours", "C"], memory) * bool(memory)
 
 
 def speed(arguments):
@@ -205,7 +205,7 @@ def speed(arguments):
     started, bench = time.time(), Speed(arguments.quick, arguments.rounds)
     model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())[1]
     version, kernels = run(bench.c, "version").strip(), run(RELEASE / "b2-bench-peer", "kernels").strip()
-    print(f"# Speed beside C-Blosc2, {time.strftime('%Y-%m-%d')}\n\n{os.cpu_count()} cores of {model}; load {os.getloadavg()[0]:.1f}")
+    print(f"# Speed compared with C-Blosc2, {time.strftime('%Y-%m-%d')}\n\n{os.cpu_count()} cores of {model}; load {os.getloadavg()[0]:.1f}")
     print(f"C-Blosc2 {version}; b2kit with kernels for {kernels}, {run('rustc', '--version').strip()}\n", flush=True)
     bench.all_chunks(arguments.rows, sets, arguments.codecs)
     memory = bench.arrays() if "arrays" in arguments.rows else []
@@ -222,7 +222,7 @@ def main():
     one.add_argument("--rounds", type=int)
     words = lambda text: text.split(",")
     for name, default in [("sets", []), ("codecs", CODECS), ("rows", ROWS)]:
-        one.add_argument(f"--{name}", type=words, default=default, help="only these, with commas in between")
+        one.add_argument(f"--{name}", type=words, default=default, help="only these, separated by commas")
     one.add_argument("--array", type=Path, action="append", default=[], help="one more real array, as .npy")
     arguments = parser.parse_args()
     if arguments.task == "count":

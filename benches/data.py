@@ -123,7 +123,7 @@ def constant_f32(n):
 
 
 def items(size, n):
-    """Items of an odd size: a counter in the low bytes, the same bytes above, some noise in the last one."""
+    """Items of an odd size: a counter in the low bytes, constant bytes above, noise in the last one."""
     r = rng(100 + size)
     counter = np.cumsum(r.integers(0, 8, n, dtype="i4"), dtype="i8").astype("<i8")
     out = np.zeros((n, size), "u1")
@@ -158,7 +158,7 @@ SETS = {
     "image_u16": (2, SIZE, image_u16),
     "text_u8": (1, SIZE, text_u8),
     "category_u8": (1, SIZE, category_u8),
-    # Handed over as items of four bytes, so that filters have work to do.
+    # Passed as items of four bytes, so that filters have work to do.
     "random_u8": (4, SIZE, lambda n: random_u8(4 * n)),
     "zeros_f64": (8, SIZE, zeros_f64),
     "repeat_f32": (4, SIZE, repeat_f32),

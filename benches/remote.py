@@ -121,7 +121,7 @@ def measure(release, folder, rounds):
                     counts[part, side] = ask(server, str(delay))
                     if turn:
                         seconds.setdefault((delay, part, side), []).append(taken[0])
-    print(f"# Reading from a server, {time.strftime('%Y-%m-%d')}\n\nMedians of {rounds} rounds of all sides in turn.")
+    print(f"# Reading from a server, {time.strftime('%Y-%m-%d')}\n\nMedians of {rounds} interleaved rounds.")
     kinds = [("requests / KB", lambda part, side: f"{counts[part, side][0]} / {-(-counts[part, side][1] // 1000)}")]
     for delay in DELAYS:
         kinds.append((f"ms, {delay} ms each answer", lambda part, side, delay=delay: f"{median(seconds[delay, part, side]) * 1e3:.1f}"))

@@ -1,4 +1,4 @@
-//! Whole chunks through filter and codec, with the answers checked.
+//! Whole chunks through filter and codec, with checked results.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! Codecs on streams as blocks have them after a shuffle: the bytes of one significance, from easy to hard.
+//! Codecs on streams as in shuffled blocks: the bytes of one significance, from easy to hard.
 
 use std::hint::black_box;
 
@@ -30,7 +30,7 @@ fn codecs(c: &mut Criterion) {
                     continue;
                 };
                 let mut packed = vec![0; plain.len()];
-                // What does not shrink is stored.
+                // Incompressible streams are stored.
                 let Ok(Encoded::Len(len)) = encoder.encode(&plain, &mut packed) else { continue };
                 let mut back = vec![0; plain.len()];
                 decoder.decode(&packed[..len], &mut back).expect("its own output");

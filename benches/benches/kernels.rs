@@ -6,7 +6,7 @@ use b2_benches::field_f32;
 use b2_filters::{FilterContext, builtin};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-/// The public functions, at sizes with a kernel of their own and at some without.
+/// The public functions, at sizes with and without specialized kernels.
 fn kernels(c: &mut Criterion) {
     let field = field_f32(32 * 1024);
     let mut dst = vec![0; field.len()];
@@ -36,7 +36,7 @@ fn filters(c: &mut Criterion) {
     for filter in builtin() {
         for (block, reference) in [("block 0", None), ("a later block", Some(&reference[..]))] {
             let cx = FilterContext::new(4).reference(reference);
-            // Ten bits of precision; others take another meaning from it, or none.
+            // Ten bits of precision; other filters interpret it differently or ignore it.
             let meta = 10;
             if filter.forward(&cx, meta, &src, &mut filtered).is_err() {
                 continue;
@@ -50,7 +50,7 @@ fn filters(c: &mut Criterion) {
                 b.iter(|| filter.backward(&cx, meta, black_box(&filtered), &mut dst))
             });
             group.finish();
-            // Only delta knows of block 0.
+            // Only delta uses block 0.
             if filter.id() != b2_filters::FilterId::DELTA {
                 break;
             }

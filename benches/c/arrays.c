@@ -112,7 +112,7 @@ static void copy_file(const char *from, const char *to) {
   free(bytes);
 }
 
-/* Appends as many planes as a chunk has. The array is as before afterwards. */
+/* Appends as many planes as there are in a chunk. The array is as before afterwards. */
 static long append(struct spent *spent, int verify) {
   long n = opt.chunks[0] * opt.shape[1] * opt.shape[2] * ITEM;
   char path[4096];

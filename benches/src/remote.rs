@@ -2,8 +2,9 @@
 //! input.
 //!
 //! `make RAW FRAME` stores the raw items as the array to read, and once more with a table of block starts as
-//! `FRAME.starts`. `serve FOLDER` prints the URL of a server with all files of a folder; each line of standard input is then the delay of
-//! its answers in milliseconds, and prints the requests and bytes since the last one. `open URL` and `read NAME` print a list in JSON: the time in seconds and a sum of the items.
+//! `FRAME.starts`. `serve FOLDER` prints the URL of a server with all files of a folder; each line of standard input
+//! then sets the delay of its responses in milliseconds, and prints the requests and bytes since the last one. `open
+//! URL` and `read NAME` print a list in JSON: the time in seconds and a sum of the items.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -33,7 +34,7 @@ fn main() -> Result<()> {
         let start = Instant::now();
         let (seconds, sum) = match line.split_once(' ').context("a command")? {
             ("open", url) => {
-                // Use a new client, because a client remembers what it has opened.
+                // Use a new client, because a client caches what it has opened.
                 array = Some(NdArray::open_with(url, &b2_http::options())?);
                 (start.elapsed(), 0)
             }

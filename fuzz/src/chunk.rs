@@ -93,7 +93,7 @@ fn parts(chunk: &Chunk, dparams: &DParams, whole: &Result<Vec<u8>, String>, dice
     }
 }
 
-/// Checks a partial read against the whole. If the whole chunk is damaged, an undamaged part may return anything.
+/// Compares a partial read with the whole. If the whole chunk is damaged, an undamaged part may return anything.
 fn agrees(whole: &Result<Vec<u8>, String>, range: &Range<usize>, part: &Result<Vec<u8>, String>) {
     if let Ok(whole) = whole {
         assert!(part.as_deref() == Ok(&whole[range.clone()]), "bytes {range:?}: {:?}", part.as_ref().err());

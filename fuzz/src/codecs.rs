@@ -22,8 +22,8 @@ fn codec(id: CodecId) -> Arc<dyn Codec> {
 }
 
 /// Decodes one stream with the loops of every instruction set. All must return the same bytes or the same error,
-/// whatever the destination held before. Also decodes only the start of the stream, and with room behind stream and
-/// result, as chunks do.
+/// whatever the destination held before. Also decodes only the start of the stream, and with space after stream and
+/// result, as in chunks.
 ///
 /// The input holds flags, result length, parameter byte, item size, shape and dictionary, followed by the stream.
 pub(crate) fn decode(id: CodecId, data: &[u8]) {
@@ -81,7 +81,7 @@ pub(crate) fn decode(id: CodecId, data: &[u8]) {
             let start = start.expect("the start of a stream that decodes");
             assert!(start == whole[..part], "the first {part} of {len} bytes are others");
         }
-        // What lies behind the stream must not matter: other bytes, or the stream once more.
+        // Bytes after the stream must not matter: other bytes, or a copy of the stream.
         let mut longer = stream.to_vec();
         match dice.below(3) {
             0 => {}

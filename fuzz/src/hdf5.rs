@@ -1,4 +1,4 @@
-//! HDF5 and NetCDF files: object headers, datatypes, heaps and indexes of chunks, as one file leads to them.
+//! HDF5 and NetCDF files: object headers, datatypes, heaps and chunk indexes, reached from one file.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use b2_msgpack::{Error, Reader, Writer};
 
 use crate::dice::Params;
 
-/// The first half of the input says which item to expect next; the second half holds the items.
+/// The first half of the input determines which item to expect next; the second half holds the items.
 pub(crate) fn run(data: &[u8]) {
     let mut params = Params::new(data);
     let nops = params.up_to(64);

@@ -54,7 +54,7 @@ def array_changes(c):
     items = np.frombuffer(c.raw, f"V{dtype.itemsize}").reshape(array.shape)
     if items.size and array.ndim and case["partial"]:
         items = write_slice(c.rng, array, items, dtype)
-        # Growing exposes what was padding, which has to be zero.
+        # Growing exposes former padding, which must be zero.
         larger = tuple(n + int(c.rng.integers(0, 1 + min(n, 3 if array.ndim > 4 else 20))) for n in array.shape)
         array.resize(larger)
         grown = np.zeros(larger, items.dtype)

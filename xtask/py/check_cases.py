@@ -30,7 +30,7 @@ blosc2.set_nthreads(1)
 
 
 class Check:
-    """The answers about one case."""
+    """The results of one case."""
 
     def __init__(self, folder, case):
         self.folder = folder
@@ -49,7 +49,7 @@ class Check:
         return default if value is None else value
 
     def run(self, name, call):
-        """Runs one check; a returned text or an exception says what is wrong."""
+        """Runs one check; a returned text or an exception describes the failure."""
         try:
             self.answers[name] = call()
         except Exception:
@@ -62,7 +62,7 @@ class Check:
             self.answers.setdefault(name, None)
 
     def facts(self, schunk):
-        """The parameters that a frame keeps."""
+        """The parameters that a frame stores."""
         cp = schunk.cparams
         got = {
             "clevel": cp.clevel,

@@ -32,7 +32,7 @@ blosc2.set_nthreads(1)
 
 
 class Case:
-    """A case while it is being made."""
+    """A case under construction."""
 
     def __init__(self, out, number, rng, kind):
         self.id = f"t{number:06}"
@@ -158,7 +158,7 @@ def vlchunk_case(case):
     pipe = p.pick(rng, ["none", "shuffle", "bitshuffle"] + ([] if params["typesize"] == 1 else ["shuffle+bytedelta"]))
     params["filters"] = pipes[pipe]
     if params["codec"] == "blosclz" and params["clevel"] == 0:
-        # The C library writes outside its memory then.
+        # The C library then writes out of bounds.
         params["clevel"] = 1
         case.label(clevel=1)
     blocks = []

@@ -25,7 +25,7 @@ def storage(case, options=("contiguous", "contiguous", "sparse", "memory", "offs
 
 
 def store(case, name, frame):
-    """Saves a frame that is in memory still, with bytes around it for `offset`."""
+    """Saves a frame from memory, with bytes around it for `offset`."""
     if name == "memory":
         case.save(".b2frame", frame.to_cframe())
     elif name == "offset":
@@ -72,7 +72,7 @@ def vlmetalayers(case, schunk):
 
 
 def describe(case, schunk, chunks, typesize, header=None):
-    """What a reader has to find."""
+    """The expected content."""
     if header and header.get("use_dict"):
         p.refuse_unreadable(p.stored_chunks(schunk))
     case.raw = None if chunks is None else b"".join(chunks)
@@ -181,10 +181,10 @@ def variable(case):
     typesize = ps["typesize"]
     ps.pop("blocksize", None)
     sizes = [int(rng.integers(1, 800)) * typesize for _ in range(int(rng.integers(3, 12)))]
-    # The first append sets the chunk size; a larger one then frees the sizes of all.
+    # The first append sets the chunk size; a larger one then makes all sizes individual.
     sizes[1] = sizes[0] + typesize
     schunk = blosc2.SChunk(chunksize=sizes[0], cparams=p.cparams(**ps), dparams={"nthreads": 1}, **place)
-    # No chunk of zeros: C stores none, so nothing says how long it was.
+    # No chunk of zeros: C does not store it, so its length would be lost.
     chunks = [new_chunk(rng, n, zeros=False) for n in sizes]
     for raw in chunks:
         schunk.append_data(raw)

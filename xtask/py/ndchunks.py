@@ -25,7 +25,7 @@ def whole_chunk(schunk, nchunk):
 
 
 def stored_dtype(array):
-    """The dtype as it stands in the array's metalayer: the text at its end."""
+    """The dtype in the array's metalayer: the text at its end."""
     meta = blosc2.blosc2_ext.meta__getitem__(array.schunk, "b2nd")
     ndim = len(array.shape)
     # Version, shape in 9 bytes a number, chunk and block shape in 5, format and length of the dtype.

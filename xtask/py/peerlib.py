@@ -1,4 +1,4 @@
-"""What the scripts that drive the peer share: pipelines by name, random data, metalayers as bytes."""
+"""Shared by the scripts that drive the peer: pipelines by name, random data, metalayers as bytes."""
 
 import itertools
 
@@ -54,7 +54,7 @@ def pipelines(rng, typesize):
 
 
 def is_lossy(filters):
-    """Whether the original is no oracle: a lossy filter, or three filters, which destroy C's input."""
+    """Whether the original cannot be the oracle: with a lossy filter, or with three filters, which destroy C's input."""
     ids = [f for f, _ in filters]
     return any(i in (TRUNC_PREC, INT_TRUNC, NDMEAN) for i in ids) or len(ids) >= 3
 
@@ -116,7 +116,7 @@ def some_bytes(rng, nbytes, typesize=4):
 
 
 def any_length(rng, typesize, top=200_000):
-    """A length with a bent for the small and the odd: (class, bytes)."""
+    """A length, preferring small and odd ones: (class, bytes)."""
     how = pick(rng, ["tiny", "small", "items", "items", "ragged", "large"])
     if how == "tiny":
         return how, int(rng.integers(0, 130))
@@ -154,7 +154,7 @@ def vlmeta_bytes(schunk):
 
 
 class Unreadable(Exception):
-    """The C library wrote something that it cannot read back, for a reason that is known."""
+    """The C library wrote something that it cannot read back, for a known reason."""
 
 
 def refuse_unreadable(chunks):

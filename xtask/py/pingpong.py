@@ -65,7 +65,7 @@ def remove(path):
 
 
 class Unreadable(Exception):
-    """A known defect of C after which a sequence cannot go on."""
+    """A known defect of C after which a sequence cannot continue."""
 
 
 class Sequence:
@@ -113,7 +113,7 @@ class Sequence:
         say(note=operation, text=text)
 
     def check_sums(self, found):
-        """What the checksums say must fit what was done since they were compared last."""
+        """The result of the checksums must match the changes since they were last verified."""
         before, self.sums = self.sums, found
         if before is None:
             same("this project, of the checksums,", found, "none" if self.begun_by == "C" else "ok")
@@ -329,7 +329,7 @@ class Frames(Sequence):
         return True
 
     def choose(self):
-        """An operation, what it is about, and its data."""
+        """An operation, its arguments, and its data."""
         rng = self.rng
         operation = rng.choice(["append", "append", "insert", "update", "delete", "set layer", "remove layer"])
         if operation in ("update", "delete") and not self.model:

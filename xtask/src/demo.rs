@@ -28,9 +28,9 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     let tool = text(&target().join("debug/b2kit"));
     let mut steps = Steps::new(5);
     match workspace().join(&tool).exists() {
-        true => println!("this takes some seconds, or a minute if the command has to be built anew"),
+        true => println!("this takes some seconds, or a minute if the command must be built"),
         false => {
-            println!("this takes about a minute on two cores: the command is built, the rest takes seconds")
+            println!("this takes about a minute on two cores to build the command; the rest takes seconds")
         }
     }
     // Naming xtask too avoids rebuilding what xtask was built from. A debug build is fast enough for a small array.

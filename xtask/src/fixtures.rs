@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use crate::{digest, python, root, sh};
 
-/// Write the fixtures that are missing, and check the hash of every one that is there.
+/// Write missing fixtures, and check the hashes of all others.
 ///
-/// Fixtures are files written by releases of python-blosc2 and python-blosc, each installed from PyPI into an
-/// environment of its own under target/xtask/venv. testdata/MANIFEST.toml says of each one who wrote it, with
-/// which parameters, from which data, and its hash. A fixture never changes: one that differs from its hash is
-/// an error, also when it was just written again. A new case gets a new name in xtask/py/fixtures_cases.py.
+/// Fixtures are files written by releases of python-blosc2 and python-blosc, each installed from PyPI into a separate
+/// environment under target/xtask/venv. testdata/MANIFEST.toml records for each one its producer, parameters, data and
+/// hash. A fixture never changes: one that does not match its hash is an error, even if it was just written again. A
+/// new case gets a new name in xtask/py/fixtures_cases.py.
 ///
 /// Without missing fixtures no Python package is installed.
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Only check: a missing fixture is an error, and nothing is written or installed.
     #[arg(long)]
     check: bool,
-    /// Only the fixtures whose path contains this text.
+    /// Only fixtures whose path contains this text.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 }
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("{stray} is in the manifest but no case makes it; fixtures are not taken back");
     }
     println!(
-        "{present} fixtures are as the manifest says, {} missing",
+        "{present} fixtures match the manifest, {} missing",
         missing.values().map(Vec::len).sum::<usize>()
     );
     if args.check && !missing.is_empty() {
@@ -121,7 +121,7 @@ fn produce(producer: &str, fixtures: &[&Value], manifest: &mut BTreeMap<String, 
         let entry =
             entry(fixture, facts.get(path).with_context(|| format!("{path} was not written"))?, &made)?;
         if let Some(before) = manifest.get(path) {
-            verify(&made, before).context("written again, it came out different")?;
+            verify(&made, before).context("the fixture changed when written again")?;
         }
         let place = root::testdata().join(path);
         fs::create_dir_all(place.parent().context("a folder")?)?;

@@ -20,7 +20,7 @@ pub(crate) fn environment(requirements: &[impl AsRef<str>]) -> Result<PathBuf> {
     let Some(first) = wanted.first() else { bail!("an environment without requirements") };
     let home = root::scratch("venv");
     fs::create_dir_all(&home)?;
-    // Two tasks at once must not build the same environment twice.
+    // Concurrent tasks must not build the same environment twice.
     let lock = File::create(home.join("lock"))?;
     lock.lock().context("waiting for another task that sets up an environment")?;
 
@@ -57,11 +57,11 @@ pub(crate) fn base_interpreter() -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Returns a command that runs one of the scripts beside this crate. Limits the peer's threads and log output.
+/// Returns a command that runs one of the scripts of this crate. Limits the peer's threads and log output.
 pub(crate) fn script(python: &Path, name: &str) -> Command {
     let mut command = Command::new(python);
     command.arg("-B").arg(root::workspace().join("xtask").join("py").join(name));
-    // Otherwise the peer would start a thread for each core, in competition with ours.
+    // Otherwise the peer would start a thread per core, competing with ours.
     command.env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1").env("PYTHONFAULTHANDLER", "1");
     command
 }

@@ -1,4 +1,4 @@
-//! Paths in the repository, and files of the tasks.
+//! Paths in the repository, and temporary files of the tasks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(crate) fn temporary(prefix: &str) -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?)
 }
 
-/// Removes a folder and what is in it, if it is there.
+/// Removes a folder and its contents, if it exists.
 pub(crate) fn remove(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -65,7 +65,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the seed that was asked for, or a new one that is short enough to type.
+/// Returns the given seed, or a new one that is short enough to type.
 pub(crate) fn seed(wanted: Option<u64>) -> u64 {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     wanted.unwrap_or_else(|| clock() % 1_000_000_000)

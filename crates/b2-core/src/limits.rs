@@ -106,7 +106,7 @@ impl Limits {
         LimitExceeded::check(what, bytes, "max_memory", self.max_memory)
     }
 
-    /// Returns how many threads may work at once if each needs `each` bytes; at least one.
+    /// Returns how many threads may work concurrently if each needs `each` bytes; at least one.
     pub fn threads(&self, each: u64) -> usize {
         let fit = self.max_memory.checked_div(each).unwrap_or(u64::MAX);
         usize::try_from(fit).unwrap_or(usize::MAX).max(1)

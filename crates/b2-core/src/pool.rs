@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// If no pool is set in [`Control`](crate::Control), a call uses the rayon pool in which it runs, or else a pool shared
 /// by the whole process. In a child process after a fork the pool starts new threads.
 ///
-/// A program whose `main` is in Rust should not fork while it starts or ends threads of its own: Rust's standard library (1.95)
-/// then may let no thread start in the child, whoever starts it. Programs in C and Python are not concerned.
+/// A program whose `main` is in Rust should not fork while it starts or ends its own threads: Rust's standard library
+/// (1.95) may then prevent any thread from starting in the child. C and Python programs are not affected.
 #[derive(Clone)]
 pub struct Pool {
     nthreads: NonZeroUsize,

@@ -35,7 +35,7 @@ pub enum FilterError {
     Container {
         /// Id of the filter.
         filter: FilterId,
-        /// What is missing or wrong.
+        /// The problem.
         what: &'static str,
     },
     /// Source and destination differ in length.

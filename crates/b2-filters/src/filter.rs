@@ -76,7 +76,7 @@ pub trait Filter: Debug + Send + Sync {
     /// # Errors
     /// [`FilterError::Length`] if `src` and `dst` differ in length; if the filter cannot be applied with these
     /// parameters, [`FilterError::Meta`] for the parameter byte, [`FilterError::ItemSize`] or
-    /// [`FilterError::Container`] for what the context says, [`FilterError::ReadOnly`] if it is never applied;
+    /// [`FilterError::Container`] for a mismatch with the context, [`FilterError::ReadOnly`] if it is never applied;
     /// [`FilterError::OutOfMemory`].
     fn forward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()>;
     /// Undoes the filter after decompression. `meta` is the parameter byte of the slot.
@@ -84,7 +84,7 @@ pub trait Filter: Debug + Send + Sync {
     /// # Errors
     /// [`FilterError::Length`] if `src` and `dst` differ in length; if the filter cannot be undone with these
     /// parameters, [`FilterError::Meta`] for the parameter byte, [`FilterError::ItemSize`] or
-    /// [`FilterError::Container`] for what the context says; [`FilterError::OutOfMemory`].
+    /// [`FilterError::Container`] for a mismatch with the context; [`FilterError::OutOfMemory`].
     fn backward(&self, cx: &FilterContext<'_>, meta: u8, src: &[u8], dst: &mut [u8]) -> Result<()>;
     /// Undoes the filter for part of a block: writes the bytes `range` of the unfiltered block to `dst`, which has the
     /// same length as `range`.
@@ -99,11 +99,11 @@ pub trait Filter: Debug + Send + Sync {
         &self,
         cx: &FilterContext<'_>,
         meta: u8,
-        src: Filtered<'_>,
+        src: FilteredBlock<'_>,
         range: Range<usize>,
         dst: &mut [u8],
     ) -> Result<()> {
-        let Filtered::Block(src) = src else {
+        let FilteredBlock::Block(src) = src else {
             return Err(FilterError::Part { filter: self.id(), what: "the filter does not work on planes" });
         };
         check_part(self.id(), src.len(), &range, dst)?;
@@ -116,7 +116,7 @@ pub trait Filter: Debug + Send + Sync {
 
 /// A filtered block, of which a part is to be undone.
 #[derive(Clone, Copy, Debug)]
-pub enum Filtered<'a> {
+pub enum FilteredBlock<'a> {
     /// The whole block in one slice.
     Block(&'a [u8]),
     /// Its [`planes`](FilterProperties::planes) as separate slices. Their bytes after [`Planes::prefix`] are not read.
@@ -142,7 +142,7 @@ pub struct FilterProperties {
     pub lossless: bool,
     /// Whether the filter works without [`FilterContext::blockshape`].
     pub shapeless: bool,
-    /// What the filter does to the bytes, in both directions.
+    /// The effect of the filter on the bytes, in both directions.
     pub effect: Effect,
     /// Whether floats stay floats, in place and with about the same value, so that a codec for floats may follow.
     pub keeps_floats: bool,
@@ -163,7 +163,7 @@ pub struct FilterProperties {
     pub zero_is_itemsize: bool,
 }
 
-/// What a filter does to the bytes of a block. Each effect implies those before it.
+/// The effect of a filter on the bytes of a block. Each effect implies the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Effect {
@@ -175,7 +175,7 @@ pub enum Effect {
     Reorders,
 }
 
-/// What a filter needs of the decoded block 0 to undo other blocks.
+/// The part of the decoded block 0 that a filter needs to undo other blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reference {

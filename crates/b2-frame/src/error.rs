@@ -13,8 +13,7 @@ use crate::names::{FrameFile, chunk_name};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// A frame that was opened by its path or with a name is not what it should be, or exceeds a limit. The
-    /// [`detail`](Self::detail) says why.
+    /// A frame opened by path or with a name is malformed or exceeds a limit; see [`detail`](Self::detail).
     #[error("cannot read {name}")]
     #[non_exhaustive]
     Unreadable {
@@ -41,16 +40,14 @@ pub enum FrameError {
         /// Whether a directory would have been accepted too.
         or_directory: bool,
     },
-    /// What a sparse frame has in place of its index file or of the file of a chunk is not a
-    /// regular file. It was not opened.
+    /// The index file or a chunk file of a sparse frame is not a regular file. It was not opened.
     #[error("{}: not a regular file, as the files of a sparse frame are", .path.display())]
     #[non_exhaustive]
     Member {
         /// The path.
         path: PathBuf,
     },
-    /// The lock file beside a frame, which keeps other writers away, could not be opened, locked or
-    /// written.
+    /// The lock file next to a frame, which excludes other writers, could not be opened, locked or written.
     #[error("cannot use the lock file {}", .path.display())]
     #[non_exhaustive]
     Lock {
@@ -127,7 +124,7 @@ pub enum FrameError {
     Checksum {
         /// The damaged structure.
         structure: Structure,
-        /// What does not match.
+        /// The part that does not match.
         what: &'static str,
     },
     /// The request needs more than the caller's limits allow.
@@ -199,11 +196,11 @@ pub enum FrameError {
     /// belong to the parent.
     #[error("{name}: this editor or writer belongs to the process that created it")]
     #[non_exhaustive]
-    Foreign {
+    Forked {
         /// The file or directory.
         name: String,
     },
-    /// A change would overwrite bytes behind the frame that are not part of it.
+    /// A change would overwrite bytes after the frame that are not part of it.
     #[error(
         "{name}: {len} bytes from byte {offset} on are not part of the frame, and a change would destroy them"
     )]
@@ -213,7 +210,7 @@ pub enum FrameError {
         name: String,
         /// Offset at which the frame ends, in bytes.
         offset: u64,
-        /// Number of bytes behind the frame.
+        /// Number of bytes after the frame.
         len: u64,
     },
     /// The file has several hard links. The lock of one name does not keep away who changes the
@@ -235,7 +232,7 @@ pub enum FrameError {
         /// The error that the storage returned.
         source: io::Error,
     },
-    /// What was to be replaced has been renamed, and neither the new frame nor the old one could be given its name.
+    /// The old target was renamed, and neither the new frame nor the old one could get its name.
     #[error("{name}: not replaced, and what was there is now named {}", aside.display())]
     #[non_exhaustive]
     SetAside {
@@ -361,7 +358,7 @@ impl FrameError {
             | Self::Exists { .. }
             | Self::HoldsMore { .. }
             | Self::NotASparseFrame { .. }
-            | Self::Foreign { .. } => ErrorKind::Argument,
+            | Self::Forked { .. } => ErrorKind::Argument,
         }
     }
 
@@ -504,7 +501,7 @@ pub(crate) const FORMAT: &str = "of the format";
 mod tests {
     use super::*;
 
-    /// The words fit what was being done.
+    /// The wording matches the operation.
     #[test]
     fn errors_of_chunks_tell_compressing_from_decoding() {
         let text = |source| FrameError::Chunk { structure: Structure::Chunk(3), source }.to_string();

@@ -53,9 +53,10 @@ pub fn decompress<T: Element>(chunk: &[u8]) -> Result<Vec<T>, ChunkError> {
     ChunkRef::from_slice(chunk)?.decompress()
 }
 
-/// Any error of the crates behind this facade, for callers that handle them alike.
+/// Any error of the crates behind this facade, for callers that treat them the same.
 ///
-/// Its message says what could not be done; the reason is its [`source`](std::error::Error::source). [`Report`] displays both:
+/// Its message describes the failed action; the reason is its [`source`](std::error::Error::source). [`Report`]
+/// displays both:
 ///
 /// ```
 /// use b2kit::{NdArray, Report};
@@ -106,4 +107,15 @@ impl From<NdError> for Error {
     fn from(error: NdError) -> Self {
         Self::Array(Box::new(error))
     }
+}
+
+/// The Rust examples of the repository's README and of the pages in `docs`, as documentation tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/get-started/rust.md")]
+    struct GetStarted;
+    #[doc = include_str!("../../../docs/how-to/plug-in.md")]
+    struct PlugIn;
 }

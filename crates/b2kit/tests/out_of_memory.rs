@@ -1,4 +1,4 @@
-//! When there is no memory, there is an error: not the end of the process, and no wrong data.
+//! Out of memory is an error: it neither ends the process nor returns wrong data.
 //!
 //! Each operation is run again and again; the first time its first allocation fails, then its second, until it gets
 //! through without a failure. Only allocations of [`LARGE`] bytes and more fail: Rust's boxes, lists of a handful
@@ -93,7 +93,7 @@ fn hash(parts: &[&[u8]]) -> u64 {
     hasher.finish()
 }
 
-/// Each so many-th allocation fails in turn: all of them, or what `B2KIT_MEMORY_STEP` says, as an emulator is slow.
+/// Every n-th allocation fails in turn: each one, or with the step `B2KIT_MEMORY_STEP`, since emulators are slow.
 static STEP: LazyLock<usize> =
     LazyLock::new(|| std::env::var("B2KIT_MEMORY_STEP").map_or(1, |text| text.parse().unwrap()));
 
@@ -103,7 +103,7 @@ fn check(what: &str, expected: u64, work: impl Fn() -> Outcome + Sync) {
         let mut errors = 0;
         let mut n = 0;
         loop {
-            // New threads, so that nothing is kept from the round before.
+            // New threads, so that nothing is cached from the previous round.
             let pool = rayon_pool(threads);
             BEFORE.store(n, Relaxed);
             FAILED.store(0, Relaxed);
@@ -207,7 +207,7 @@ fn chunks() {
     let value = noise(100_000);
     let special = Chunk::special(SpecialKind::Value, &value, 300_000, 1, 0).unwrap();
     check("a long repeated value", hash(&[&value.repeat(3)]), || Ok(hash(&[&special.decompress_bytes()?])));
-    // So many blocks that their table is large.
+    // Enough blocks for a large table.
     let cparams =
         Compression::new().itemsize(1).codec(CodecId::LZ4).no_filters().blocksize(64).build().unwrap();
     let many = Chunk::compress_bytes(&data, &cparams).unwrap();
@@ -347,7 +347,7 @@ fn a_lack_of_memory_is_an_error() {
 /// Sizes that contradict each other are found before anything of such a size is allocated.
 fn lies() {
     let size = 2_147_483_615u32;
-    // Two blocks of variable lengths, each of which says to have all bytes of the chunk.
+    // Two variable-length blocks, each of which claims to have all bytes of the chunk.
     let mut bytes = vec![6, 1, 0x95, 1];
     for number in [size, 2, 60] {
         bytes.extend_from_slice(&number.to_le_bytes());

@@ -6,8 +6,7 @@ use b2_frame::FrameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NdError {
-    /// The array that was opened by its path or with a name is not what it should be, or exceeds a limit. The
-    /// [`detail`](Self::detail) says why.
+    /// The array opened by path or with a name is malformed or exceeds a limit; see [`detail`](Self::detail).
     #[error("cannot read {name}")]
     #[non_exhaustive]
     Unreadable {
@@ -41,9 +40,9 @@ pub enum NdError {
     )]
     #[non_exhaustive]
     NoItems {
-        /// Name of the metalayer that says so.
+        /// Name of the metalayer that marks it.
         marker: &'static str,
-        /// What the object is.
+        /// The kind of object.
         what: &'static str,
     },
     /// The array metalayer is malformed.
@@ -54,7 +53,7 @@ pub enum NdError {
         name: &'static str,
         /// The field that is malformed.
         field: &'static str,
-        /// What is wrong, with the offset from the start of the metalayer.
+        /// The problem, with the offset from the start of the metalayer.
         source: b2_msgpack::Error,
     },
     /// A field of the array metalayer contradicts the format, another field or the frame.

@@ -53,7 +53,7 @@ impl Checker {
         }
     }
 
-    /// Compares random parts with those of the whole. Positions count `unit` bytes.
+    /// Compares random parts with the whole. Positions are in units of `unit` bytes.
     pub(crate) fn parts(
         &mut self,
         name: &str,

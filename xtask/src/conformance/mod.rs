@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::sh::Counts;
+use crate::sh::TestCounts;
 use crate::{python, root};
 use report::Report;
 use session::Session;
@@ -33,9 +33,9 @@ mod writing;
 /// here; C-Blosc2 reads it, then changes a copy, which is read here again. Compared are decoded bytes, header
 /// fields, shapes, dtypes and metalayers; compressed streams are not.
 ///
-/// The C library runs in Python processes of their own (python-blosc2 from PyPI, in target/xtask/venv), which
-/// are started again when they crash or hang. testdata/expected-failures.toml lists the known gaps; a case
-/// listed there that passes is a failure too. Files of failed cases are kept in target/xtask/failures.
+/// The C library runs in separate Python processes (python-blosc2 from PyPI, in target/xtask/venv), which are restarted
+/// when they crash or hang. testdata/expected-failures.toml lists the known gaps; a case listed there that passes is a
+/// failure too. Files of failed cases are in target/xtask/failures.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Number of cases, both ways together.
@@ -49,11 +49,11 @@ pub(crate) struct Args {
     first: u64,
     /// Only one way.
     #[arg(long, value_enum)]
-    only: Option<Only>,
+    only: Option<CaseFilter>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Only {
+enum CaseFilter {
     /// C-Blosc2 writes, this project reads.
     Reading,
     /// This project writes, C-Blosc2 reads.
@@ -67,7 +67,7 @@ impl Args {
 }
 
 /// Runs the task and prints its report. Failed cases are counted, but do not make this return an error.
-pub(crate) fn run(args: &Args) -> Result<Counts> {
+pub(crate) fn run(args: &Args) -> Result<TestCounts> {
     let started = Instant::now();
     let seed = root::seed(args.seed);
     println!("conformance with {}: {} cases, --seed {seed}", python::PEER.join(", "), args.cases);
@@ -80,8 +80,8 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
     watchdog::start(seed);
     let (reading, writing) = match args.only {
         None => (args.cases.div_ceil(2), args.cases / 2),
-        Some(Only::Reading) => (args.cases, 0),
-        Some(Only::Writing) => (0, args.cases),
+        Some(CaseFilter::Reading) => (args.cases, 0),
+        Some(CaseFilter::Writing) => (0, args.cases),
     };
     // Panics are caught and reported with their case, so suppress the default message.
     std::panic::set_hook(Box::new(|_| ()));

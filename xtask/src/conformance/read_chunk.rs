@@ -59,7 +59,7 @@ fn contents(checker: &mut Checker, chunk: &Chunk, raw: Option<&[u8]>, dparams: &
     checker.run("single blocks", || single_blocks(chunk.as_bytes(), &plain, dparams, rng));
 }
 
-/// Decodes some blocks from their own bytes, as a reader of files does.
+/// Decodes some blocks from their own bytes, like a reader of files.
 fn single_blocks(stored: &[u8], plain: &[u8], dparams: &DParams, rng: &mut Rng) -> Result<()> {
     let mut have = 16;
     let lazy = loop {

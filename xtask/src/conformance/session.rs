@@ -1,4 +1,4 @@
-//! What all cases of one run share.
+//! The shared state of all cases of one run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use b2kit::Plugins;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::report::{Outcome, Report};
+use super::report::{CaseOutcome, Report};
 use crate::root;
 
 /// One run.
@@ -22,7 +22,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Counts a case, and removes its files, or keeps them if it failed.
-    pub(super) fn finish(&mut self, outcome: &Outcome, case: &Value) {
+    pub(super) fn finish(&mut self, outcome: &CaseOutcome, case: &Value) {
         let id = &outcome.id;
         let good = self.report.add(outcome);
         let keep = || -> Result<()> {
@@ -37,7 +37,7 @@ impl Session {
             eprintln!("{id}: could not keep its files: {e:#}");
         }
         for path in files_of(self.folder.path(), id).unwrap_or_default() {
-            // Leftovers are removed with the folder at the end.
+            // Remaining files are removed with the folder at the end.
             let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         }
     }

@@ -38,7 +38,7 @@ pub(crate) fn chunk(draft: &mut Draft) -> Result<()> {
     // C leaves the bytes after the last whole item unchanged, and so does this project.
     let wanted = params::truncated(&raw, typesize, &cparams.filters());
     let stored = chunk.header().is_memcpyed();
-    ensure!(plain == wanted || stored && plain == raw, "does not come back as it was");
+    ensure!(plain == wanted || stored && plain == raw, "does not round-trip");
     draft.label("block", block);
     draft.label("data", data);
     finish(draft, &chunk, &plain)
@@ -80,7 +80,7 @@ fn special(draft: &mut Draft) -> Result<()> {
         _ => vec![0; typesize],
     };
     let plain = chunk.decompress_bytes().context("decompressing")?;
-    ensure!(plain == item.repeat(nitems), "does not come back as it was");
+    ensure!(plain == item.repeat(nitems), "does not round-trip");
     draft.label("special", name);
     draft.label("typesize", typesize);
     draft.set("special", true);

@@ -27,7 +27,7 @@ pub enum Goal {
 /// Maximum size of a sample, in bytes.
 const SAMPLE: u64 = 4 << 20;
 /// Length of each contiguous piece of a sample, in bytes.
-const PIECE: u64 = 512 << 10;
+const SAMPLE_PIECE_LEN: u64 = 512 << 10;
 
 /// Returns the byte ranges to use as a sample for [`Compression::auto`], in ascending order.
 ///
@@ -44,7 +44,7 @@ pub fn sample_ranges(nbytes: u64, unit: usize) -> Vec<Range<u64>> {
         return std::iter::once(0..nbytes).collect();
     }
     let unit = (unit as u64).max(1);
-    let piece = (PIECE - PIECE % unit).max(unit).min(nbytes);
+    let piece = (SAMPLE_PIECE_LEN - SAMPLE_PIECE_LEN % unit).max(unit).min(nbytes);
     let npieces = (SAMPLE / piece).max(1);
     // Spread the pieces from the first to the last position at which one fits.
     let room = nbytes - piece;

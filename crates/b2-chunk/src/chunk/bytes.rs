@@ -108,12 +108,12 @@ pub type Chunk = ChunkRef<'static>;
 pub struct ChunkRef<'a> {
     pub(super) header: ChunkHeader,
     /// Exactly as long as the header says.
-    pub(super) stored: Stored<'a>,
+    pub(super) stored: ChunkBytes<'a>,
     pub(super) nchunk: Option<usize>,
 }
 
 #[derive(Clone)]
-pub(super) enum Stored<'a> {
+pub(super) enum ChunkBytes<'a> {
     Shared(Bytes),
     Borrowed(&'a [u8]),
 }
@@ -130,7 +130,7 @@ impl Chunk {
         let bytes = bytes.into();
         let header = checked_header(&bytes)?;
         let bytes = bytes.slice(..header.cbytes());
-        Ok(Self { header, stored: Stored::Shared(bytes), nchunk: None })
+        Ok(Self { header, stored: ChunkBytes::Shared(bytes), nchunk: None })
     }
 
     /// Returns the stored bytes, without copying where possible.
@@ -140,8 +140,8 @@ impl Chunk {
     /// Converts the chunk into its stored bytes.
     pub fn into_bytes(self) -> Bytes {
         match self.stored {
-            Stored::Shared(bytes) => bytes,
-            Stored::Borrowed(bytes) => Bytes::from_static(bytes),
+            ChunkBytes::Shared(bytes) => bytes,
+            ChunkBytes::Borrowed(bytes) => Bytes::from_static(bytes),
         }
     }
 }
@@ -154,7 +154,7 @@ impl<'a> ChunkRef<'a> {
     pub fn from_slice(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let header = checked_header(bytes)?;
         let bytes = bytes.get(..header.cbytes()).unwrap_or(bytes);
-        Ok(Self { header, stored: Stored::Borrowed(bytes), nchunk: None })
+        Ok(Self { header, stored: ChunkBytes::Borrowed(bytes), nchunk: None })
     }
 }
 
@@ -187,15 +187,15 @@ impl ChunkRef<'_> {
     /// Returns the stored bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.stored {
-            Stored::Shared(bytes) => bytes,
-            Stored::Borrowed(bytes) => bytes,
+            ChunkBytes::Shared(bytes) => bytes,
+            ChunkBytes::Borrowed(bytes) => bytes,
         }
     }
 
     pub(super) fn whole(&self) -> Whole<'_> {
         let shared = match &self.stored {
-            Stored::Shared(bytes) => Some(bytes),
-            Stored::Borrowed(_) => None,
+            ChunkBytes::Shared(bytes) => Some(bytes),
+            ChunkBytes::Borrowed(_) => None,
         };
         Whole { header: &self.header, bytes: self.as_bytes(), shared, nchunk: self.nchunk }
     }

@@ -1,10 +1,10 @@
 //! Constructors of [`Chunk`].
 
 use super::Chunk;
-use super::bytes::Stored;
+use super::bytes::ChunkBytes;
 use super::patch;
 use crate::block::scratch::InUse;
-use crate::encode::compress::{self, Made, PlainBlocks};
+use crate::encode::compress::{self, EncodedChunk, PlainBlocks};
 use crate::model::header::EXTENDED_HEADER_LEN;
 use crate::{CParams, ChunkError, Compression, DParams, Element, SpecialKind};
 use b2_core::memory::zeroed;
@@ -146,7 +146,7 @@ impl Chunk {
         compress::zero_runs(nbytes, typesize, blocksize).map(Self::made)
     }
 
-    fn made((header, bytes): Made) -> Self {
-        Self { header, stored: Stored::Shared(bytes), nchunk: None }
+    fn made((header, bytes): EncodedChunk) -> Self {
+        Self { header, stored: ChunkBytes::Shared(bytes), nchunk: None }
     }
 }

@@ -85,7 +85,7 @@ fn copy_payload(
 }
 
 /// Chunks that are not longer are decompressed by one thread, in bytes.
-const SMALL: usize = 64 << 10;
+const MAX_SERIAL_LEN: usize = 64 << 10;
 
 /// Decompresses the whole chunk into `dst`, which has its length. `scratch` is used if this thread does all the work.
 pub(crate) fn decompress_whole(
@@ -94,7 +94,7 @@ pub(crate) fn decompress_whole(
     dparams: &DParams,
     mut scratch: InUse<'_>,
 ) -> Result<(), ChunkError> {
-    if dst.len() <= SMALL {
+    if dst.len() <= MAX_SERIAL_LEN {
         if small::like_last(chunk.bytes, dst, dparams, &mut scratch).is_some() {
             return Ok(());
         }

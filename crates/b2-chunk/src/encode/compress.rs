@@ -29,9 +29,9 @@ use b2_core::memory::{self, sized, zeroed};
 const MAX_VALUE_LEN: usize = 4096;
 
 /// A finished chunk: its header and all its bytes.
-pub(crate) type Made = (ChunkHeader, Bytes);
+pub(crate) type EncodedChunk = (ChunkHeader, Bytes);
 
-pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<Made, ChunkError> {
+pub(crate) fn compress(src: &[u8], cparams: &CParams) -> Result<EncodedChunk, ChunkError> {
     let mut scratch = InUse::of_thread();
     let control = &cparams.control().begin(src.len() as u64, cparams.itemsize() as u64);
     let made = prefiltered(src, cparams, control)?;
@@ -195,11 +195,15 @@ pub(crate) fn special(
     nbytes: usize,
     typesize: usize,
     blocksize: usize,
-) -> Result<Made, ChunkError> {
+) -> Result<EncodedChunk, ChunkError> {
     special_header(kind, value, nbytes, typesize, blocksize).and_then(|header| from_parts(header, value))
 }
 
-pub(crate) fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Result<Made, ChunkError> {
+pub(crate) fn zero_runs(
+    nbytes: usize,
+    typesize: usize,
+    blocksize: usize,
+) -> Result<EncodedChunk, ChunkError> {
     let cparams = Compression::new().itemsize(typesize).no_filters().blocksize(blocksize).build()?;
     let mut header = new_header(nbytes, &cparams)?;
     header.flags = flags::EXTENDED | flags::NOT_SPLIT;
@@ -217,7 +221,7 @@ pub(crate) fn zero_runs(nbytes: usize, typesize: usize, blocksize: usize) -> Res
     from_parts(header, &payload)
 }
 
-pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Made, ChunkError> {
+pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<EncodedChunk, ChunkError> {
     let nbytes = blocks.iter().map(|block| block.len()).sum();
     let mut header = new_header(nbytes, cparams)?;
     let control = &cparams.control().begin(nbytes as u64, cparams.itemsize() as u64);
@@ -278,7 +282,7 @@ pub(crate) fn compress_vl(blocks: &[&[u8]], cparams: &CParams) -> Result<Made, C
 }
 
 /// Sets `cbytes` and concatenates header and payload.
-fn from_parts(mut header: ChunkHeader, payload: &[u8]) -> Result<Made, ChunkError> {
+fn from_parts(mut header: ChunkHeader, payload: &[u8]) -> Result<EncodedChunk, ChunkError> {
     let head = header.header_len();
     header.cbytes = (head + payload.len()) as u32;
     let mut bytes = memory::list(head + payload.len())?;
@@ -418,12 +422,12 @@ fn has_tiny_blocks(header: &ChunkHeader) -> bool {
 
 /// Returns whether `src` is nothing but repetitions of its first `width` bytes.
 fn repeats(src: &[u8], width: usize, control: &Control) -> bool {
-    const PIECE: usize = 256 << 10;
+    const COMPARE_LEN: usize = 256 << 10;
     // Compare the last byte first: it exposes most inputs that only begin with repetitions.
     if src.last() != src.get(width - 1) {
         return false;
     }
-    let piece = PIECE.next_multiple_of(width);
+    let piece = COMPARE_LEN.next_multiple_of(width);
     let differs = for_each(
         control,
         usize::MAX,
@@ -479,7 +483,7 @@ fn finish(mut header: ChunkHeader, payload: &[u8], dst: &mut [u8]) -> ChunkHeade
 }
 
 /// Longer inputs may be compressed by several threads, in bytes.
-const SMALL: usize = 64 << 10;
+const MAX_SERIAL_LEN: usize = 64 << 10;
 
 /// Writes the chunk to the start of `dst`, which is at least 32 bytes longer than `src`. Returns its header. `scratch`
 /// is used if this thread compresses all blocks.
@@ -493,7 +497,7 @@ fn write_blocks(
 ) -> Result<ChunkHeader, ChunkError> {
     let (nbytes, blocksize, split) = (src.len(), header.blocksize(), header.is_split());
     if let Plain::Slice(src) = src
-        && nbytes <= SMALL
+        && nbytes <= MAX_SERIAL_LEN
         && !cparams.use_dict()
         && !(header.nblocks() > 1 && refers_to_block0(cparams))
     {

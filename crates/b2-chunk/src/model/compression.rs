@@ -253,11 +253,11 @@ impl Compression {
 /// chunk can say the item size instead and python-blosc2 opens the frame, so up to 127. Larger items get the largest
 /// divisor of their size up to 127. A plane is then several bytes of the items, which compresses as well.
 fn bytedelta_planes(itemsize: usize) -> u8 {
-    const MOST: u8 = i8::MAX.cast_unsigned();
-    if itemsize <= MOST.into() {
+    const MAX_PLANES: u8 = i8::MAX.cast_unsigned();
+    if itemsize <= MAX_PLANES.into() {
         return 0;
     }
-    (1..=MOST).rev().find(|&planes| itemsize.is_multiple_of(planes.into())).unwrap_or(1)
+    (1..=MAX_PLANES).rev().find(|&planes| itemsize.is_multiple_of(planes.into())).unwrap_or(1)
 }
 
 impl CParams {

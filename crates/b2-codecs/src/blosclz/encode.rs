@@ -5,8 +5,10 @@
 //! match, so shorter repeats do not overwrite a bucket. The step grows while nothing is found, so no trial pass is
 //! needed. And matches are encoded at full length.
 //!
-//! The greedy parser reads and writes without bounds checks where there is room for whole pieces, which gains 6 to 14
-//! %. The lazy parser, which shares the tables, is entirely safe code.
+//! Regular data, such as the bytes of a counter, consist of short repeats inside long ones. Where a short repeat ends,
+//! the bytes before and after its end are found only where the long one was: [`Finder::find_next`].
+//!
+//! Reads and writes have no bounds checks where there is room for whole pieces, which gains 6 to 14 %.
 #![allow(unsafe_code)]
 
 use super::format::{FAR_BASE, LITERAL_MAX};
@@ -26,6 +28,9 @@ const GOOD_MATCH: usize = 32;
 /// Number of table entries. Low levels use only the first ones, which fit a smaller cache.
 const TABLE_LEN: usize = 1 << 14;
 
+/// A value of [`Effort::sparse`] for which any match is enough.
+const ALWAYS: u32 = usize::BITS - 1;
+
 /// The parameters of a clevel.
 #[derive(Clone, Copy)]
 struct Effort {
@@ -37,6 +42,8 @@ struct Effort {
     min_match: u32,
     /// The step between positions grows by one after every `1 << skip_shift` misses in a row.
     skip_shift: u32,
+    /// If matches cover less than this power of two of the literals before them, the step stays as it is.
+    sparse: u32,
     /// Whether to try the next position before taking a match.
     lazy: bool,
     /// Streams that save less than one byte in `gain` are stored, which makes reading them a copy.
@@ -44,24 +51,16 @@ struct Effort {
 }
 
 impl Effort {
-    fn of(clevel: u8) -> Self {
-        let e = |hash_log, hash_bytes, min_match, skip_shift, lazy, gain| Self {
-            hash_log,
-            hash_bytes,
-            min_match,
-            skip_shift,
-            lazy,
-            gain,
+    const fn of(clevel: u8) -> Self {
+        let (hash_log, hash_bytes, min_match, skip_shift, sparse, lazy, gain) = match clevel {
+            0..=2 => (12, 6, 6, 3, ALWAYS, false, 6),
+            3..=5 => (12, 6, 6, 4, ALWAYS, false, 6),
+            6 => (13, 6, 6, 5, ALWAYS, false, 6),
+            7 => (14, 6, 5, 5, ALWAYS, true, 8),
+            8 => (14, 6, 5, 6, ALWAYS, true, 11),
+            _ => (14, 5, 5, 7, 7, true, 256),
         };
-        match clevel {
-            0..=2 => e(12, 6, 6, 3, false, 6),
-            3 => e(12, 6, 6, 4, false, 6),
-            4 | 5 => e(12, 6, 6, 4, false, 6),
-            6 => e(13, 6, 6, 5, false, 6),
-            7 => e(14, 6, 5, 5, true, 8),
-            8 => e(14, 6, 5, 6, true, 11),
-            _ => e(14, 5, 5, 7, true, 256),
-        }
+        Self { hash_log, hash_bytes, min_match, skip_shift, sparse, lazy, gain }
     }
 }
 
@@ -81,7 +80,19 @@ impl EncoderState {
 
     /// Returns the length written to `dst`, or `None` if the stream does not fit or is better stored.
     pub(super) fn encode(&mut self, clevel: u8, src: &[u8], dst: &mut [u8]) -> Option<usize> {
-        let effort = Effort::of(clevel);
+        match clevel {
+            0..=2 => self.encode_at::<2>(src, dst),
+            3..=5 => self.encode_at::<5>(src, dst),
+            6 => self.encode_at::<6>(src, dst),
+            7 => self.encode_at::<7>(src, dst),
+            8 => self.encode_at::<8>(src, dst),
+            _ => self.encode_at::<9>(src, dst),
+        }
+    }
+
+    /// [`encode`](Self::encode) with the parameters of a clevel known to the compiler, which gains a tenth.
+    fn encode_at<const CLEVEL: u8>(&mut self, src: &[u8], dst: &mut [u8]) -> Option<usize> {
+        let effort = const { Effort::of(CLEVEL) };
         let len = u32::try_from(src.len()).ok()?;
         if src.len() < MIN_LEN {
             return None;
@@ -94,31 +105,28 @@ impl EncoderState {
                 len.checked_add(1)?
             }
         };
-        let finder = Finder::new(&effort, self.base, &mut self.table, src);
+        let finder = Finder::<CLEVEL> { src, table: &mut self.table, base: self.base };
         self.base = end;
         let room = dst.len().min(src.len() - (src.len() / effort.gain).max(1));
-        let writer = Writer { src, dst: &mut dst[..room], len: 0 };
-        match effort.lazy {
-            true => parse_lazy(finder, writer, effort.skip_shift),
-            false => parse_greedy(finder, writer, effort.skip_shift),
-        }
+        parse(finder, Writer { src, dst: &mut dst[..room], len: 0 })
     }
 }
 
-/// Encodes each match as soon as it is found.
-fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) -> Option<usize> {
+/// Returns the length of the stream, or `None` if it does not fit.
+fn parse<const CLEVEL: u8>(mut finder: Finder<'_, CLEVEL>, mut out: Writer<'_>) -> Option<usize> {
+    let Effort { skip_shift, sparse, lazy, .. } = const { Effort::of(CLEVEL) };
     let src = finder.src;
     let window = RawWindow::new(src);
     let limit = src.len() - LAST_START;
     // Start of the pending literals. The first token is always literals, so matches start at position 1.
     let mut anchor = 0;
     let mut pos = 1;
+    let mut misses = 1 << skip_shift;
     finder.insert(0);
     'matches: while pos < limit {
-        let mut misses = 1 << skip_shift;
         let mut found = loop {
             // SAFETY: `pos` is below `limit`, and the table holds positions before it.
-            if let Some(found) = unsafe { finder.find_raw(window, pos) } {
+            if let Some(found) = unsafe { finder.find(window, pos) } {
                 break found;
             }
             pos += misses >> skip_shift;
@@ -127,69 +135,46 @@ fn parse_greedy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) ->
                 break 'matches;
             }
         };
-        // SAFETY: a match starts before `pos`, and `anchor` is not after it.
-        let back = unsafe {
-            window.back_len(pos - found.distance, pos, (pos - found.distance).min(pos - anchor.max(1)))
-        };
-        pos -= back;
-        found.len += back;
+        let (start, literals) = (anchor, pos - anchor);
         // Matches often follow each other without literals in between.
         loop {
+            while lazy && found.len < GOOD_MATCH && pos + 1 < limit {
+                // SAFETY: as above.
+                match unsafe { finder.find(window, pos + 1) } {
+                    Some(next) if next.saving() > found.saving() => {
+                        found = next;
+                        pos += 1;
+                    }
+                    _ => break,
+                }
+            }
+            // After a match there is nothing to go back over, unless the lazy search moved on.
+            if pos > anchor {
+                // SAFETY: a match starts before `pos`, and `anchor` is not after it.
+                let back = unsafe {
+                    let most = (pos - found.distance).min(pos - anchor.max(1));
+                    window.back_len(pos - found.distance, pos, most)
+                };
+                pos -= back;
+                found.len += back;
+            }
             out.sequence(anchor, pos, found)?;
             pos += found.len;
             anchor = pos;
             if pos >= limit {
                 break 'matches;
             }
-            // Index the position before the next one: repeats often start one byte early.
-            finder.insert(pos - 1);
-            // SAFETY: as above.
-            match unsafe { finder.find_raw(window, pos) } {
+            // SAFETY: as above. A match has at least 5 bytes, and only the first two of them have been indexed.
+            match unsafe { finder.find_next(window, pos, found.distance) } {
                 Some(next) => found = next,
                 None => break,
             }
         }
         pos += 1;
-    }
-    out.finish(anchor)
-}
-
-/// Encodes a match only after trying the next positions.
-fn parse_lazy(mut finder: Finder<'_>, mut out: Writer<'_>, skip_shift: u32) -> Option<usize> {
-    let src = finder.src;
-    let limit = src.len() - LAST_START;
-    let mut anchor = 0;
-    let mut pos = 1;
-    let mut misses = 1 << skip_shift;
-    finder.insert(0);
-    while pos < limit {
-        let Some(mut found) = finder.find(pos) else {
-            pos += misses >> skip_shift;
-            misses += 1;
-            continue;
-        };
-        while found.len < GOOD_MATCH && pos + 1 < limit {
-            match finder.find(pos + 1) {
-                Some(next) if next.saving() > found.saving() => {
-                    found = next;
-                    pos += 1;
-                }
-                _ => break,
-            }
+        if pos - start - literals >= literals >> sparse {
+            misses = 1 << skip_shift;
         }
-        while pos > anchor + 1 && pos > found.distance && src[pos - 1] == src[pos - 1 - found.distance] {
-            pos -= 1;
-            found.len += 1;
-        }
-        out.sequence(anchor, pos, found)?;
-        pos += found.len;
-        anchor = pos;
-        misses = 1 << skip_shift;
-        // Index the positions before the next one: repeats often start early.
-        if pos < limit {
-            finder.insert(pos - 1);
-            finder.insert(pos - 2);
-        }
+        misses += 1;
     }
     out.finish(anchor)
 }
@@ -208,31 +193,20 @@ impl Match {
     }
 }
 
-struct Finder<'a> {
+struct Finder<'a, const CLEVEL: u8> {
     src: &'a [u8],
     table: &'a mut [u32; TABLE_LEN],
     base: u32,
-    /// Shifts that select the hashed bytes of a word, and the hash bits of a product.
-    word_shift: u32,
-    hash_shift: u32,
-    /// Masks of the bytes that must be equal in near and far matches.
-    near_mask: u64,
-    far_mask: u64,
 }
 
-impl<'a> Finder<'a> {
-    fn new(effort: &Effort, base: u32, table: &'a mut [u32; TABLE_LEN], src: &'a [u8]) -> Self {
-        let mask = |bytes: u32| u64::MAX >> (64 - 8 * bytes.min(8));
-        Self {
-            src,
-            table,
-            base,
-            word_shift: 64 - 8 * effort.hash_bytes,
-            hash_shift: 64 - effort.hash_log,
-            near_mask: mask(effort.min_match),
-            far_mask: mask(effort.min_match + 2),
-        }
-    }
+impl<const CLEVEL: u8> Finder<'_, CLEVEL> {
+    const EFFORT: Effort = Effort::of(CLEVEL);
+    /// Shifts that select the hashed bytes of a word, and the hash bits of a product.
+    const WORD_SHIFT: u32 = 64 - 8 * Self::EFFORT.hash_bytes;
+    const HASH_SHIFT: u32 = 64 - Self::EFFORT.hash_log;
+    /// Masks of the bytes that must be equal in near and far matches.
+    const NEAR_MASK: u64 = u64::MAX >> (64 - 8 * Self::EFFORT.min_match);
+    const FAR_MASK: u64 = u64::MAX >> (64 - 8 * (Self::EFFORT.min_match + 2));
 
     #[inline(always)]
     fn word(&self, pos: usize) -> u64 {
@@ -245,7 +219,7 @@ impl<'a> Finder<'a> {
     #[inline(always)]
     fn swap_in(&mut self, pos: usize, word: u64) -> u32 {
         // A multiplicative hash: odd, no regular bit pattern (2^64 divided by the golden ratio).
-        let hash = (word << self.word_shift).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift;
+        let hash = (word << Self::WORD_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> Self::HASH_SHIFT;
         // `EncoderState::encode` has checked that `base + src.len()` fits.
         let here = self.base + pos as u32;
         std::mem::replace(&mut self.table[hash as usize & (TABLE_LEN - 1)], here)
@@ -257,45 +231,53 @@ impl<'a> Finder<'a> {
     }
 
     /// Returns the match of `pos` with the last position of the same hash, if it is long enough.
-    #[inline(always)]
-    fn find(&mut self, pos: usize) -> Option<Match> {
-        let word = self.word(pos);
-        let entry = self.swap_in(pos, word);
-        // Entries of earlier streams are below `base`, so they are too far back. None is at `pos` or after it, since
-        // the parser only looks at positions after all those it has indexed.
-        let distance = (self.base + pos as u32).wrapping_sub(entry) as usize;
-        if distance > pos.min(MAX_DISTANCE) {
-            return None;
-        }
-        let differs = word ^ self.word(pos - distance);
-        let mask = if distance < FAR_BASE { self.near_mask } else { self.far_mask };
-        if differs & mask != 0 {
-            return None;
-        }
-        let len = match differs {
-            0 => 8 + self.common_len(pos - distance + 8, pos + 8),
-            _ => differs.trailing_zeros() as usize / 8,
-        };
-        Some(Match { distance, len })
-    }
-
-    /// Like [`find`](Self::find), without bounds checks.
     ///
     /// # Safety
     /// `window` is `src`, and `pos` at least [`LAST_START`] before its end. All positions in the table that are not
-    /// below `base` are of this stream, and before `pos`.
+    /// below `base` are of this stream, and `pos` is not one of them.
     #[inline(always)]
-    unsafe fn find_raw(&mut self, window: RawWindow<'_>, pos: usize) -> Option<Match> {
+    unsafe fn find(&mut self, window: RawWindow<'_>, pos: usize) -> Option<Match> {
+        // SAFETY: as the caller promises.
+        unsafe { self.find_equal(window, pos, Self::NEAR_MASK, Self::FAR_MASK) }
+    }
+
+    /// Returns a match that continues at `pos`, the end of a match of `distance`.
+    ///
+    /// Looks for 8 equal bytes from the last byte of that match on, which are more particular than those from `pos` on if
+    /// a run or another short period starts there. The second last byte of a run tells two runs apart that start alike.
+    ///
+    /// # Safety
+    /// As for `find`, and the two positions before `pos` are not in the table.
+    #[inline(always)]
+    unsafe fn find_next(&mut self, window: RawWindow<'_>, pos: usize, distance: usize) -> Option<Match> {
+        let before = if distance == 1 { 2 } else { 1 };
+        self.insert(pos - 3 + before);
+        // SAFETY: as the caller promises.
+        match unsafe { self.find_equal(window, pos - before, u64::MAX, u64::MAX) } {
+            Some(found) => Some(Match { len: found.len - before, ..found }),
+            // SAFETY: as the caller promises.
+            None => unsafe { self.find(window, pos) },
+        }
+    }
+
+    /// Returns the match of `pos` with the last position of the same hash, if the bytes of a mask are equal.
+    ///
+    /// # Safety
+    /// As for `find`.
+    #[inline(always)]
+    unsafe fn find_equal(&mut self, window: RawWindow<'_>, pos: usize, near: u64, far: u64) -> Option<Match> {
         // SAFETY: `LAST_START` is more than 8.
         let word = unsafe { window.u64(pos) };
         let entry = self.swap_in(pos, word);
+        // Entries of earlier streams are below `base`, so they are too far back. So are those after `pos`, as the
+        // difference wraps. None is at `pos`, since the parser looks at no position that it has indexed.
         let distance = (self.base + pos as u32).wrapping_sub(entry) as usize;
         if distance > pos.min(MAX_DISTANCE) {
             return None;
         }
         // SAFETY: `distance` is at most `pos`, and not 0, as the entry is of a position before.
         let differs = word ^ unsafe { window.u64(pos - distance) };
-        if differs & self.near_mask != 0 || (distance >= FAR_BASE && differs & self.far_mask != 0) {
+        if differs & near != 0 || (distance >= FAR_BASE && differs & far != 0) {
             return None;
         }
         let len = match differs {
@@ -304,24 +286,6 @@ impl<'a> Finder<'a> {
             _ => differs.trailing_zeros() as usize / 8,
         };
         Some(Match { distance, len })
-    }
-
-    /// Returns how many bytes from `a` equal those from `b` (`a < b`), excluding the last literals.
-    #[inline(always)]
-    fn common_len(&self, a: usize, b: usize) -> usize {
-        let max = self.src.len() - LAST_LITERALS - b;
-        let mut len = 0;
-        while len + 8 <= max {
-            let differs = self.word(a + len) ^ self.word(b + len);
-            if differs != 0 {
-                return len + differs.trailing_zeros() as usize / 8;
-            }
-            len += 8;
-        }
-        while len < max && self.src[a + len] == self.src[b + len] {
-            len += 1;
-        }
-        len
     }
 }
 

@@ -30,13 +30,13 @@ pub(super) struct Chains {
 
 /// A match: the `len` bytes at `pos` equal those `distance` bytes earlier.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Found {
+pub(super) struct ChainMatch {
     pub(super) pos: usize,
     pub(super) distance: usize,
     pub(super) len: usize,
 }
 
-impl Found {
+impl ChainMatch {
     pub(super) fn end(self) -> usize {
         self.pos + self.len
     }
@@ -121,7 +121,7 @@ impl Chains {
         (low, pos, limit): (usize, usize, usize),
         mut best: usize,
         attempts: usize,
-    ) -> Option<Found> {
+    ) -> Option<ChainMatch> {
         debug_assert!(low <= pos && pos <= low + best && best >= 3 && low + best < limit && pos + 4 <= limit);
         debug_assert!(self.next <= pos);
         let mut found = None;
@@ -146,7 +146,7 @@ impl Chains {
                     let back = window.back_len(cand, pos, pos - low);
                     if ahead + back > best {
                         best = ahead + back;
-                        found = Some(Found { pos: pos - back, distance, len: best });
+                        found = Some(ChainMatch { pos: pos - back, distance, len: best });
                         if pos + ahead == limit || low + best >= limit {
                             break;
                         }

@@ -5,14 +5,14 @@
 //! replaces it.
 #![allow(unsafe_code)]
 
-use super::chains::{Chains, Found};
+use super::chains::{ChainMatch, Chains};
 use super::encode::looks_like_noise;
 use super::matcher::Matcher;
 use super::raw::RawOutput;
 use super::window::{LAST_LITERALS, MIN_MATCH};
 use crate::lz77::raw::RawWindow;
-use b2_core::Kept;
 use b2_core::OutOfMemory;
+use b2_core::Pooled;
 use std::cell::RefCell;
 
 /// The longest match whose length needs no extra byte.
@@ -30,14 +30,14 @@ const NOISE_TEST: usize = 256;
 const MAX_NOISE_STEP: usize = 16;
 
 thread_local! {
-    static KEPT: RefCell<Vec<Chains>> = const { RefCell::new(Vec::new()) };
+    static POOLED_CHAINS: RefCell<Vec<Chains>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The state of the encoder.
 pub(super) struct HcMatcher {
     /// How many earlier positions with the same hash are compared.
     attempts: usize,
-    pub(super) chains: Kept<Chains>,
+    pub(super) chains: Pooled<Chains>,
     /// The length of the dictionary, and the chains after indexing it.
     dict: Option<(usize, Chains)>,
 }
@@ -46,7 +46,7 @@ impl HcMatcher {
     pub(super) fn new(level: u8) -> Result<Self, OutOfMemory> {
         // The numbers of the C library.
         let attempts = 4 << (level.clamp(3, 9) - 3);
-        Ok(Self { attempts, chains: Kept::take(&KEPT, |_| true, Chains::new)?, dict: None })
+        Ok(Self { attempts, chains: Pooled::take(&POOLED_CHAINS, |_| true, Chains::new)?, dict: None })
     }
 }
 
@@ -119,7 +119,7 @@ unsafe fn sequences(
             current.pos -= back;
             current.len += back;
         }
-        let mut before = Found::default();
+        let mut before = ChainMatch::default();
         // The first of several matches that replaced each other.
         let mut first = current;
         loop {
@@ -148,7 +148,7 @@ unsafe fn sequences(
                 unsafe { out.sequence(window, anchor, before.pos, before.distance, before.len)? };
                 anchor = before.end();
             }
-            before = Found { pos: border, len: end - border, ..current };
+            before = ChainMatch { pos: border, len: end - border, ..current };
             match next {
                 Some(next) => {
                     current = next;
@@ -168,7 +168,7 @@ unsafe fn sequences(
 }
 
 /// Returns where the previous match ends and the current one begins: as late as the length stays cheap, if possible.
-fn border(before: Found, current: Found) -> usize {
+fn border(before: ChainMatch, current: ChainMatch) -> usize {
     match before.len {
         0 => current.pos,
         _ => (before.pos + CHEAP).min(before.end()).min(current.end() - MIN_MATCH).max(current.pos),

@@ -37,8 +37,8 @@ pub(crate) static DICTS: Dicts = Dicts(Mutex::new(Vec::new()));
 pub(crate) struct Dicts(Mutex<Vec<Arc<Dict>>>);
 
 /// Maximum number of cached dictionaries, and maximum length of each.
-const KEPT: usize = 4;
-const LONGEST_KEPT: usize = 1 << 20;
+const MAX_CACHED_DICTS: usize = 4;
+const MAX_CACHED_LEN: usize = 1 << 20;
 
 impl Dicts {
     /// Returns `None` if the library rejects the dictionary.
@@ -71,8 +71,8 @@ impl Dicts {
             return Some(Arc::clone(&kept[0]));
         }
         let dict = Arc::new(Dict { bytes: memory::copied(bytes).ok()?, digest: make()? });
-        if bytes.len() <= LONGEST_KEPT {
-            kept.truncate(KEPT - 1);
+        if bytes.len() <= MAX_CACHED_LEN {
+            kept.truncate(MAX_CACHED_DICTS - 1);
             kept.insert(0, Arc::clone(&dict));
         }
         Some(dict)
@@ -95,13 +95,13 @@ mod tests {
         }
         assert!(Arc::ptr_eq(&first, &dicts.for_encoding(a, 3).unwrap()));
         // The least recently used dictionary is evicted.
-        for n in 0..KEPT as u8 - 1 {
+        for n in 0..MAX_CACHED_DICTS as u8 - 1 {
             dicts.for_decoding(&[n; 20]).unwrap();
         }
         assert!(Arc::ptr_eq(&first, &dicts.for_encoding(a, 3).unwrap()));
-        assert_eq!(dicts.0.lock().unwrap().len(), KEPT);
+        assert_eq!(dicts.0.lock().unwrap().len(), MAX_CACHED_DICTS);
         // A long dictionary is not cached.
-        dicts.for_decoding(&vec![0; LONGEST_KEPT + 1]).unwrap();
+        dicts.for_decoding(&vec![0; MAX_CACHED_LEN + 1]).unwrap();
         assert!(Arc::ptr_eq(&first, &dicts.0.lock().unwrap()[0]));
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernels of every instruction set provide.
+//! The interface of the kernels of every instruction set.
 
 use std::fmt::Debug;
 

@@ -1,8 +1,8 @@
 //! NEON kernels: 16 items at a time.
 //!
 //! `P` is the item size rounded up to a power of two. `P` registers hold a group, 16 / P items each, padded to `P`
-//! bytes per item. Regarded as one row of bytes, log2 P unzip steps move each byte number into a register of its own,
-//! and zips reverse that. Columns from the item size up to `P` hold arbitrary bytes and are not stored.
+//! bytes per item. Regarded as one row of bytes, log2 P unzip steps move each byte number into a separate register, and
+//! zips reverse that. Columns from the item size up to `P` hold arbitrary bytes and are not stored.
 
 use std::arch::aarch64::*;
 

@@ -36,7 +36,7 @@ mod offset {
     pub(super) const NFILTERS: u64 = 70;
 }
 
-/// Codec nibble that says that the codec id is only in byte 77.
+/// Codec nibble that means that the codec id is only in byte 77.
 const CODEC_IN_FULL: u8 = 6;
 
 /// How a frame stores its chunks.
@@ -274,7 +274,7 @@ impl FrameHeader {
     }
 }
 
-/// Serializes a header with other metalayers. What is in front of them stays as it is in `header`, which was parsed.
+/// Serializes a header with other metalayers. Everything before them stays as in the parsed `header`.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 93                              three parts
-//! CD u16                          size of the index, from the 93 (header) or behind it (trailer) to its end
+//! CD u16                          size of the index, from the 93 (header) or after it (trailer) to its end
 //! DE u16, N x { A0+len name, D2 i32 offset }     offsets count from the start of header or trailer
 //! DC u16, N x { C6 u32 value }
 //! ```
@@ -189,7 +189,7 @@ struct Section<'a> {
 }
 
 impl Section<'_> {
-    /// With `lost`, values that are damaged are left out, and their names put there.
+    /// With `lost`, damaged values are skipped, and their names added to it.
     fn parse(
         &self,
         start: usize,

@@ -13,15 +13,15 @@ use crate::format::digest::sum;
 use crate::format::header::MAGIC as FRAME_MAGIC;
 use crate::format::records::RecordPage;
 
-/// Replaces the magic number of the frame in the copy, so that nobody takes the copy for a frame: after a power loss it may
-/// be what follows lost sectors behind a frame.
+/// Replaces the magic number of the frame in the copy, so that the copy is not mistaken for a frame: after a power loss
+/// it may follow lost sectors after a frame.
 const MAGIC: [u8; FRAME_MAGIC.len()] = *b"\x9e\xa8b2start\0";
 /// A copy never starts in the first bytes of the file, since they may be lost together.
 const SECTOR: usize = 512;
 /// The copy reaches at least to the end of a sector of this size where there is room for that.
 const LARGE_SECTOR: usize = 4096;
-/// How many bytes behind the header may be copied.
-pub(crate) const MOST: usize = 8 << 10;
+/// How many bytes after the header may be copied.
+pub(crate) const MAX_COPIED_LEN: usize = 8 << 10;
 
 /// Returns how many bytes a table in a frame with this many bytes of chunks may take together with the sums and the
 /// copy.
@@ -63,7 +63,7 @@ pub(crate) fn head_len(bytes: &[u8]) -> Option<usize> {
     tables.checked_add(4)?.checked_add(len)
 }
 
-/// What decides how long the copy is.
+/// The lengths that determine the length of the copy.
 pub(crate) struct Lengths {
     /// Length of the header.
     pub(crate) header: usize,

@@ -6,8 +6,8 @@ const QUERY: &str = "?...";
 /// Returns a URL without user, password and query, which may be secret, for messages and logs. A query becomes `?...`.
 /// Anything else than a URL is returned as it is; in a chain of URLs, joined by `::`, each is redacted.
 ///
-/// A password with characters that belong elsewhere, such as `/`, `@` or `?`, makes a URL ambiguous. What may be part
-/// of a password is left out then, even if it is part of a path.
+/// A password with characters that belong elsewhere, such as `/`, `@` or `?`, makes a URL ambiguous. Everything that
+/// may be part of a password is then omitted, even if it belongs to the path.
 #[doc(hidden)]
 pub fn redact(url: &str) -> String {
     let mut out = String::new();
@@ -21,7 +21,7 @@ pub fn redact(url: &str) -> String {
     out
 }
 
-/// Splits a chain of URLs behind the first of them.
+/// Splits a chain of URLs after the first one.
 fn next_of_chain(url: &str) -> Option<(&str, &str)> {
     url.match_indices("::").find_map(|(at, _)| {
         let (first, after) = url.split_at_checked(at)?;
@@ -56,7 +56,7 @@ fn redact_one(url: &str) -> String {
         },
     };
     let query = match query.strip_prefix('#') {
-        // What tells names apart that are alike without their secrets.
+        // Distinguishes names that are equal without their secrets.
         Some(number) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => query,
         _ if query.is_empty() || query.starts_with('#') => "",
         _ => match query.strip_prefix(QUERY) {

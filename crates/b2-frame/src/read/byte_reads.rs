@@ -10,8 +10,8 @@ use crate::read::local::read_places;
 use crate::{FrameError, Structure, SuperChunk};
 
 impl SuperChunk {
-    /// Decompresses the bytes `range` of the data, and reads only the blocks that hold them. Works in
-    /// parallel, as the [`Control`](b2_core::Control) of the frame says.
+    /// Decompresses the bytes `range` of the data, and reads only the blocks that hold them. Works in parallel
+    /// according to the [`Control`](b2_core::Control) of the frame.
     ///
     /// # Errors
     /// [`FrameError::OutOfRange`] if the range is not inside the data; [`FrameError::Limit`] if more than the limit on
@@ -75,7 +75,7 @@ impl SuperChunk {
         }
     }
 
-    /// Returns how many threads may read whole chunks at once.
+    /// Returns how many threads may read whole chunks concurrently.
     pub(crate) fn threads(&self) -> usize {
         let (chunk, block) = (self.chunksize() as u64, self.header().blocksize() as u64);
         self.dparams.limits.threads(chunk.saturating_add(3 * block))

@@ -1,4 +1,4 @@
-//! One chunk of a frame: its facts, and reading it as a whole.
+//! One chunk of a frame: its properties, and reading it as a whole.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::format::index::Entry;
 use crate::read::chunk_head::{ChunkHead, HeadPlan};
-use crate::read::chunk_plan::{ChunkPlan, Comparing};
+use crate::read::chunk_plan::{ChunkPlan, CompareMode};
 use crate::read::plan::{Plan, Step, ended};
 use crate::read::super_chunk::On;
 use crate::{FrameError, SuperChunk};
@@ -87,12 +87,12 @@ impl<'a> ChunkRef<'a> {
         self.run_plan(self.plan())
     }
 
-    /// Decompresses the chunk. Its blocks are decoded in parallel, as the [`Control`](b2_core::Control) of the frame
-    /// says.
+    /// Decompresses the chunk. Its blocks are decoded in parallel according to the [`Control`](b2_core::Control) of the
+    /// frame.
     ///
     /// # Errors
-    /// As for [`read`](Self::read); [`FrameError::Chunk`] if the chunk does not decode, [`FrameError::Cancelled`] if the
-    /// progress callback says so.
+    /// As for [`read`](Self::read); [`FrameError::Chunk`] if the chunk does not decode, [`FrameError::Cancelled`] if
+    /// the progress callback requests it.
     pub fn decompress(self) -> Result<Vec<u8>, FrameError> {
         self.run_plan(self.plan_decoding(|chunk| chunk.decompress_bytes_with(&self.frame.dparams)))
     }
@@ -124,10 +124,10 @@ impl<'a> ChunkRef<'a> {
     /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
     #[doc(hidden)]
     pub fn plan(self) -> Result<impl Plan<Output = Chunk> + use<'a>, FrameError> {
-        Ok(On(self.frame, ChunkPlan::new(self.frame, self.nchunk, Comparing::Always)?))
+        Ok(On(self.frame, ChunkPlan::new(self.frame, self.nchunk, CompareMode::Always)?))
     }
 
-    /// Returns a plan that reads the chunk, compares it as [`Compare`](crate::Compare) says, and decodes it.
+    /// Returns a plan that reads the chunk, verifies it according to [`Compare`](crate::Compare), and decodes it.
     ///
     /// # Errors
     /// As for [`plan`](Self::plan).
@@ -136,7 +136,7 @@ impl<'a> ChunkRef<'a> {
         self,
         decode: D,
     ) -> Result<impl Plan<Output = T> + use<'a, T, D>, FrameError> {
-        let plan = ChunkPlan::new(self.frame, self.nchunk, Comparing::Decoded)?;
+        let plan = ChunkPlan::new(self.frame, self.nchunk, CompareMode::Decoded)?;
         Ok(Decoding { chunk: self, plan: On(self.frame, plan), decode: Some(decode) })
     }
 }

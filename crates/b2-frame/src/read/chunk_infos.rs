@@ -13,8 +13,8 @@ use crate::read::headers::{HeadersPlan, SizesPlan};
 use crate::read::plan::{Plan, Step};
 use crate::{FrameError, SuperChunk};
 
-/// Number of chunk headers that are read at once.
-const AT_ONCE: usize = 1024;
+/// Number of chunk headers that are read at a time.
+const HEADER_BATCH: usize = 1024;
 
 /// Information about a chunk that is known without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,8 @@ impl ChunkInfo {
 }
 
 impl SuperChunk {
-    /// Returns information about all chunks, in order: sizes, special values, places. This reads
-    /// the chunk headers, many at once.
+    /// Returns information about all chunks, in order: sizes, special values, places. This reads the chunk headers in
+    /// large batches.
     ///
     /// # Errors
     /// The last item is an error if an index entry is malformed, or a chunk header is damaged or cannot be read: as for
@@ -103,7 +103,7 @@ impl SuperChunk {
         places.sort_unstable();
         places.dedup_by_key(|(offset, _)| *offset);
         let mut live = 0;
-        for batch in places.chunks(AT_ONCE) {
+        for batch in places.chunks(HEADER_BATCH) {
             let nchunks: Vec<usize> = batch.iter().map(|(_, nchunk)| *nchunk).collect();
             live += self.headers(&nchunks)?.iter().map(|header| header.cbytes() as u64).sum::<u64>();
         }
@@ -127,7 +127,7 @@ impl SuperChunk {
         }
     }
 
-    /// Returns a plan that reads information about chunks from `start` on: about as many as are read at once.
+    /// Returns a plan that reads information about chunks from `start` on: about one batch.
     #[doc(hidden)]
     pub fn infos_plan(&self, start: usize) -> impl Plan<Output = Vec<ChunkInfo>> {
         InfosPlan { frame: self, start, sizes: None, headers: None }
@@ -145,7 +145,7 @@ struct InfosPlan<'a> {
 
 impl InfosPlan<'_> {
     fn nchunks(&self) -> Range<usize> {
-        self.start..self.frame.nchunks().min(self.start + AT_ONCE)
+        self.start..self.frame.nchunks().min(self.start + HEADER_BATCH)
     }
 
     fn infos(&self, headers: Vec<ChunkHeader>) -> Result<Vec<ChunkInfo>, FrameError> {

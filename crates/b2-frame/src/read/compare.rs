@@ -12,8 +12,9 @@
 pub enum Compare {
     /// Never compare. This is for storage that has its own checksums.
     Never,
-    /// Compare what is read for the first time since the frame was opened or [refreshed](crate::SuperChunk::refresh).
-    /// Data from remote storage ([`ReadCosts::ahead`](crate::ReadCosts::ahead)) are compared each time.
+    /// Verify everything that is read for the first time since the frame was opened or
+    /// [refreshed](crate::SuperChunk::refresh). Data from remote storage
+    /// ([`ReadCosts::ahead`](crate::ReadCosts::ahead)) are compared each time.
     #[default]
     Once,
     /// Compare each time.

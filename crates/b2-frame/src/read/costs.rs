@@ -1,4 +1,4 @@
-//! Read costs, which decide what is fetched together.
+//! Read costs, which determine what is fetched together.
 
 use crate::storage::files::FrameFiles;
 
@@ -18,15 +18,15 @@ pub struct ReadCosts {
     pub small: u64,
     /// Smallest read for the head of a larger chunk, in bytes.
     pub head: u64,
-    /// Largest gap between two ranges that are read at once, in bytes.
+    /// Largest gap between two ranges that are read together, in bytes.
     pub gap: u64,
     /// Largest read for neighbouring blocks, in bytes. Such blocks are decoded one after the other.
     pub at_once: u64,
-    /// Whether to request what is probably needed together with what is certainly needed, such as
-    /// checksums with the heads of chunks.
+    /// Whether to request probably needed bytes together with certainly needed ones, such as checksums with the heads
+    /// of chunks.
     pub ahead: bool,
     /// Whether latency and rate of earlier requests replace `gap`, where the storage knows them
-    /// ([`ReadAt::pace`](crate::ReadAt::pace)).
+    /// ([`ReadAt::request_stats`](crate::ReadAt::request_stats)).
     pub adapt: bool,
 }
 
@@ -40,8 +40,8 @@ impl ReadCosts {
         adapt: bool,
     }
 
-    /// Costs of files and memory. Reading 8 KiB from the page cache costs about as much as another
-    /// call, and what was read at once is still in the cache when it is decoded.
+    /// Costs of files and memory. Reading 8 KiB from the page cache costs about as much as another call, and large
+    /// reads are still in the cache when they are decoded.
     pub const LOCAL: Self =
         Self { small: 16 << 10, head: 4 << 10, gap: 8 << 10, at_once: 64 << 10, ahead: false, adapt: false };
 
@@ -54,7 +54,10 @@ impl ReadCosts {
 impl ReadCosts {
     /// Returns these costs, adapted to what earlier requests have cost.
     pub(crate) fn adapted(self, files: &dyn FrameFiles) -> Self {
-        let gap = files.pace().filter(|_| self.adapt).and_then(|pace| pace.gap(files.in_flight()));
+        let gap = files
+            .request_stats()
+            .filter(|_| self.adapt)
+            .and_then(|request_stats| request_stats.gap(files.in_flight()));
         Self { gap: gap.unwrap_or(self.gap), ..self }
     }
 }

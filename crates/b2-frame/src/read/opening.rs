@@ -12,16 +12,16 @@ use crate::format::checksums::Checksums;
 use crate::format::header::{MAGIC, Storage};
 use crate::names::{FrameFile, INDEX_NAME, LOCK_NAME};
 use crate::read::compare::Compare;
-use crate::read::open_plan::{OpenPlan, Opened};
+use crate::read::open_plan::{OpenPlan, OpenedFrame};
 use crate::read::options::FrameOrigin;
 use crate::read::plan::drive;
 use crate::read::restored::restored;
-use crate::storage::anchored::anchored_files;
+use crate::storage::absolute_paths::anchored_files;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
-use crate::storage::guard::Guard;
 use crate::storage::lock::beside;
-use crate::storage::redo::{Redo, Repaired};
+use crate::storage::lock_file_version::LockFileVersion;
+use crate::storage::redo::{Redo, RepairedFile};
 use crate::storage::sparse::{Sparse, open_file};
 use crate::storage::traits::{FileKind, Links, ReadAt, ReadFiles};
 use crate::{Disk, FrameError, ReadOptions, SuperChunk};
@@ -32,11 +32,11 @@ impl SuperChunk {
     ///
     /// # Errors
     /// [`FrameError::Io`] if the path does not exist or cannot be read, [`FrameError::NotRegular`] if it is neither a
-    /// regular file nor a directory. [`FrameError::Unreadable`] if it is no frame, or a damaged one, or exceeds a limit,
+    /// regular file nor a directory. [`FrameError::Unreadable`] if it is not a frame, is damaged, or exceeds a limit,
     /// with one of these as [`detail`](FrameError::detail): [`NotAFrame`](FrameError::NotAFrame),
     /// [`NewerVersion`](FrameError::NewerVersion), [`Truncated`](FrameError::Truncated), [`Field`](FrameError::Field),
-    /// [`Msgpack`](FrameError::Msgpack), [`Chunk`](FrameError::Chunk) (of the index), [`Checksum`](FrameError::Checksum),
-    /// [`Limit`](FrameError::Limit). [`FrameError::Changed`] if it changes all the time.
+    /// [`Msgpack`](FrameError::Msgpack), [`Chunk`](FrameError::Chunk) (of the index),
+    /// [`Checksum`](FrameError::Checksum), [`Limit`](FrameError::Limit). [`FrameError::Changed`] if it keeps changing.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, FrameError> {
         Self::options().open(path)
     }
@@ -109,7 +109,7 @@ impl SuperChunk {
         self.has_changed().then(|| FrameError::Changed { name: name() })
     }
 
-    /// Returns whether the frame has a guard of its own, which [`check_guard`](Self::check_guard) asks.
+    /// Returns whether the frame has its own guard, used by [`check_guard`](Self::check_guard).
     pub(crate) fn has_guard(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.guard.is_some())
     }
@@ -126,12 +126,12 @@ impl SuperChunk {
         }
     }
 
-    /// Returns whether header or trailer are no longer what they were on opening. C-Blosc2 changes both
-    /// when it overwrites chunks. What cannot be read again counts as unchanged.
+    /// Returns whether header or trailer have changed since opening. C-Blosc2 changes both when it overwrites chunks.
+    /// Unreadable parts count as unchanged.
     fn has_changed(&self) -> bool {
         let (layout, trailer) = (self.layout(), self.trailer());
         if layout.trailer.is_empty() {
-            // This is a snapshot of an editor, which has no header and trailer of its own.
+            // This is a snapshot of an editor, which has no separate header and trailer.
             return false;
         }
         let differs = |newest: &Self| {
@@ -239,7 +239,7 @@ impl ReadOptions {
             let limit = self.dparams.limits.max_metadata;
             let redo = Redo::pending(&**file.storage(), limit).map_err(FrameError::io(file.name()))?;
             if let Some(redo) = redo {
-                let repaired = Repaired::by(redo, file.storage().clone());
+                let repaired = RepairedFile::by(redo, file.storage().clone());
                 return open(OpenFile::new(Arc::new(repaired), file.name(), 0)?);
             }
         }
@@ -272,19 +272,21 @@ impl ReadOptions {
         self.can_compare(file) && restored(file, max_metadata(&self.dparams).1).is_some()
     }
 
-    /// Opens the frame, and repeats that if it changed meanwhile. Readers take no lock, so header,
-    /// index and trailer could otherwise belong to different states.
+    /// Opens the frame, again if it changed in the meantime. Readers take no lock, so header, index and trailer could
+    /// otherwise belong to different states.
     fn open_steadily(
         &self,
         path: &Path,
         lock: &Path,
-        open: impl Fn(Option<&Arc<Guard>>) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
+        open: impl Fn(
+            Option<&Arc<LockFileVersion>>,
+        ) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
     ) -> Result<SuperChunk, FrameError> {
-        const TRIES: u32 = 100;
+        const MAX_TRIES: u32 = 100;
         let mut failed_at = None;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let guard = match self.offset {
-                0 => Guard::wait(&self.fs, lock, &self.dparams)?,
+                0 => LockFileVersion::wait(&self.fs, lock, &self.dparams)?,
                 _ => None,
             };
             let (result, file) = open(guard.as_ref())?;
@@ -299,7 +301,7 @@ impl ReadOptions {
                     let compared = schunk.checksums() == Checksums::Ok && self.compare != Compare::Never;
                     let watching = guard.as_ref().filter(|_| !compared);
                     watching.inspect(|guard| guard.watch());
-                    // A lock file has appeared meanwhile.
+                    // A lock file has appeared in the meantime.
                     let same = same && watching.is_none_or(|guard| guard.is_unchanged());
                     if same {
                         let source = FrameOrigin { guard, ..FrameOrigin::new(self, path) };
@@ -314,7 +316,7 @@ impl ReadOptions {
                 // Changed by a writer that counts its changes in the lock file.
                 Err(FrameError::Changed { .. }) => {}
                 Err(error) => {
-                    let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE)).ok();
+                    let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE_LEN)).ok();
                     if page.is_none() || failed_at == page {
                         return Err(error);
                     }
@@ -363,7 +365,7 @@ impl ReadOptions {
 
     /// Returns the super-chunk that a finished [`open_plan`](Self::open_plan) has opened.
     #[doc(hidden)]
-    pub fn opened(&self, opened: Opened, files: Arc<dyn FrameFiles>) -> SuperChunk {
+    pub fn opened(&self, opened: OpenedFrame, files: Arc<dyn FrameFiles>) -> SuperChunk {
         let schunk = SuperChunk::new(opened, files, self.dparams.clone());
         schunk.with_compare(self.compare).with_costs(self.costs)
     }
@@ -371,7 +373,7 @@ impl ReadOptions {
 
 /// Length of the header compared after a failure, in bytes. If it changed, that may explain the
 /// failure.
-const PAGE: u64 = 4096;
+const PAGE_LEN: u64 = 4096;
 
 impl FrameOrigin {
     /// Returns the newest state if it differs from that of `schunk`.

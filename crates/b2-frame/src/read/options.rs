@@ -5,7 +5,7 @@ use b2_chunk::{DParams, Plugins};
 use b2_core::{Control, Limits};
 
 use crate::read::compare::Compare;
-use crate::storage::guard::Guard;
+use crate::storage::lock_file_version::LockFileVersion;
 use crate::storage::traits::ReadFiles;
 use crate::{Disk, ReadCosts};
 
@@ -91,7 +91,7 @@ impl ReadOptions {
         self
     }
 
-    /// Sets the read costs, which decide what is read at once. The default is [`ReadCosts::LOCAL`].
+    /// Sets the read costs, which determine what is read together. The default is [`ReadCosts::LOCAL`].
     pub fn costs(mut self, costs: ReadCosts) -> Self {
         self.costs = costs;
         self
@@ -113,7 +113,7 @@ impl ReadOptions {
 pub(crate) struct FrameOrigin {
     pub(crate) options: ReadOptions,
     pub(crate) path: PathBuf,
-    pub(crate) guard: Option<Arc<Guard>>,
+    pub(crate) guard: Option<Arc<LockFileVersion>>,
 }
 
 impl FrameOrigin {

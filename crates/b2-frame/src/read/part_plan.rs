@@ -6,8 +6,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::read::chunk_head::{ChunkHead, ComparePlan, HeadPlan};
-use crate::read::places::{Found, Places, Reading};
 use crate::read::plan::Step;
+use crate::read::scatter_plan::{Reading, ResolvedPart, ScatterPlan};
 use crate::read::super_chunk::FramePlan;
 use crate::read::target::Target;
 use crate::storage::files::Extent;
@@ -28,7 +28,7 @@ enum PartState {
 }
 
 /// The next step of a part.
-pub(crate) enum PartStep<P: Places> {
+pub(crate) enum PartStep<P: ScatterPlan> {
     /// Fetch these bytes and call again.
     Need(Vec<Extent>),
     /// All items are equal and nothing more has to be read.
@@ -38,12 +38,12 @@ pub(crate) enum PartStep<P: Places> {
 }
 
 impl PartPlan {
-    pub(crate) fn new(places: &impl Places, npart: u64) -> Self {
+    pub(crate) fn new(places: &impl ScatterPlan, npart: u64) -> Self {
         Self { npart, nchunk: places.nchunk(npart), state: PartState::Start }
     }
 
     /// Continues with the bytes that were requested, like [`Plan::step`](crate::Plan::step).
-    pub(crate) fn step<P: Places>(
+    pub(crate) fn step<P: ScatterPlan>(
         &mut self,
         reading: &Reading<'_, P>,
         mut parts: Vec<Bytes>,
@@ -70,8 +70,8 @@ impl PartPlan {
                 PartState::Compare(mut plan) => match plan.step(frame, std::mem::take(&mut parts))? {
                     Step::Done(head) => {
                         return Ok(match places.found((self.npart, self.nchunk), head.chunk())? {
-                            Found::Fill(fill) => PartStep::Fill(fill),
-                            Found::Blocks(part) => PartStep::Blocks(Blocks { head, part }),
+                            ResolvedPart::Fill(fill) => PartStep::Fill(fill),
+                            ResolvedPart::Blocks(part) => PartStep::Blocks(Blocks { head, part }),
                         });
                     }
                     Step::Need(need) => (PartState::Compare(plan), need),
@@ -85,12 +85,12 @@ impl PartPlan {
 }
 
 /// The blocks of a chunk that hold selected bytes.
-pub(crate) struct Blocks<P: Places> {
+pub(crate) struct Blocks<P: ScatterPlan> {
     pub(crate) head: ChunkHead,
     part: P::Part,
 }
 
-impl<P: Places> Blocks<P> {
+impl<P: ScatterPlan> Blocks<P> {
     /// Returns the numbers of the blocks in the chunk.
     pub(crate) fn nblocks<'p>(&'p self, places: &'p P) -> &'p [usize] {
         places.nblocks(&self.part)
@@ -103,7 +103,7 @@ impl<P: Places> Blocks<P> {
         (chunk.header().nbytes() as u64).saturating_mul(count as u64) / all
     }
 
-    /// Returns the groups of blocks to read at once. They can be decoded in any order.
+    /// Returns the groups of blocks to read together. They can be decoded in any order.
     pub(crate) fn groups<'p>(&'p self, reading: &Reading<'p, P>) -> Groups<'p> {
         self.head.groups(self.nblocks(reading.places), &reading.frame.costs)
     }
@@ -124,8 +124,8 @@ impl<P: Places> Blocks<P> {
         places.worker(&self.part, self.head.chunk(), &frame.dparams, block0, streaming)
     }
 
-    /// Decodes blocks that were read at once and copies their selected bytes. `extent` and `bytes` are
-    /// what was read for them. Returns the number of bytes for progress.
+    /// Decodes blocks that were read together and copies their selected bytes. `extent` and `bytes` are the read that
+    /// returned them. Returns the number of bytes for progress.
     pub(crate) fn copy<T: Target>(
         &self,
         places: &P,
@@ -144,7 +144,7 @@ impl<P: Places> Blocks<P> {
 }
 
 impl ChunkHead {
-    /// Divides a list of blocks into groups of neighbours in the file, to be read at once.
+    /// Divides a list of blocks into groups of neighbours in the file, to be read together.
     pub(crate) fn groups<'a>(&'a self, nblocks: &'a [usize], costs: &ReadCosts) -> Groups<'a> {
         Groups { head: self, rest: nblocks, gap: costs.gap, at_once: costs.at_once }
     }
@@ -156,7 +156,7 @@ impl ChunkHead {
     }
 }
 
-/// Blocks to be read at once. Returned by [`ChunkHead::groups`].
+/// Blocks to be read together. Returned by [`ChunkHead::groups`].
 #[derive(Clone, Debug)]
 pub(crate) struct Group<'a> {
     nblocks: &'a [usize],

@@ -1,4 +1,4 @@
-//! A read as requests and decode jobs, for drivers other than the local one: it says which bytes of which file to
+//! A read as requests and decode jobs, for drivers other than the local one: it states which bytes of which file to
 //! fetch, and what to decode when they arrive. It does no I/O, starts no threads, and accepts any order.
 
 use std::collections::{HashMap, VecDeque};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::read::disjoint::{Destination, Disjoint, SharedBuffer};
 use crate::read::part_plan::{Blocks, PartPlan, PartStep};
-use crate::read::places::{Places, Reading};
+use crate::read::scatter_plan::{Reading, ScatterPlan};
 use crate::storage::files::Extent;
 use crate::{FrameError, SuperChunk};
 
@@ -25,6 +25,15 @@ pub struct Request {
     pub extent: Extent,
 }
 
+/// What a driver allows a [`Read`] to have in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestBudget {
+    /// Maximum number of requests.
+    pub requests: usize,
+    /// Maximum number of bytes requested, or received and not yet decoded.
+    pub bytes: u64,
+}
+
 /// A read for use with a custom driver: it owns what it needs, requests bytes, and returns jobs that decode what has
 /// arrived.
 ///
@@ -33,19 +42,21 @@ pub struct Request {
 /// outstanding; [`finish`](Self::finish) then returns the destination.
 ///
 /// `b2nd` begins reads (`Slice::begin`), and has a name for their type (`SliceRead`).
-pub struct Read<'d, P: Places> {
+pub struct Read<'d, P: ScatterPlan> {
     shared: Arc<Common<'d, P>>,
     next_part: u64,
     next_id: u64,
     requests: VecDeque<Request>,
     asked: HashMap<u64, Purpose<P>>,
+    /// The requests that were returned and not yet put, by id, with their lengths in bytes.
+    in_flight: HashMap<u64, u64>,
     jobs: VecDeque<Job<'d, P>>,
     planning: HashMap<u64, Planning>,
     /// Whether an error was returned, after which the destination may be incomplete.
     failed: bool,
 }
 
-/// What a read and its jobs share.
+/// State shared by a read and its jobs.
 struct Common<'d, P> {
     frame: SuperChunk,
     places: P,
@@ -60,20 +71,20 @@ struct Common<'d, P> {
     held: Arc<AtomicU64>,
 }
 
-/// Bytes that have arrived, counted as long as they are kept.
-struct Held {
+/// Received bytes, counted as long as they are in memory.
+struct ReceivedBytes {
     all: Arc<AtomicU64>,
     bytes: u64,
 }
 
-impl Held {
+impl ReceivedBytes {
     fn add(&mut self, bytes: &Bytes) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         self.all.fetch_add(bytes.len() as u64, Relaxed);
     }
 }
 
-impl Drop for Held {
+impl Drop for ReceivedBytes {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Relaxed);
     }
@@ -81,13 +92,13 @@ impl Drop for Held {
 
 impl<P> Common<'_, P> {
     /// Returns a group whose blocks came with the head.
-    fn nothing(&self, group: Stretch) -> Arrived {
-        Arrived { group, bytes: Bytes::new(), _held: self.hold(&Bytes::new()) }
+    fn nothing(&self, group: Stretch) -> ReceivedBlocks {
+        ReceivedBlocks { group, bytes: Bytes::new(), _held: self.hold(&Bytes::new()) }
     }
 
-    /// Counts bytes for as long as the result is kept.
-    fn hold(&self, bytes: &Bytes) -> Held {
-        let mut held = Held { all: self.held.clone(), bytes: 0 };
+    /// Counts bytes as long as the result exists.
+    fn hold(&self, bytes: &Bytes) -> ReceivedBytes {
+        let mut held = ReceivedBytes { all: self.held.clone(), bytes: 0 };
         held.add(bytes);
         held
     }
@@ -98,11 +109,11 @@ impl<P> Common<'_, P> {
 }
 
 /// The purpose of a request.
-enum Purpose<P: Places> {
+enum Purpose<P: ScatterPlan> {
     /// Input number `at` of the plan of a part.
     Plan { npart: u64, at: usize },
     /// Block 0, which other blocks refer to, and the groups that wait for it.
-    Reference { blocks: Arc<Shareable<P>>, extent: Extent, waiting: Vec<Arrived> },
+    Reference { blocks: Arc<Shareable<P>>, extent: Extent, waiting: Vec<ReceivedBlocks> },
     /// A group of blocks. `reference` is the id of the request for block 0.
     Group { blocks: Arc<Shareable<P>>, group: Stretch, reference: Option<u64> },
 }
@@ -111,43 +122,43 @@ struct Planning {
     plan: PartPlan,
     answers: Vec<Bytes>,
     missing: usize,
-    held: Held,
+    held: ReceivedBytes,
 }
 
-/// Blocks that are read at once, as a range in the part's list of blocks.
+/// Blocks that are read together, as a range in the part's list of blocks.
 #[derive(Clone)]
 struct Stretch {
     blocks: Range<usize>,
     extent: Option<Extent>,
 }
 
-struct Arrived {
+struct ReceivedBlocks {
     group: Stretch,
     bytes: Bytes,
-    _held: Held,
+    _held: ReceivedBytes,
 }
 
 /// The blocks of a part, shared between jobs.
-struct Shareable<P: Places> {
+struct Shareable<P: ScatterPlan> {
     blocks: Blocks<P>,
     /// The decoded block 0, if other blocks refer to it.
     block0: OnceLock<Option<Vec<u8>>>,
-    /// What arrived with the head.
-    _held: Held,
+    /// The bytes that arrived with the head.
+    _held: ReceivedBytes,
 }
 
 /// A piece of work that a [`Read`] hands out: decoding blocks or filling places.
-pub struct Job<'d, P: Places> {
+pub struct Job<'d, P: ScatterPlan> {
     shared: Arc<Common<'d, P>>,
     work: Work<P>,
 }
 
-enum Work<P: Places> {
+enum Work<P: ScatterPlan> {
     Fill(P::Fill),
-    Decode(Arc<Shareable<P>>, Arrived),
+    Decode(Arc<Shareable<P>>, ReceivedBlocks),
 }
 
-impl<P: Places> std::fmt::Debug for Read<'_, P> {
+impl<P: ScatterPlan> std::fmt::Debug for Read<'_, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Read")
             .field("requests", &self.requests)
@@ -156,7 +167,7 @@ impl<P: Places> std::fmt::Debug for Read<'_, P> {
     }
 }
 
-impl<'d, P: Places> Read<'d, P> {
+impl<'d, P: ScatterPlan> Read<'d, P> {
     /// Creates a read of selected bytes into a destination, whose uninitialised memory is zeroed.
     #[doc(hidden)]
     pub fn new(frame: &SuperChunk, places: P, destination: Destination<'d>, control: Control) -> Self {
@@ -181,6 +192,7 @@ impl<'d, P: Places> Read<'d, P> {
             next_id: 0,
             requests: VecDeque::new(),
             asked: HashMap::new(),
+            in_flight: HashMap::new(),
             jobs: VecDeque::new(),
             planning: HashMap::new(),
             failed: false,
@@ -199,13 +211,19 @@ impl<'d, P: Places> Read<'d, P> {
     /// An error of the kind [`Damaged`](b2_core::ErrorKind::Damaged) when the index or a chunk is damaged,
     /// [`Limit`](b2_core::ErrorKind::Limit) when a limit is exceeded, or [`Memory`](b2_core::ErrorKind::Memory).
     pub fn need(&mut self) -> Result<Option<Request>, P::Error> {
-        loop {
-            if let Some(request) = self.requests.pop_front() {
-                return Ok(Some(request));
-            }
-            if self.next_part >= self.shared.places.nparts() {
-                return Ok(None);
-            }
+        self.next_request(RequestBudget { requests: usize::MAX, bytes: u64::MAX })
+    }
+
+    /// Like [`need`](Self::need), within a budget. Also returns `None` if the next request has to wait until another one
+    /// was put or a job has ended; a request for which nothing has to be waited for is returned however large it is.
+    ///
+    /// # Errors
+    /// As for [`need`](Self::need).
+    pub fn next_request(&mut self, budget: RequestBudget) -> Result<Option<Request>, P::Error> {
+        if self.in_flight.len() >= budget.requests {
+            return Ok(None);
+        }
+        while self.requests.is_empty() && self.next_part < self.shared.places.nparts() {
             let (npart, plan) = (self.next_part, PartPlan::new(&self.shared.places, self.next_part));
             self.next_part += 1;
             let held = self.shared.hold(&Bytes::new());
@@ -213,6 +231,20 @@ impl<'d, P: Places> Read<'d, P> {
             self.failed |= stepped.is_err();
             stepped?;
         }
+        let Some(request) = self.requests.front() else { return Ok(None) };
+        let len = request.extent.range.end.saturating_sub(request.extent.range.start);
+        let waits = !self.in_flight.is_empty() || self.shared.outstanding.load(Relaxed) > 0;
+        let in_flight = self.in_flight.values().fold(len, |sum, &len| sum.saturating_add(len));
+        if waits && in_flight.saturating_add(self.held()) > budget.bytes {
+            return Ok(None);
+        }
+        self.in_flight.insert(request.id, len);
+        Ok(self.requests.pop_front())
+    }
+
+    /// Returns the number of requests that were returned and not yet put.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
     /// Takes the bytes of a request.
@@ -225,6 +257,7 @@ impl<'d, P: Places> Read<'d, P> {
     pub fn put(&mut self, id: u64, bytes: Bytes) -> Result<(), P::Error> {
         let unknown = || FrameError::argument("id", "no request with this id is open");
         let asked = self.asked.remove(&id).ok_or_else(unknown)?;
+        self.in_flight.remove(&id);
         let taken = self.take(asked, bytes);
         self.failed |= taken.is_err();
         taken
@@ -251,7 +284,7 @@ impl<'d, P: Places> Read<'d, P> {
                 waiting.into_iter().for_each(|arrived| self.decode(&blocks, arrived));
             }
             Purpose::Group { blocks, group, reference } => {
-                let arrived = Arrived { group, _held: self.shared.hold(&bytes), bytes };
+                let arrived = ReceivedBlocks { group, _held: self.shared.hold(&bytes), bytes };
                 match reference.and_then(|id| self.asked.get_mut(&id)) {
                     Some(Purpose::Reference { waiting, .. }) => {
                         memory::push(waiting, arrived).map_err(FrameError::from)?;
@@ -269,12 +302,12 @@ impl<'d, P: Places> Read<'d, P> {
     }
 
     /// Returns whether [`job`](Self::job) would return one.
-    pub(crate) fn has_jobs(&self) -> bool {
+    pub fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// Returns the number of bytes that have arrived and are kept because their jobs have not ended.
-    pub fn held(&self) -> u64 {
+    /// Returns the number of received bytes whose jobs have not ended.
+    fn held(&self) -> u64 {
         self.shared.held.load(Relaxed)
     }
 
@@ -305,7 +338,7 @@ impl<'d, P: Places> Read<'d, P> {
         &self.shared.control
     }
 
-    /// Returns how many jobs may run at once.
+    /// Returns the maximum number of concurrent jobs.
     pub fn workers(&self) -> usize {
         let limits = &self.shared.frame.dparams.limits;
         let most = limits.threads(self.shared.places.worker_memory());
@@ -317,7 +350,7 @@ impl<'d, P: Places> Read<'d, P> {
         &mut self,
         npart: u64,
         mut plan: PartPlan,
-        (answers, held): (Vec<Bytes>, Held),
+        (answers, held): (Vec<Bytes>, ReceivedBytes),
     ) -> Result<(), P::Error> {
         match plan.step(&self.shared.reading(), answers)? {
             PartStep::Need(extents) => {
@@ -334,7 +367,7 @@ impl<'d, P: Places> Read<'d, P> {
         Ok(())
     }
 
-    fn blocks(&mut self, blocks: Blocks<P>, held: Held) -> Result<(), FrameError> {
+    fn blocks(&mut self, blocks: Blocks<P>, held: ReceivedBytes) -> Result<(), FrameError> {
         let shared = self.shared.clone();
         let block0 = OnceLock::new();
         let extent = match blocks.reference(&shared.frame) {
@@ -385,7 +418,7 @@ impl<'d, P: Places> Read<'d, P> {
         id
     }
 
-    fn decode(&mut self, blocks: &Arc<Shareable<P>>, arrived: Arrived) {
+    fn decode(&mut self, blocks: &Arc<Shareable<P>>, arrived: ReceivedBlocks) {
         self.work(Work::Decode(blocks.clone(), arrived));
     }
 
@@ -395,13 +428,13 @@ impl<'d, P: Places> Read<'d, P> {
     }
 }
 
-impl<P: Places> std::fmt::Debug for Job<'_, P> {
+impl<P: ScatterPlan> std::fmt::Debug for Job<'_, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Job").finish_non_exhaustive()
     }
 }
 
-impl<P: Places> Job<'_, P> {
+impl<P: ScatterPlan> Job<'_, P> {
     /// Returns the number of bytes that the job decodes or fills, roughly.
     pub fn work(&self) -> u64 {
         let places = &self.shared.places;
@@ -423,7 +456,7 @@ impl<P: Places> Job<'_, P> {
         let _turn = turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let nbytes = match self.work {
             Work::Fill(fill) => places.fill(&fill, &mut buffer.writer()),
-            Work::Decode(shareable, Arrived { group, bytes, _held }) => {
+            Work::Decode(shareable, ReceivedBlocks { group, bytes, _held }) => {
                 let Shareable { blocks, block0, .. } = &*shareable;
                 let reading = self.shared.reading();
                 let mut worker = blocks.worker(&reading, block0.get().and_then(Option::as_deref))?;

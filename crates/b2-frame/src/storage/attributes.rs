@@ -1,4 +1,4 @@
-//! What a file keeps when another one takes its place: mode, owner, access control list and extended attributes.
+//! Attributes that are preserved when a file is replaced: mode, owner, access control list and extended attributes.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 /// Gives an open file the attributes of the one at `from`, which it is about to replace.
 ///
 /// # Errors
-/// Any error of setting the mode or the access control list. The owner and other attributes that the system does not let
-/// this process set are left out.
+/// Any error of setting the mode or the access control list. The owner and other attributes that this process is not
+/// allowed to set are skipped.
 pub(crate) fn copy(from: &Path, to: &File) -> io::Result<()> {
     copy_from(&fs::metadata(from)?, &extended::OfPath(from), to)
 }
@@ -46,7 +46,7 @@ mod extended {
     use rustix::io::{Errno, Result};
 
     /// The longest list of names, and the longest value, that Linux allows.
-    const MOST: usize = 64 << 10;
+    const MAX_ATTRIBUTES_LEN: usize = 64 << 10;
     /// The access control list.
     const ACL: &CStr = c"system.posix_acl_access";
     /// Attributes that describe the content, which is another one now.
@@ -90,10 +90,10 @@ mod extended {
     }
 
     pub(super) fn copy(from: &dyn Source, to: &File) -> io::Result<()> {
-        let mut names = vec![0; MOST];
-        // What has no attributes, or none that this process may see, has none to copy.
+        let mut names = vec![0; MAX_ATTRIBUTES_LEN];
+        // Files without attributes visible to this process have none to copy.
         let Ok(len) = from.list(&mut names) else { return Ok(()) };
-        let mut value = vec![0; MOST];
+        let mut value = vec![0; MAX_ATTRIBUTES_LEN];
         for name in names.get(..len).unwrap_or_default().split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
             if OF_CONTENT.contains(&name) {

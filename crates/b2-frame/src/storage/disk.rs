@@ -166,7 +166,7 @@ impl FileSystem for Disk {
     }
 }
 
-/// Refuses to make a file that Windows takes for a device: what is written would go there, or the file could not get its
+/// Refuses to create a file that Windows treats as a device: the data would go there, or the file could not get its
 /// name in the end. Other systems have no such names.
 ///
 /// # Errors
@@ -223,7 +223,7 @@ fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<Disk
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // If the path has become a FIFO meanwhile, opening it must not block.
+        // If the path has become a FIFO in the meantime, opening it must not block.
         let refuse = if links == Links::Refuse { libc::O_NOFOLLOW } else { 0 };
         options.custom_flags(libc::O_NONBLOCK | refuse);
     }
@@ -265,13 +265,13 @@ impl DiskFile {
         }
     }
 
-    /// Returns whether somebody holds an exclusive lock on the file.
+    /// Returns whether there is an exclusive lock on the file.
     #[cfg(windows)]
     pub(crate) fn is_locked(&self) -> io::Result<bool> {
         windows::is_locked(&self.file)
     }
 
-    /// Returns whether somebody holds an exclusive lock on the file.
+    /// Returns whether there is an exclusive lock on the file.
     #[cfg(not(windows))]
     pub(crate) fn is_locked(&self) -> io::Result<bool> {
         // A shared lock, so that processes that check do not block each other.

@@ -1,6 +1,6 @@
-//! The lock file beside a frame (docs/format/frame-contiguous.md, section 10), shared with
-//! C-Blosc2: `<file>.b2lock`, or `.b2lock` in the directory of a sparse frame. Writers hold `flock`
-//! on it, on Windows a lock of byte 0. Byte 8 starts a change counter, a little-endian u64.
+//! The lock file next to a frame (docs/format/frame-contiguous.md, section 10), shared with C-Blosc2: `<file>.b2lock`,
+//! or `.b2lock` in the directory of a sparse frame. Writers hold `flock` on it, on Windows a lock of byte 0. Byte 8
+//! starts a change counter, a little-endian u64.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,7 +19,7 @@ const COUNTER_AT: usize = 8;
 /// The content of the lock file: the change counter of C-Blosc2, followed by fields that C-Blosc2 leaves alone and
 /// that distinguish our changes from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct LockRecord {
     /// Number of changes.
     counter: u64,
     /// How many of them were ours.
@@ -28,14 +28,14 @@ pub(crate) struct Record {
     held: u64,
 }
 
-impl Record {
+impl LockRecord {
     const LEN: usize = 32;
 
     pub(crate) fn read(file: &dyn ReadAt) -> io::Result<Self> {
         // Other writers make the file shorter.
         let len = file.len()?.min(Self::LEN as u64);
         let mut bytes = [0; Self::LEN];
-        // On Windows the first byte cannot be read while somebody else holds the lock.
+        // On Windows the first byte cannot be read while others hold the lock.
         if let Some(part) = bytes.get_mut(COUNTER_AT..len as usize).filter(|part| !part.is_empty()) {
             file.read_exact_at(COUNTER_AT as u64, part)?;
         }
@@ -124,10 +124,10 @@ impl FrameLock {
 }
 
 fn raise(file: &dyn WriteAt) -> io::Result<u64> {
-    Record::read(file)?.held_after(1).write(file)
+    LockRecord::read(file)?.held_after(1).write(file)
 }
 
-/// Returns the lock file of a contiguous frame, beside it.
+/// Returns the path of the lock file next to a contiguous frame.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(LOCK_NAME);
@@ -138,7 +138,7 @@ fn lock(fs: &dyn FileSystem, path: PathBuf, frame: &Path) -> Result<(PathBuf, Ar
     let announced = wait(fs, &path).and_then(|file| {
         check_separate(fs, &*file, frame)?;
         // Readers need not wait for this writer.
-        let record = Record::read(&*file)?;
+        let record = LockRecord::read(&*file)?;
         if !record.is_ours() {
             record.held_after(0).write(&*file)?;
         }
@@ -163,14 +163,13 @@ fn check_separate(fs: &dyn FileSystem, lock: &dyn WriteAt, frame: &Path) -> io::
         Ok(Some(other)) if other == identity => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the frame itself"))
         }
-        // Opening the frame reports what is wrong with it.
+        // Opening the frame reports the problem.
         _ => Ok(()),
     }
 }
 
-/// Returns whether somebody holds the lock of the frame at `path`, a file or the directory of a sparse frame, without
-/// waiting for it. The answer may be outdated when this returns; [`EditOptions::edit`](crate::EditOptions::edit) waits
-/// for the lock.
+/// Returns whether the frame at `path` (a file or the directory of a sparse frame) is locked, without waiting. The
+/// result may be outdated when this returns; [`EditOptions::edit`](crate::EditOptions::edit) waits for the lock.
 ///
 /// # Errors
 /// [`FrameError::Lock`] if the lock file cannot be opened or is not a regular file.
@@ -184,13 +183,13 @@ pub fn is_locked(path: impl AsRef<Path>) -> Result<bool, FrameError> {
 }
 
 fn wait(fs: &dyn FileSystem, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
-    const TRIES: u32 = 100;
+    const MAX_TRIES: u32 = 100;
     let mut tries = 0;
     loop {
         tries += 1;
         let file = match fs.open_write(path, Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => match fs.create_new(path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => continue,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MAX_TRIES => continue,
                 created => created?,
             },
             opened => opened?,
@@ -201,7 +200,7 @@ fn wait(fs: &dyn FileSystem, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         match fs.identity(path, Links::Refuse) {
             Ok(identity) if identity == file.identity()? => return Ok(file),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ if tries >= TRIES => return Err(io::Error::other("the lock file keeps being replaced")),
+            _ if tries >= MAX_TRIES => return Err(io::Error::other("the lock file keeps being replaced")),
             _ => {}
         }
     }

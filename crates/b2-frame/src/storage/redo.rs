@@ -21,8 +21,7 @@ use bytes::Bytes;
 use crate::format::header::FIXED_HEADER_LEN;
 use crate::storage::traits::ReadAt;
 
-/// The start of a record, and of everything else that is staged behind a committed frame. It marks
-/// the bytes as ours.
+/// The start of a record, and of everything else that is staged after a committed frame. It marks the bytes as ours.
 pub(crate) const MAGIC: [u8; 16] = *b"b2kit staged v1\n";
 const END_MAGIC: [u8; 8] = *b"b2kit/hr";
 /// Length of a record without the two versions, in bytes.
@@ -112,22 +111,22 @@ impl Redo {
 }
 
 /// A file with some bytes replaced on the fly, for readers that cannot write.
-pub(crate) struct Repaired {
+pub(crate) struct RepairedFile {
     pub(crate) file: Arc<dyn ReadAt>,
     /// Offset of the replaced bytes.
     pub(crate) start: usize,
-    /// What takes their place.
+    /// The replacement bytes.
     pub(crate) bytes: Bytes,
 }
 
-impl Repaired {
+impl RepairedFile {
     /// Applies the redo record of the file.
     pub(crate) fn by(redo: Redo, file: Arc<dyn ReadAt>) -> Self {
         Self { file, start: redo.start, bytes: redo.new }
     }
 }
 
-impl ReadAt for Repaired {
+impl ReadAt for RepairedFile {
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

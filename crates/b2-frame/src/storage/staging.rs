@@ -1,5 +1,4 @@
-//! Writes files beside their target and then renames them, so that the target is always the
-//! complete old or new frame.
+//! Writes files next to their target and then renames them, so that the target is always the complete old or new frame.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use b2_core::ProcessId;
 
 use crate::names::is_member;
-use crate::storage::anchored::anchored;
+use crate::storage::absolute_paths::anchored;
 use crate::storage::disk::refuse_device;
 use crate::storage::traits::{FileKind, FileSystem, Links, WriteAt};
 use crate::{FrameError, Storage};
@@ -34,20 +33,19 @@ pub(crate) struct Staging {
     pub(crate) durability: Durability,
 }
 
-/// A temporary file or directory beside its target. Dropping it removes it, or after the rename whatever had the
-/// target's name before.
-pub(crate) struct Staged {
+/// A temporary file or directory next to its target. Dropping it removes it or, after the rename, the old target.
+pub(crate) struct StagedTarget {
     options: Staging,
     storage: Storage,
     path: PathBuf,
     temporary: PathBuf,
-    /// What dropping removes.
+    /// The path that dropping removes.
     litter: Option<(Storage, PathBuf)>,
     /// The process that created it; no other process removes it.
     process: ProcessId,
 }
 
-impl Staged {
+impl StagedTarget {
     pub(crate) fn file(options: Staging, path: &Path) -> Result<(Self, Arc<dyn WriteAt>), FrameError> {
         Self::create(options, path, Storage::Contiguous, |fs, temporary| fs.create_new(temporary))
     }
@@ -70,7 +68,7 @@ impl Staged {
         }
         let mut path = path.to_owned();
         if io(&path, existing(&*options.fs, &path, Links::Refuse))? == Some(FileKind::Link) {
-            // Keep the user's link and replace the file behind it.
+            // Keep the user's link and replace its target.
             path = io(&path, options.fs.resolve(&path))?;
         }
         let mut staged = Self {
@@ -105,7 +103,7 @@ impl Staged {
         &self.options.fs
     }
 
-    /// Returns what is at the target now, or an error if it must not be replaced.
+    /// Returns the existing target, or an error if it must not be replaced.
     fn check_target(&self) -> Result<Option<FileKind>, FrameError> {
         let kind = io(&self.path, existing(&**self.fs(), &self.path, Links::Follow))?;
         match kind {
@@ -181,7 +179,7 @@ impl Staged {
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedTarget {
     fn drop(&mut self) {
         if let Some((storage, path)) = &self.litter
             && self.process.is_current()
@@ -235,7 +233,7 @@ pub(crate) fn temporary<T>(
     path: &Path,
     make: &mut dyn FnMut(&Path) -> io::Result<T>,
 ) -> Result<(PathBuf, T), FrameError> {
-    const TRIES: u32 = 16;
+    const MAX_TRIES: u32 = 16;
     let parent = parent(path);
     let mut tries = 0;
     loop {
@@ -245,7 +243,7 @@ pub(crate) fn temporary<T>(
         let name = parent.join(format!(".b2kit-{}-{random:016x}.tmp", std::process::id()));
         match make(&name) {
             Ok(made) => return Ok((name, made)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MAX_TRIES => {}
             Err(error) => return io(path, Err(error)),
         }
     }

@@ -13,10 +13,10 @@ use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 
 use crate::names::INDEX_NAME;
-use crate::storage::pace::Pace;
+use crate::storage::request_stats::RequestStats;
 
-/// Reads at given offsets from a file, a buffer or a test double. There is no cursor, so any number
-/// of threads may read at once.
+/// Reads at given offsets from a file, a buffer or a test double. There is no cursor, so any number of threads may read
+/// concurrently.
 #[allow(clippy::len_without_is_empty, reason = "a length to compare with, not a collection")]
 pub trait ReadAt: Send + Sync {
     /// Returns the length in bytes.
@@ -53,15 +53,14 @@ pub trait ReadAt: Send + Sync {
         self.read_at(range)
     }
 
-    /// Returns how many reads should be in flight at once. More than one means that a read mostly
-    /// waits, as for a web server: readers then ask for all they need at once, from threads of
-    /// their own.
+    /// Returns how many reads should be in flight at once. More than one means that reads have high latency, as from a
+    /// web server: readers then send their requests concurrently from separate threads.
     fn in_flight(&self) -> usize {
         1
     }
 
     /// Returns what requests have cost so far, if the storage keeps track of it.
-    fn pace(&self) -> Option<&Pace> {
+    fn request_stats(&self) -> Option<&RequestStats> {
         None
     }
 
@@ -103,8 +102,8 @@ pub trait WriteAt: ReadAt {
     ///
     /// # Errors
     /// Any error of the storage, which becomes [`FrameError::Io`](crate::FrameError::Io), or
-    /// [`FrameError::NotSynced`](crate::FrameError::NotSynced) if a change is already visible. What was written since
-    /// the last sync may be lost.
+    /// [`FrameError::NotSynced`](crate::FrameError::NotSynced) if a change is already visible. Data written since the
+    /// last sync may be lost.
     fn sync(&self) -> io::Result<()>;
 
     /// Reserves space for the bytes of `range`, which will be written soon, so that writing them costs less. It does
@@ -135,7 +134,7 @@ pub trait WriteAt: ReadAt {
     /// [`FrameError::Lock`](crate::FrameError::Lock).
     fn lock(&self) -> io::Result<()>;
 
-    /// Releases the lock at once, even if a child process holds a copy of the handle.
+    /// Releases the lock immediately, even if a child process holds a copy of the handle.
     ///
     /// # Errors
     /// Any error of the storage. Writers of this crate ignore it.
@@ -152,15 +151,15 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Makes an identity from the number of a device and that of a file on it, which no other file there has at the same
-    /// time: the inode number on Unix; on Windows the id of the file beside the serial number of the volume, which some
-    /// file systems fill with 128 bits. A storage of your own may number its files in any way.
+    /// Creates an identity from the number of a device and a unique number of a file on it: the inode number on Unix;
+    /// on Windows the serial number of the volume and the file id, which has 128 bits on some file systems. Other
+    /// storage may number its files in any way.
     pub const fn new(device: u64, file: u128) -> Self {
         Self { device, file }
     }
 }
 
-/// What a path refers to.
+/// The kind of a path's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -183,7 +182,7 @@ pub enum Links {
 }
 
 /// Finds and opens files for reading. Storage that can only be read, such as a web server, implements
-/// [`open`](Self::open) and, where it can tell more about a path than by opening it, [`kind`](Self::kind).
+/// [`open`](Self::open) and, if it can tell more about a path than by opening it, [`kind`](Self::kind).
 pub trait ReadFiles: Debug + Send + Sync {
     /// Opens a regular file for reading. Anything else is refused, so this never blocks.
     ///
@@ -230,8 +229,7 @@ pub trait ReadFiles: Debug + Send + Sync {
         false
     }
 
-    /// Returns whether somebody holds an exclusive lock on the regular file at `path`. Does not
-    /// wait.
+    /// Returns whether there is an exclusive lock on the regular file at `path`, without waiting.
     ///
     /// # Errors
     /// As for [`open`](Self::open).

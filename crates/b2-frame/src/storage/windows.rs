@@ -1,5 +1,5 @@
-//! What Windows offers and the standard library does not: the lock of one byte that C-Blosc2 uses, the identity of a
-//! file, and renaming to a name that must not exist. Also says why a file could not be replaced.
+//! Windows functions that the standard library lacks: the lock of one byte that C-Blosc2 uses, the identity of a file,
+//! and renaming to a name that must not exist. Also determines why a file could not be replaced.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -49,12 +49,12 @@ fn long_identity(file: &File) -> Option<FileId> {
 }
 
 /// Waits for an exclusive lock on byte 0, as C-Blosc2 does. Locks of Windows are mandatory: other handles can neither
-/// read nor write the byte meanwhile, but all that follow it.
+/// read nor write the byte, but all bytes after it.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
     lock_byte(file, LOCKFILE_EXCLUSIVE_LOCK)
 }
 
-/// Returns whether somebody holds an exclusive lock on byte 0.
+/// Returns whether there is an exclusive lock on byte 0.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     // A shared lock, so that processes that check do not block each other.
     match lock_byte(file, LOCKFILE_FAIL_IMMEDIATELY) {
@@ -80,7 +80,7 @@ pub(crate) fn unlock(file: &File) -> io::Result<()> {
     done(unsafe { UnlockFileEx(file.as_raw_handle(), 0, 1, 0, &raw mut start) })
 }
 
-/// Renames a file or directory, replacing a file of the new name unless somebody has it open.
+/// Renames a file or directory, replacing a file of the new name unless it is open.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     patiently(from, to, || std::fs::rename(from, to))
 }
@@ -111,7 +111,7 @@ fn patiently(from: &Path, to: &Path, rename: impl Fn() -> io::Result<()>) -> io:
     })
 }
 
-/// Returns whether somebody, also in this process, has the file open.
+/// Returns whether the file is open, in any process including this one.
 fn is_open(path: &Path) -> bool {
     let alone = OpenOptions::new().read(true).share_mode(0).open(path);
     alone.is_err_and(|error| is(&error, ERROR_SHARING_VIOLATION))
@@ -165,7 +165,7 @@ mod tests {
         OpenOptions::new().read(true).write(true).open(path).unwrap()
     }
 
-    /// C-Blosc2 and readers read the counter behind the locked byte.
+    /// C-Blosc2 and readers read the counter after the locked byte.
     #[test]
     fn only_byte_0_is_locked() {
         let folder = tempfile::tempdir().unwrap();
@@ -215,8 +215,8 @@ mod tests {
         drop(new);
     }
 
-    /// Windows 10 and later can replace an open file on some file systems. If it cannot, the error says why, and both
-    /// files are as they were.
+    /// Windows 10 and later can replace an open file on some file systems. If it cannot, the error states the reason,
+    /// and both files are unchanged.
     #[test]
     fn an_open_file_is_replaced_or_named() {
         let folder = tempfile::tempdir().unwrap();

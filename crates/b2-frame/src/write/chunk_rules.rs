@@ -97,7 +97,7 @@ impl ChunkRules {
     fn fits(&self, header: &ChunkHeader) -> bool {
         let typesize = header.itemsize();
         let plain = header.is_memcpyed() || header.special().is_some() || header.is_vl();
-        // C-Blosc2 rounds block sizes down to whole items, whatever the header says.
+        // C-Blosc2 rounds block sizes down to whole items, regardless of the header.
         let rounded =
             plain || header.blocksize() <= self.typesize || header.blocksize().is_multiple_of(self.typesize);
         header.is_extended()

@@ -114,7 +114,7 @@ impl WriteOptions {
     /// most 0.05 % of the frame and 300 bytes.
     ///
     /// C-Blosc2 reads such frames; if it changes their chunks, the table is lost. It takes 2 bytes per block, and is
-    /// left out if it would exceed 1 MiB in total (docs/format/block-starts.md). Changes with this crate keep it.
+    /// omitted if it would exceed 1 MiB in total (docs/format/block-starts.md). Changes with this crate keep it.
     pub fn block_starts(mut self, block_starts: bool) -> Self {
         self.block_starts = Some(block_starts);
         self
@@ -163,7 +163,7 @@ pub struct EditOptions {
     pub(crate) tables: Tables,
 }
 
-/// What happens to changes of a member of a table of python-blosc2.
+/// The treatment of changes of members of python-blosc2 tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tables {
     /// They mark the indexes of the table as outdated; those after which it could not be read fail.
@@ -203,8 +203,8 @@ impl EditOptions {
         self
     }
 
-    /// Sets whether the editor holds the lock beside the frame (the default). The lock keeps other
-    /// writers away, including C-Blosc2 if its locking is switched on. Reading needs no lock.
+    /// Sets whether the editor holds the lock next to the frame (the default). The lock excludes other writers,
+    /// including C-Blosc2 if its locking is on. Reading needs no lock.
     pub fn lock(mut self, lock: bool) -> Self {
         self.lock = lock;
         self
@@ -217,9 +217,9 @@ impl EditOptions {
         self
     }
 
-    /// Sets whether the editor may overwrite bytes behind the frame that are not part of it, and change a file that
-    /// has several hard links. Nobody else may change the file under its other names at the same time, because each
-    /// name has its own lock. Commits that replace the file leave the old content under the other names.
+    /// Sets whether the editor may overwrite bytes after the frame that are not part of it, and change a file that has
+    /// several hard links. The file must not be changed under its other names at the same time, because each name has
+    /// its own lock. Commits that replace the file leave the old content under the other names.
     pub fn force(mut self, force: bool) -> Self {
         self.force = force;
         self

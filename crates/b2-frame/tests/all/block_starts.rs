@@ -46,7 +46,7 @@ fn rounds(schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
     rounds_of_every(1, schunk, expected)
 }
 
-/// Reads single blocks of every so many-th chunk.
+/// Reads single blocks of every n-th chunk.
 fn rounds_of_every(step: usize, schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
     let schunk = schunk.clone().with_costs(FAR);
     let mut most = 0;

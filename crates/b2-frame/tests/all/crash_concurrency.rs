@@ -164,7 +164,7 @@ fn readers_without_locks_see_whole_commits() {
     }
 }
 
-/// Tells the readers to stop, even if the writer panics.
+/// Stops the readers, even if the writer panics.
 struct Finally<'a>(&'a AtomicBool);
 
 impl Drop for Finally<'_> {

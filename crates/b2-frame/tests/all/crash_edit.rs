@@ -182,7 +182,7 @@ fn metalayer() {
     check("metalayer", &|e| e.set_metalayer("m", b"VALUE"));
 }
 
-/// The header grows, so a contiguous frame is written anew; still it is one commit, together with other changes.
+/// The header grows, so a contiguous frame is rewritten; still it is one commit, together with other changes.
 #[test]
 fn added_metalayer() {
     check("metalayer, added", &|e| e.add_metalayer("n", &noise(700, 32)));

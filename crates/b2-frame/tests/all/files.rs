@@ -1,4 +1,4 @@
-//! Frames on disk: replacing files, leaving no temporary files, refusing what is not a regular file.
+//! Frames on disk: replacing files, leaving no temporary files, refusing anything but regular files.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Frames byte by byte: what is written, and unusual but valid files.
+//! Frames byte by byte: the written format, and unusual but valid files.
 
 use crate::common::*;
 use b2_chunk::{Chunk, CodecId, Compression, FilterSlot, SpecialKind};
@@ -93,7 +93,7 @@ fn general_flags_tell_the_kinds_of_chunks() {
     assert_eq!(vl.finish().unwrap().into_bytes()[25], 0xd3);
 }
 
-/// Files that C-Blosc2 reads too: none of this may be a reason to refuse them.
+/// Odd files that C-Blosc2 also reads: they must not be refused.
 #[test]
 fn odd_files_are_read() {
     let sample = &samples()[2];

@@ -13,7 +13,7 @@ fn limits() -> Limits {
     limits
 }
 
-/// Reads everything in every way. Any result is acceptable as long as the limits are kept.
+/// Reads everything in every way. Any result is acceptable as long as the limits are respected.
 fn read_everything(frame: Bytes) -> Result<(), FrameError> {
     let schunk = SuperChunk::options().limits(limits()).from_bytes(frame)?;
     assert!(schunk.nchunks() <= 1000);

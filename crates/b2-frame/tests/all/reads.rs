@@ -299,7 +299,7 @@ fn many_threads_read_at_once() {
     });
 }
 
-/// Storage that is asked for several ranges at once, as a web server is.
+/// Storage that receives several concurrent range requests, like a web server.
 struct Waiting(Bytes);
 
 impl FrameFiles for Waiting {

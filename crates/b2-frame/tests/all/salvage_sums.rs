@@ -6,8 +6,8 @@ use std::path::Path;
 
 use b2_chunk::{Chunk, Compression, SpecialKind};
 use b2_frame::{
-    Condition, Durability, FrameEditor, FrameParams, FrameWriter, ReadOptions, Salvaged, Storage, SuperChunk,
-    salvage,
+    Condition, Durability, FrameEditor, FrameParams, FrameWriter, ReadOptions, SalvageReport, Storage,
+    SuperChunk, salvage,
 };
 
 use crate::common::stride;
@@ -64,7 +64,7 @@ fn write(path: &Path, storage: Storage, specials: bool) -> Vec<Vec<u8>> {
     plain
 }
 
-fn rescue(input: &Path, options: &ReadOptions) -> (Salvaged, Vec<u8>) {
+fn rescue(input: &Path, options: &ReadOptions) -> (SalvageReport, Vec<u8>) {
     let output = input.with_extension("out");
     let write = FrameWriter::options().overwrite(true).durability(Durability::None);
     let report = salvage(input, &output, options, &write).unwrap();
@@ -114,7 +114,7 @@ fn damage_that_decodes_is_not_taken() {
 }
 
 /// A header that is well-formed but differs from the one that was written: its checksum locates a single wrong byte.
-/// For more bytes, the report says only that something is wrong.
+/// For more bytes, the report only states that something is wrong.
 #[test]
 fn a_changed_header_is_put_right_or_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ fn all_intact_chunks_come_back_to_their_places() {
             cases.push(vec![index.clone(), sums.clone(), trailer.clone()]);
         }
         if !specials {
-            // Destroying the index loses what was stored only there.
+            // Destroying the index loses the data stored only there.
             cases.push(vec![header.clone(), index.clone()]);
             cases.push(vec![header, index, trailer]);
         }

@@ -115,7 +115,7 @@ fn blocks_of_variable_lengths_in_some_chunks_are_odd() {
     odd(&patched(&frame, at, &plain), false, "field `flags2` at byte 30");
 }
 
-/// What reliability asks for: hardly any single bit of a header changes the data without being told.
+/// Reliability: hardly any single bit of a header changes the data unnoticed.
 #[test]
 fn flipped_header_bits_are_told() {
     let mut filters = [FilterSlot::EMPTY; 6];

@@ -139,7 +139,7 @@ fn the_index_may_be_any_chunk_that_tells_offsets() {
     let zeros = with_index(&frame, &chunk(0x05, 8, 24, 24, 1 << 4, b""));
     assert_eq!(whole(&zeros).unwrap(), raw[..400].repeat(3));
     assert!(!SuperChunk::from_bytes(zeros).unwrap().cross_check(false).unwrap().odd.is_empty());
-    // Offsets that nothing tells, or that are there and then not.
+    // Offsets that cannot be determined, or that are inconsistent.
     for (kind, body) in [(4, &b""[..]), (1, &entries[..])] {
         let odd = with_index(&frame, &chunk(0x05, 8, 24, 24, kind << 4, body));
         let error = SuperChunk::from_bytes(odd).unwrap_err().to_string();
@@ -207,7 +207,7 @@ fn instrumented_chunks_give_their_records() {
     let schunk = SuperChunk::from_bytes(frame).unwrap();
     assert!(schunk.cross_check(false).unwrap().damage.is_empty());
     assert!(!schunk.cross_check(true).unwrap().damage.is_empty(), "not in an array");
-    // Whoever flips the bit forgets about the block size.
+    // The flipped bit does not match the block size.
     let frame = around(&chunk(0x17, 4, 32, 32, 0x80, &records), 32, 4);
     assert!(!SuperChunk::from_bytes(frame).unwrap().cross_check(false).unwrap().damage.is_empty());
 }

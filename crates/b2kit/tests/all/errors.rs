@@ -1,4 +1,4 @@
-//! Every error about input says which structure and field is wrong, where, and what was found and expected.
+//! Every error about input names the structure, the field, its position, and the found and expected values.
 
 use crate::common::*;
 use b2kit::chunk::Compression;
@@ -357,7 +357,7 @@ fn array_metalayers() {
     );
 }
 
-/// What users meet most: each message names the file, once, and says what is wrong.
+/// The most common errors: each message names the file once and describes the problem.
 #[test]
 fn every_message_names_the_file_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -405,7 +405,7 @@ fn every_message_names_the_file_once() {
     assert_eq!(of_array(Limits::default()).unwrap_err().kind(), ErrorKind::Damaged);
     let unchecked = SuperChunk::options().compare(Compare::Never).checksums(false).open(&path).unwrap();
     said(text(unchecked.chunk(0).decompress().unwrap_err()), "read", "chunk 0");
-    // Windows lets nobody replace its lock file otherwise.
+    // Otherwise Windows does not allow replacing its lock file.
     drop(unchecked);
     // Above a limit.
     std::fs::write(&path, &good).unwrap();
@@ -413,7 +413,7 @@ fn every_message_names_the_file_once() {
     let little = Limits::default().max_metadata(20);
     said(text(of_array(little.clone()).unwrap_err()), "read", "above the limit max_metadata of 20");
     assert_eq!(of_frame(little).unwrap_err().kind(), ErrorKind::Limit);
-    // A plain super-chunk is no array.
+    // A plain super-chunk is not an array.
     std::fs::write(&path, frame()).unwrap();
     said(text(of_array(Limits::default()).unwrap_err()), "read", "not an array");
     // A lock file that cannot be used.
@@ -435,7 +435,7 @@ fn a_file_without_permission_is_named() {
     std::fs::write(&path, array()).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
     if std::fs::File::open(&path).is_ok() {
-        // What the system would say, by the name of the error that the library makes of it.
+        // The system's errors, by the name of the library's error.
         let denied = FrameError::io(path.display().to_string())(std::io::ErrorKind::PermissionDenied.into());
         says(text(denied), &format!("cannot access {}: permission denied", path.display()));
         return;

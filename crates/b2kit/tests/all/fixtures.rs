@@ -10,7 +10,7 @@ use b2kit::{Chunk, NdArray, Plugins, SuperChunk};
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
-/// Calls `check` for each fixture of a kind, and tells all that fail.
+/// Calls `check` for each fixture of a kind, and reports all failures.
 fn each(kind: &str, at_least: usize, check: impl Fn(&Path, &Table) -> Result<(), String>) {
     let testdata = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
     let manifest: Table = std::fs::read_to_string(testdata.join("MANIFEST.toml")).unwrap().parse().unwrap();

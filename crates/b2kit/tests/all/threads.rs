@@ -1,4 +1,4 @@
-//! What can be shared between threads is.
+//! Everything that should be shareable between threads is.
 
 use b2kit::chunk::{CParams, ChunkHeader, DParams, LazyChunk};
 use b2kit::*;

@@ -11,9 +11,9 @@ const CHUNK_TARGET: u64 = 32 * BLOCK_TARGET;
 /// Returns a block shape of about 256 KiB for an array of this `shape`, with items of `itemsize`
 /// bytes.
 ///
-/// Dimensions are taken whole, from the last to the first, as long as they fit, as python-blosc2
-/// does. Dimensions without items get what the others leave, since they can grow. The result does
-/// not depend on the machine, so the same input gives the same file everywhere.
+/// Dimensions are taken whole, from the last to the first, as long as they fit, as python-blosc2 does. Dimensions
+/// without items get the remaining space, since they can grow. The result does not depend on the machine, so the same
+/// input gives the same file everywhere.
 pub(crate) fn default_blockshape(shape: &[u64], itemsize: usize) -> Vec<u32> {
     let mut blockshape = walk(shape, &vec![1; shape.len()], BLOCK_TARGET / (itemsize as u64).max(1));
     let share = share(shape, &blockshape, BLOCK_TARGET, itemsize);

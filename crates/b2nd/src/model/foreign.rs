@@ -1,4 +1,4 @@
-//! Objects that python-blosc2 stores as empty arrays with a metalayer that says where their items come from.
+//! Objects that python-blosc2 stores as empty arrays with a metalayer that describes the source of their items.
 
 use b2_core::Limits;
 use b2_frame::Metalayers;

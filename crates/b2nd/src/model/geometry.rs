@@ -40,7 +40,7 @@ impl Geometry {
         Self::checked(shape, chunkshape, blockshape, itemsize).map_err(|fault| NdError::geometry(fault.what))
     }
 
-    /// Like [`new`](Self::new), but the error also says which number is wrong.
+    /// Like [`new`](Self::new), but the error also identifies the wrong number.
     pub(crate) fn checked(
         shape: Vec<u64>,
         chunkshape: Vec<u32>,
@@ -238,7 +238,7 @@ impl GeometryPart {
     }
 }
 
-/// What is wrong with a list of lengths that an array of `nd` dimensions does not fit.
+/// The error for a list of lengths that does not fit an array of `nd` dimensions.
 pub(crate) fn wrong_length(what: &str, given: usize, nd: usize) -> String {
     let lengths = if given == 1 { "length" } else { "lengths" };
     format!("the {what} has {given} {lengths}, the array has {}", dimensions(nd))

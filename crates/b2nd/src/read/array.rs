@@ -110,7 +110,7 @@ use crate::{Dtype, Geometry, NdError};
 /// use std::ops::Range;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
-/// use b2_frame::{Answer, Opening, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use b2_frame::{RangeResponse, OpenResponse, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
 /// use b2nd::{ArrayBuilder, NdArray, source};
 /// use bytes::Bytes;
 ///
@@ -118,10 +118,10 @@ use crate::{Dtype, Geometry, NdError};
 /// struct Server(Bytes, Arc<AtomicUsize>);
 ///
 /// impl RemoteSource for Server {
-///     fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+///     fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
 ///         self.1.fetch_add(1, Ordering::Relaxed);
 ///         let bytes = self.0.slice(range.start as usize..range.end as usize);
-///         Ok(Answer::new(bytes, Version::default().etag(Some("\"1\"".into()))))
+///         Ok(RangeResponse::new(bytes, Version::default().etag(Some("\"1\"".into()))))
 ///     }
 ///     fn in_flight(&self) -> usize {
 ///         16
@@ -133,8 +133,8 @@ use crate::{Dtype, Geometry, NdError};
 /// let (requests, len) = (Arc::new(AtomicUsize::new(0)), file.len() as u64);
 /// let server = Server(file, requests.clone());
 /// let both = |range| server.range(range).map(|answer| answer.bytes).unwrap();
-/// let (first, last) = (both(0..len.min(Opening::FIRST)), both(len.saturating_sub(Opening::LAST)..len));
-/// let opening = Opening::new(first, last, len, Version::default().etag(Some("\"1\"".into())));
+/// let (first, last) = (both(0..len.min(OpenResponse::FIRST)), both(len.saturating_sub(OpenResponse::LAST)..len));
+/// let opening = OpenResponse::new(first, last, len, Version::default().etag(Some("\"1\"".into())));
 ///
 /// let options = SuperChunk::options().costs(ReadCosts::REMOTE);
 /// let array = NdArray::from_super_chunk(options.from_reader(Arc::new(RemoteFile::new(server, opening)), "far")?)?;
@@ -176,10 +176,10 @@ use crate::{Dtype, Geometry, NdError};
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct NdArray(Arc<Opened>);
+pub struct NdArray(Arc<ArrayInner>);
 
 #[derive(Clone, Debug)]
-struct Opened {
+struct ArrayInner {
     frame: SuperChunk,
     /// Shared by handles that read the same array with different options.
     about: Arc<About>,
@@ -204,7 +204,7 @@ impl About {
             ..self.meta.clone()
         };
         let about = Self { meta, geometry: Arc::new(geometry), dtype: self.dtype.clone() };
-        NdArray(Arc::new(Opened { frame, about: Arc::new(about) }))
+        NdArray(Arc::new(ArrayInner { frame, about: Arc::new(about) }))
     }
 }
 
@@ -308,7 +308,7 @@ impl NdArray {
             .frame_blocksize(frame.header().blocksize())
             .blockshape(meta.blockshape.as_slice());
         frame.set_container(container);
-        Ok(Self(Arc::new(Opened {
+        Ok(Self(Arc::new(ArrayInner {
             frame,
             about: Arc::new(About { meta, geometry: Arc::new(geometry), dtype }),
         })))
@@ -406,7 +406,7 @@ impl NdArray {
     #[must_use]
     pub fn with_control(&self, control: Control) -> Self {
         let frame = self.0.frame.clone().with_control(control);
-        Self(Arc::new(Opened { frame, about: self.0.about.clone() }))
+        Self(Arc::new(ArrayInner { frame, about: self.0.about.clone() }))
     }
 
     /// Adds details to the error of a failed read: whether another program has changed the array, or which items are

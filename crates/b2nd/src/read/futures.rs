@@ -4,13 +4,14 @@ use b2_frame::Read;
 
 use crate::model::element::decode;
 use crate::read::buffer::{buffer, check_len};
-use crate::read::selected::Selected;
+use crate::read::selected::SelectionRead;
 use crate::{Element, NdError, Slice};
 
 /// A driver for reads of selections.
 pub trait SelectionDriver {
     /// Fetches what the read needs, and runs its jobs, until it is done.
-    fn drive(&self, read: &mut Read<'_, Selected>) -> impl MaybeSendFuture<Output = Result<(), NdError>>;
+    fn drive(&self, read: &mut Read<'_, SelectionRead>)
+    -> impl MaybeSendFuture<Output = Result<(), NdError>>;
 }
 
 /// A future that can be sent to another thread, except on wasm, where there are none.

@@ -12,18 +12,18 @@ use b2_frame::{
 };
 use bytes::Bytes;
 
-use crate::read::selected::Selected;
+use crate::read::selected::SelectionRead;
 use crate::{NdArray, NdError, Slice};
 
 /// Bytes of a contiguous frame that were fetched, by offset. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
-pub struct Fetched {
+pub struct FetchedRanges {
     parts: BTreeMap<u64, Bytes>,
     /// Length of the frame: what its header says, or less if requests have run past its end.
     len: Option<u64>,
 }
 
-impl Fetched {
+impl FetchedRanges {
     /// Takes the answer to a request for `range`: fewer bytes than requested if the frame ends before.
     pub fn put(&mut self, range: Range<u64>, bytes: Bytes) {
         let end = range.start.saturating_add(bytes.len() as u64);
@@ -77,7 +77,7 @@ impl FrameFiles for Nowhere {
 #[derive(Debug)]
 pub struct RangedOpening {
     options: ReadOptions,
-    fetched: Fetched,
+    fetched: FetchedRanges,
     /// The last bytes of the frame, kept here until its length is known.
     end: Bytes,
     state: State,
@@ -98,7 +98,7 @@ impl RangedOpening {
     /// Begins with the first bytes of the frame, of which `asked` were requested, and its last ones, if they are known:
     /// they contain the checksums. Costs of the options are replaced by [`COSTS`](Self::COSTS).
     pub fn new(options: ReadOptions, asked: u64, first: Bytes, end: Bytes) -> Self {
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedRanges::default();
         fetched.put(0..asked, first);
         Self { options: options.costs(Self::COSTS), fetched, end, state: State::Start }
     }
@@ -109,7 +109,7 @@ impl RangedOpening {
     }
 
     /// Returns what was fetched.
-    pub fn fetched(&self) -> &Fetched {
+    pub fn fetched(&self) -> &FetchedRanges {
         &self.fetched
     }
 
@@ -171,7 +171,7 @@ impl RangedOpening {
         }
     }
 
-    fn opened(&mut self, opened: b2_frame::Opened) -> Result<Vec<Range<u64>>, NdError> {
+    fn opened(&mut self, opened: b2_frame::OpenedFrame) -> Result<Vec<Range<u64>>, NdError> {
         let frame = self.options.opened(opened, Arc::new(Nowhere));
         self.state = State::Open(NdArray::from_super_chunk(frame)?);
         Ok(Vec::new())
@@ -189,7 +189,7 @@ fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
 #[derive(Debug)]
 pub struct RangedRead<'d> {
     /// `None` once nothing is left to read.
-    read: Option<Read<'d, Selected>>,
+    read: Option<Read<'d, SelectionRead>>,
     waiting: Vec<Request>,
 }
 
@@ -207,7 +207,7 @@ impl<'d> RangedRead<'d> {
     ///
     /// # Errors
     /// When the bytes are damaged, or the call was cancelled.
-    pub fn step(&mut self, fetched: &Fetched, control: &Control) -> Result<Vec<Range<u64>>, NdError> {
+    pub fn step(&mut self, fetched: &FetchedRanges, control: &Control) -> Result<Vec<Range<u64>>, NdError> {
         let Some(read) = &mut self.read else { return Ok(Vec::new()) };
         loop {
             while let Some(request) = read.need()? {
@@ -227,7 +227,7 @@ impl<'d> RangedRead<'d> {
             self.waiting = still;
             let jobs: Vec<_> = std::iter::from_fn(|| read.job()).collect();
             let work = jobs.iter().fold(0u64, |sum, job| sum.saturating_add(job.work()));
-            let done = |(): &mut (), job: b2_frame::Job<'d, Selected>| {
+            let done = |(): &mut (), job: b2_frame::Job<'d, SelectionRead>| {
                 let work = job.work();
                 job.run()?;
                 control.advance(work).map_err(NdError::from)

@@ -172,8 +172,8 @@ impl Mark for u8 {
     }
 }
 
-/// Arguments of methods that select; see [`Selection`]. Only this crate implements it; what of yours is
-/// `Into<Selection>` may stand in tuples and lists.
+/// Arguments of methods that select; see [`Selection`]. Only this crate implements it; your own `Into<Selection>` types
+/// may be used in tuples and lists.
 pub trait IntoSelections {
     #[doc(hidden)]
     fn into_selections(self, _: sealed::Only) -> Vec<Selection>;

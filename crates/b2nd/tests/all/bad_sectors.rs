@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use b2_chunk::{CodecId, Compression, DParams, FilterId, FilterSlot, LazyChunk, LazyHead};
 use b2_frame::{
-    Checksums, Condition, Durability, Entry, FrameWriter, ReadOptions, Salvaged, Storage, SuperChunk,
+    Checksums, Condition, Durability, Entry, FrameWriter, ReadOptions, SalvageReport, Storage, SuperChunk,
     WriteOptions,
 };
 use b2nd::{ArrayBuilder, ArrayEditor, Axis, Dtype, NdArray, salvage_filled};
@@ -70,7 +70,7 @@ impl Whole {
             let at = |range: Range<usize>| start + range.start as u64..start + range.end as u64;
             for nblock in 0..lazy.nblocks() {
                 let own = at(lazy.block_extent(nblock));
-                // Without block 0, whose place the head says, the others do not decode.
+                // Without block 0, whose position is in the head, the others do not decode.
                 let first = 0..lazy.block_extent(0).end;
                 let reference = if lazy.needs_block0() { at(first) } else { own.clone() };
                 let head = at(0..lazy.block_extent(0).start);
@@ -163,7 +163,7 @@ impl Whole {
                 chunk[start..chunk.len().min(start + geometry.block_nbytes())].to_vec()
             };
             let is_saved = same(&saved) == same(&self.array);
-            // Where the index is lost, nothing says between which chunks those stood that are not stored.
+            // Without the index, the positions of chunks that are not stored are unknown.
             let unplaced = file == self.tail.0 && hit(&frame.layout().index) && self.has_special;
             if block.file == file && hit(&block.head) && !is_saved {
                 // The head of a chunk is rebuilt like those of others, which fails where they differ.
@@ -178,7 +178,7 @@ impl Whole {
     }
 }
 
-fn save(path: &Path) -> (Salvaged, PathBuf) {
+fn save(path: &Path) -> (SalvageReport, PathBuf) {
     let out = path.with_extension("out");
     let _ = if out.is_dir() { fs::remove_dir_all(&out) } else { fs::remove_file(&out) };
     let write = FrameWriter::options().durability(Durability::None);
@@ -211,7 +211,7 @@ fn builder(dtype: &str, shape: &[u64], chunks: &[u32], blocks: &[u32], codec: Co
         .write_options(options())
 }
 
-/// Writes an array of noise, or with zeros where `zeros` says so.
+/// Writes an array of noise, with zeros if `zeros` is set.
 fn write(folder: &Path, name: &str, builder: &ArrayBuilder, nbytes: usize, zeros: Range<usize>) -> PathBuf {
     let path = folder.join(format!("{name}.b2nd"));
     let mut plain = noise(nbytes);
@@ -318,7 +318,7 @@ fn arrays_without_a_header_are_read_by_its_copy() {
         fs::write(&file, &bytes).unwrap();
         let mut array = NdArray::open(&path).unwrap();
         assert!(array.super_chunk().is_restored());
-        assert!(!array.refresh().unwrap(), "{}: nobody has changed it", path.display());
+        assert!(!array.refresh().unwrap(), "{}: it is unchanged", path.display());
         assert!(array.all().read_bytes().unwrap() == whole.plain, "{}", path.display());
         let error = array.verify().unwrap_err();
         assert!(b2_core::Report(&error).to_string().contains("salvage"), "{error}");

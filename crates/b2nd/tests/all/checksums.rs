@@ -1,4 +1,4 @@
-//! What is read of an array is compared with its checksum, whole chunks and parts of them alike.
+//! Reads of arrays are verified, whole chunks and parts alike.
 
 use b2_chunk::{Compression, FilterSlot};
 use b2_frame::{Checksums, Compare, FrameError, Structure, SuperChunk};
@@ -84,7 +84,7 @@ fn errors_tell_the_items_that_are_damaged() {
     assert!(text.contains("[100:190, 200:220]") && text.contains("salvage"), "{text}");
 }
 
-/// A flipped bit anywhere: an error, a change that is told, or the right values, whatever is read.
+/// A flipped bit anywhere leads to an error, a reported change, or the right values.
 #[test]
 fn no_flipped_bit_gives_wrong_values() {
     use b2_chunk::{CodecId, Compression};
@@ -123,8 +123,7 @@ fn no_flipped_bit_gives_wrong_values() {
     }
 }
 
-/// What is left of a damaged chunk would get a checksum of its own, so it goes into no other array, and is not changed
-/// in part.
+/// The rest of a damaged chunk would get a valid checksum, so it is not copied to other arrays and not changed in part.
 #[test]
 fn damage_is_not_copied_or_changed() {
     for nchunk in 0..6 {

@@ -7,11 +7,11 @@ use b2_core::{Control, Progress};
 use b2_frame::Storage;
 use b2nd::{ArrayBuilder, ArrayEditor, Axis, Concat, NdArray, NdError, RegionSource, Selection, source};
 
-type Seen = Arc<Mutex<Vec<Progress>>>;
+type ProgressLog = Arc<Mutex<Vec<Progress>>>;
 
-/// A control that notes what it hears, and stops as soon as `most` bytes are done.
-fn noting(most: u64) -> (Control, Seen) {
-    let seen = Seen::default();
+/// A control that records its reports, and stops as soon as `most` bytes are done.
+fn noting(most: u64) -> (Control, ProgressLog) {
+    let seen = ProgressLog::default();
     let notes = Arc::clone(&seen);
     let control = Control::new().progress(move |progress| {
         notes.lock().unwrap().push(progress);
@@ -20,8 +20,8 @@ fn noting(most: u64) -> (Control, Seen) {
     (control, seen)
 }
 
-/// What was heard is of one call: bytes grow up to the total, which the last word is.
-fn check(seen: &Seen, total: u64) {
+/// Checks the reports of one call: bytes grow up to the total, which comes last.
+fn check(seen: &ProgressLog, total: u64) {
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());
     assert!(seen.windows(2).all(|pair| pair[0].nbytes <= pair[1].nbytes), "{seen:?}");
     let last = seen.pop().unwrap();
@@ -108,7 +108,7 @@ fn changes_tell_and_stop() {
         editor.set_control(Control::new());
         assert_eq!(editor.shape(), [70, 50], "{name}");
         assert_eq!(editor.snapshot().unwrap().all().read::<Vec<u32>>().unwrap(), items, "{name}");
-        // It can be done all the same, and is what it would have been without.
+        // It succeeds when repeated, with the same result as without the cancellation.
         let (control, seen) = noting(u64::MAX);
         editor.set_control(control);
         change(&mut editor).unwrap();

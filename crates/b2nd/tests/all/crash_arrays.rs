@@ -22,7 +22,7 @@ fn noise(items: usize, seed: u64) -> Vec<u8> {
 fn frame_error(error: NdError) -> FrameError {
     match error {
         NdError::Frame(error) => error,
-        // What is appended goes through a buffer of the editor's first.
+        // Appended items go through the editor's buffer first.
         NdError::Source(source) => FrameError::io("array")(source),
         other => panic!("{other:?}"),
     }

@@ -57,7 +57,7 @@ fn constants_take_no_space() {
     let array = memory(&ArrayBuilder::new::<i16>([100, 70]).chunks([30, 30]), source::value(-5i16));
     assert_eq!(array.super_chunk().chunk(3).read().unwrap().cbytes(), 34);
     assert_eq!(array.all().read::<Vec<i16>>().unwrap(), [-5; 7000]);
-    // Wider than chunk headers can tell.
+    // Too wide for chunk headers.
     let item: Vec<u8> = (0..=255).chain(0..=44).collect();
     let array =
         memory(&ArrayBuilder::of_dtype([20], Dtype::parse("|V301").unwrap()), source::item(&item[..]));
@@ -85,7 +85,7 @@ fn arrays_without_items() {
     }
     let scalar = memory(&ArrayBuilder::new::<f64>([]), source::value(2.5));
     assert_eq!(scalar.all().read::<Vec<f64>>().unwrap(), [2.5]);
-    // Ready to grow: C-Blosc2 tells the chunk size of empty arrays too.
+    // Ready to grow: C-Blosc2 stores the chunk size of empty arrays too.
     let empty = memory(&ArrayBuilder::new::<u32>([0, 5]).chunks([2, 5]), source::zeros());
     assert_eq!(empty.super_chunk().chunksize(), 40);
 }
@@ -126,7 +126,7 @@ fn aligned_chunks_are_copied_as_they_are() {
     let (a, b, c) = (make(20, 7), make(30, 11), make(7, 13));
     let zeros = memory(&ArrayBuilder::like(&a), source::zeros());
     let mut joined = Concat::new([a.all(), zeros.all(), b.all(), c.all()], 0).unwrap();
-    // Other parameters than those of the sources show which chunks were made anew.
+    // Parameters that differ from those of the sources show which chunks were rewritten.
     let other = Compression::new().itemsize(4).codec(CodecId::LZ4).build().unwrap();
     let builder = joined.builder().compression(other);
     let array = memory(&builder, &mut joined);
@@ -141,7 +141,7 @@ fn aligned_chunks_are_copied_as_they_are() {
     }
     let items: Vec<Vec<u32>> = [&a, &zeros, &b, &c].map(|x| x.all().read().unwrap()).to_vec();
     assert_eq!(array.all().read::<Vec<u32>>().unwrap(), items.concat());
-    // Behind a part that ends inside a chunk nothing is aligned.
+    // Nothing is aligned after a part that ends inside a chunk.
     let mut joined = Concat::new([c.all(), a.all()], 0).unwrap();
     let array = memory(&joined.builder(), &mut joined);
     assert_eq!(array.all().read::<Vec<u32>>().unwrap(), [&items[3][..], &items[0]].concat());

@@ -58,7 +58,7 @@ impl Home {
     }
 }
 
-/// What edge chunks hold outside the array must be zeros: C-Blosc2 shows it when the array grows.
+/// Padding of edge chunks must be zeros: C-Blosc2 exposes it when the array grows.
 fn check_padding(array: &NdArray) {
     let g = array.geometry();
     let lens = |lens: &[u32]| -> Vec<usize> { lens.iter().map(|&n| n as usize).collect() };

@@ -72,7 +72,7 @@ fn copies_of_empty_arrays_can_grow() {
 
 #[test]
 fn stale_values_do_not_show() {
-    // What C-Blosc2 leaves behind on shrinking: a shorter shape over the same chunks.
+    // As C-Blosc2 leaves an array after shrinking: a smaller shape with the same chunks.
     let frame = ArrayBuilder::new::<u32>([6, 6]).chunks([4, 4]).to_bytes(source::value(9u32)).unwrap();
     let shrink = |frame: &Bytes, shape: [u64; 2]| {
         let mut editor = FrameEditor::options().edit_bytes(frame.clone()).unwrap();
@@ -208,7 +208,7 @@ fn a_failed_operation_changes_nothing() {
     let mut editor = memory(&builder, source::by_index(|i| i as u8));
     editor.set(range(0..10), source::item([1])).unwrap();
     assert!(matches!(editor.append(Axis(0), Failing(1).with_length(120 << 20)), Err(NdError::Source(_))));
-    // What was done before is still there, and nothing else.
+    // Earlier changes are still there, and nothing else.
     assert_eq!(editor.shape(), [1000]);
     assert_eq!(editor.snapshot().unwrap().shape(), [1000]);
     assert_eq!(editor.snapshot().unwrap().slice(range(8..12)).unwrap().read_bytes().unwrap(), [1, 1, 10, 11]);

@@ -20,7 +20,7 @@ fn builder(shape: &[usize], dice: &mut Dice) -> ArrayBuilder {
     ArrayBuilder::new::<u32>(u64s(shape)).chunks(u32s(&chunks)).blocks(u32s(&blocks)).compression(cparams)
 }
 
-/// Opens a frame and compares all that can be compared in it.
+/// Opens a frame and compares everything in it.
 fn check_frame(frame: &Bytes, model: &Model) {
     let array = NdArray::from_bytes(frame.clone()).unwrap();
     assert!(array.super_chunk().verify().is_ok());
@@ -29,8 +29,8 @@ fn check_frame(frame: &Bytes, model: &Model) {
     check(&NdArray::from_super_chunk(frame).unwrap(), model);
 }
 
-/// A change that is cancelled, alone or while a commit puts waiting rows into chunks. Returns what is committed if that
-/// succeeded because nothing was left to be done.
+/// A cancelled change, alone or while a commit writes pending rows. Returns the committed state if it succeeded because
+/// nothing was left to do.
 fn cancel(editor: &mut ArrayEditor, model: &Model, dice: &mut Dice) -> Option<Model> {
     let mut shape = model.shape.clone();
     shape[0] = 1 + dice.below(3);
@@ -137,7 +137,7 @@ fn snapshots_in_memory_stay_as_they_were() {
     });
 }
 
-/// Setting boxes again and again takes no more space than setting them once, also if a snapshot is read meanwhile.
+/// Setting boxes repeatedly takes no more space than setting them once, even if a snapshot is being read.
 #[test]
 fn space_in_memory_is_used_again() {
     let n = 64usize;

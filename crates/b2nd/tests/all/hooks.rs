@@ -1,4 +1,4 @@
-//! Prefilters and postfilters are told the chunk and block of an array that they see.
+//! Prefilters and postfilters receive the chunk and block numbers of an array.
 
 use std::error::Error;
 
@@ -48,7 +48,7 @@ fn hooks_are_told_the_chunk() {
         let marked = |row: usize, column: usize| item(row, column).wrapping_add(number(row, column));
         check(&NdArray::from_super_chunk(frame).unwrap(), marked);
         let stored = array(&items, cparams.clone().prefilter(mark).build().unwrap());
-        // What repeats one item is a special chunk without passing it.
+        // Chunks of one repeated item become special chunks without being passed.
         if items[0] != items[139] {
             check(&NdArray::from_bytes(stored).unwrap(), marked);
         }

@@ -160,7 +160,8 @@ proptest! {
     }
 }
 
-/// An array without chunks reads whatever its header says of chunks; the first chunk would make it unreadable.
+/// An array without chunks can be read regardless of the chunk fields of its header; the first chunk would make it
+/// unreadable.
 #[test]
 fn empty_arrays_whose_header_lies_are_not_changed() {
     let empty = |typesize: u32, chunksize: u32| {
@@ -177,7 +178,7 @@ fn empty_arrays_whose_header_lies_are_not_changed() {
         let error = NdArray::edit_bytes(bytes).unwrap_err().to_string();
         assert!(error.contains("chunkshape"), "{error}");
     }
-    // Not told is no lie.
+    // Unknown is not wrong.
     for chunksize in [96, 0] {
         let mut editor = NdArray::edit_bytes(empty(4, chunksize)).unwrap();
         editor.append(Axis(0), &[7u8; 28]).unwrap();
@@ -187,7 +188,7 @@ fn empty_arrays_whose_header_lies_are_not_changed() {
     }
 }
 
-/// A few bytes can stand for a chunk of gigabytes; changing an item of it takes all of them.
+/// A few bytes can describe a chunk of gigabytes; changing one item expands all of it.
 #[test]
 fn chunks_above_the_limit_for_memory_are_not_changed() {
     let builder = ArrayBuilder::new::<u8>([1 << 20]).chunks([1 << 20]).blocks([1 << 10]);

@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::path::Path;
 
 use b2_chunk::{Compression, FilterId, FilterSlot};
-use b2_frame::{Condition, FrameWriter, ReadOptions, Salvaged, SuperChunk};
+use b2_frame::{Condition, FrameWriter, ReadOptions, SalvageReport, SuperChunk};
 use b2nd::{ArrayBuilder, Dtype, NdArray, salvage};
 
 /// Where the metalayers and the index are.
-struct Places {
+struct ScatterPlan {
     metalayers: Range<usize>,
     index: Range<usize>,
 }
 
-fn write(path: &Path, checksums: bool) -> (Vec<u8>, Places) {
+fn write(path: &Path, checksums: bool) -> (Vec<u8>, ScatterPlan) {
     let raw: Vec<u8> = (0..40 * 30u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
     let filters = [FilterSlot::new(FilterId::NDCELL, 4), FilterSlot::SHUFFLE];
     let builder = ArrayBuilder::of_dtype([40, 30], Dtype::parse("<i4").unwrap())
@@ -25,10 +25,10 @@ fn write(path: &Path, checksums: bool) -> (Vec<u8>, Places) {
     builder.write_options(options).write(path, &raw[..]).unwrap();
     let frame = SuperChunk::open(path).unwrap();
     let index = frame.layout().index.start as usize..frame.layout().index.end as usize;
-    (raw, Places { metalayers: 88..frame.layout().header.end as usize, index })
+    (raw, ScatterPlan { metalayers: 88..frame.layout().header.end as usize, index })
 }
 
-fn save(path: &Path) -> Salvaged {
+fn save(path: &Path) -> SalvageReport {
     let options = FrameWriter::options().overwrite(true);
     salvage(path, path.with_extension("out"), &ReadOptions::default(), &options).unwrap()
 }
@@ -56,7 +56,7 @@ fn the_shape_of_blocks_is_taken_from_the_metalayer() {
     }
 }
 
-/// Nothing can be decoded then, but checksums tell what is as it was written.
+/// Nothing can be decoded, but checksums show what is intact.
 #[test]
 fn where_the_shape_is_lost_checksums_do() {
     for (checksums, index_lost, recovered) in [(true, false, 4), (true, true, 4), (false, false, 0)] {
@@ -80,7 +80,7 @@ fn where_the_shape_is_lost_checksums_do() {
         assert_eq!(report.metalayers, Condition::Lost);
         assert_eq!((report.recovered, report.verified), (recovered, recovered), "{report:?}");
         assert_eq!(stored(&path.with_extension("out")) == before, recovered == 4);
-        // What a checksum contradicts is not saved.
+        // Blocks that do not match a checksum are not saved.
         if checksums {
             let at = bytes.windows(before[2].len()).position(|window| window == before[2]).unwrap();
             bytes[at + before[2].len() - 3] ^= 1;

@@ -24,7 +24,7 @@ fn items(rng: &mut Rng, count: usize, itemsize: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What NumPy's basic indexing selects along a dimension: the positions, in order.
+/// The positions that NumPy's basic indexing selects along a dimension, in order.
 fn selection(rng: &mut Rng, length: u64) -> (Selection, Vec<u64>) {
     let n = length as i64;
     match rng.below(6) {

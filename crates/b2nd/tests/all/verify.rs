@@ -1,4 +1,4 @@
-//! `NdArray::verify`: what it accepts can be read, in every way.
+//! `NdArray::verify`: every accepted array can be read in every way.
 
 use b2_chunk::{Chunk, CodecId, Compression, FilterSlot};
 use b2_frame::{Checksums, FrameParams, FrameWriter, SuperChunk, WriteOptions};

@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use b2kit::frame::{Destination, Read};
-use b2kit::nd::{Batch, NdError, Piece, Selected, Selection, Slice};
+use b2kit::nd::{Batch, NdError, Piece, Selection, SelectionRead, Slice};
 use b2kit::{Control, NdArray};
 use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -91,7 +91,7 @@ trait Readable: Send + Sync + 'static {
     fn nbytes(&self) -> u64;
     fn with_control(self, control: Control) -> Self;
     fn read_to(&self, dst: Destination<'_>) -> Result<(), NdError>;
-    fn begin<'d>(&self, dst: Destination<'d>) -> Result<Option<Read<'d, Selected>>, NdError>;
+    fn begin<'d>(&self, dst: Destination<'d>) -> Result<Option<Read<'d, SelectionRead>>, NdError>;
 }
 
 macro_rules! readable {
@@ -106,7 +106,7 @@ macro_rules! readable {
             fn read_to(&self, dst: Destination<'_>) -> Result<(), NdError> {
                 self.read_to(dst).map(drop)
             }
-            fn begin<'d>(&self, dst: Destination<'d>) -> Result<Option<Read<'d, Selected>>, NdError> {
+            fn begin<'d>(&self, dst: Destination<'d>) -> Result<Option<Read<'d, SelectionRead>>, NdError> {
                 self.begin(dst)
             }
         }

@@ -6,8 +6,11 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use b2_http::Http;
-use b2kit::frame::{Answer, FrameError, Job, Opening, Read, ReadAt, RemoteFile, RemoteSource, Version};
-use b2kit::nd::{NdError, Selected};
+use b2kit::frame::{
+    FrameError, Job, OpenResponse, RangeResponse, Read, ReadAt, RemoteFile, RemoteSource, RequestBudget,
+    Version,
+};
+use b2kit::nd::{NdError, SelectionRead};
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -15,10 +18,8 @@ use pyo3::types::PyList;
 use crate::errors::wrong_type;
 use crate::source::bytes_of;
 
-/// No more ranges are added to a call once they have this many bytes in total.
-const MAX_BYTES: u64 = 64 << 20;
-/// Maximum number of ranges in a call.
-const MAX_RANGES: usize = 512;
+/// The ranges of a call.
+const BUDGET: RequestBudget = RequestBudget { requests: 512, bytes: 64 << 20 };
 
 /// A Python function that returns several byte ranges at once.
 pub(crate) struct Remote {
@@ -69,19 +70,15 @@ impl Remote {
     }
 
     /// Reads a selection, fetching all ranges known to be needed with one call.
-    pub(crate) fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
+    pub(crate) fn drive(&self, read: &mut Read<'_, SelectionRead>) -> Result<(), NdError> {
         loop {
-            let (mut ids, mut ranges, mut total, mut worked) = (Vec::new(), Vec::new(), 0, false);
-            while total < MAX_BYTES
-                && ranges.len() < MAX_RANGES
-                && let Some(request) = read.need()?
-            {
+            let (mut ids, mut ranges, mut worked) = (Vec::new(), Vec::new(), false);
+            while let Some(request) = read.next_request(BUDGET)? {
                 worked = true;
                 let range = request.extent.within(self.len)?;
                 match range.is_empty() {
                     true => read.put(request.id, Bytes::new())?,
                     false => {
-                        total += range.end - range.start;
                         ids.push(request.id);
                         ranges.push(range);
                     }
@@ -96,7 +93,7 @@ impl Remote {
                 worked = true;
                 let work = jobs.iter().map(|job| job.work()).fold(0, u64::saturating_add);
                 let (control, workers) = (read.control().clone(), read.workers());
-                let run = |(): &mut (), job: Job<'_, Selected>| job.run();
+                let run = |(): &mut (), job: Job<'_, SelectionRead>| job.run();
                 b2kit::base::for_each(&control, workers, jobs.into_iter(), work, || Ok(()), run)?;
             }
             if !worked {
@@ -108,7 +105,7 @@ impl Remote {
     /// Returns the file of which the function returns ranges.
     pub(crate) fn file(self: &Arc<Self>) -> Arc<dyn ReadAt> {
         let (none, version) = (Bytes::new(), Version::default());
-        let opening = Opening::new(none.clone(), none, self.len, version);
+        let opening = OpenResponse::new(none.clone(), none, self.len, version);
         Arc::new(RemoteFile::new(Single(self.clone()), opening))
     }
 }
@@ -117,9 +114,9 @@ impl Remote {
 struct Single(Arc<Remote>);
 
 impl RemoteSource for Single {
-    fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+    fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
         let bytes = self.0.fetch(&[range])?.pop().unwrap_or_default();
-        Ok(Answer::new(bytes, Version::default()))
+        Ok(RangeResponse::new(bytes, Version::default()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The command `b2kit`, as the tests of this crate run it.
+//! The command `b2kit` for the tests of this crate.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

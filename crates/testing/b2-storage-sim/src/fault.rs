@@ -24,7 +24,7 @@ pub enum Call {
     Lock,
 }
 
-/// The calls that a fault counts.
+/// The calls to which a fault applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
     /// All calls.

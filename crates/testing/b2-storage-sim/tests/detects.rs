@@ -1,14 +1,14 @@
-//! The simulator finds the faults it is there to find, and only those.
+//! The simulator finds the faults it is meant to find, and only those.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use b2_frame::{FileSystem, Links, WriteAt};
-use b2_storage_sim::{Call, Calls, Counts, Fault, Log, Op, Plan, SimFs, Trouble, every_crash};
+use b2_storage_sim::{Call, Calls, CrashCounts, CrashPlan, Fault, Log, Op, SimFs, Trouble, every_crash};
 use b2_testkit::Rng;
 
-const PLAN: Plan = Plan { power: 500, seed: 7 };
+const CRASH_PLAN: CrashPlan = CrashPlan { power: 500, seed: 7 };
 
 fn file(len: usize, version: u8) -> Vec<u8> {
     let mut bytes = vec![version; len];
@@ -16,12 +16,12 @@ fn file(len: usize, version: u8) -> Vec<u8> {
     bytes
 }
 
-/// Any sum over all bytes and their places will do.
+/// Any checksum over all bytes and their positions will do.
 fn crc(bytes: &[u8]) -> u64 {
     bytes.iter().fold(17, |sum: u64, b| sum.wrapping_mul(0x0100_0000_01B3).wrapping_add(u64::from(*b) + 1))
 }
 
-/// Which version is there, if it is whole.
+/// Returns the version in the file, if it is complete.
 fn version(bytes: &[u8]) -> Result<u8, String> {
     let (data, sum) = bytes.split_last_chunk::<8>().ok_or("short")?;
     if u64::from_le_bytes(*sum) != crc(data) || data.iter().any(|b| *b != data[0]) {
@@ -30,8 +30,8 @@ fn version(bytes: &[u8]) -> Result<u8, String> {
     Ok(data[0])
 }
 
-/// Replaces version 1 by version 2 with the steps given, and looks at all crashes.
-fn replace(len: usize, steps: &str) -> Result<Counts, String> {
+/// Replaces version 1 by version 2 with the given steps, and checks all crashes.
+fn replace(len: usize, steps: &str) -> Result<CrashCounts, String> {
     let fs = SimFs::new();
     let (path, temporary) = (Path::new("/dir/file"), Path::new("/dir/temporary"));
     fs.write(path, &file(len, 1));
@@ -50,7 +50,7 @@ fn replace(len: usize, steps: &str) -> Result<Counts, String> {
             other => panic!("{other}"),
         }
     }
-    every_crash(&fs.log(), &PLAN, &mut |state| {
+    every_crash(&fs.log(), &CRASH_PLAN, &mut |state| {
         let found = version(state.image.read(path).map_err(|e| e.to_string())?)?;
         match (state.mark, found) {
             (0, 1 | 2) | (1, 2) => Ok(()),
@@ -63,7 +63,7 @@ fn replace(len: usize, steps: &str) -> Result<Counts, String> {
 fn replacing_by_rename_is_safe_when_all_is_synced_in_order() {
     let counts = replace(5000, "create write sync rename sync_dir mark").unwrap();
     assert!(counts.kills > 100 && counts.power > 200, "{counts:?}");
-    // A file within one sector is there or not. Before it has its name it does not matter.
+    // A file within one sector is written or not. Before it has its name it does not matter.
     replace(100, "create write sync rename sync_dir mark").unwrap();
 }
 
@@ -101,7 +101,7 @@ fn writes_are_torn_into_pieces_by_power_losses_and_anywhere_by_kills() {
         let written = |piece: &[u8]| {
             piece.iter().all(|b| *b == 1).then_some(1).or(piece.iter().all(|b| *b == 0).then_some(0))
         };
-        // The largest pieces that are whole. No word is torn.
+        // The largest intact pieces. No word is torn.
         let cuts = |size: usize| (0..2048).step_by(size).filter(move |at| *at < 1100 && at + size > 500);
         let pieces = |size| {
             cuts(size)
@@ -118,7 +118,7 @@ fn writes_are_torn_into_pieces_by_power_losses_and_anywhere_by_kills() {
     let [sectors, lines, words] = seen.map(|(_, seen)| seen);
     assert_eq!(sectors.len(), 8);
     assert!(lines.len() > 200 && words.len() > 200, "{} {}", lines.len(), words.len());
-    // Not only a first part, but a word in the middle, and all but one.
+    // Not only a prefix, but also a word in the middle, and all but one.
     let ones = |pieces: &Vec<u8>| pieces.iter().filter(|piece| **piece == 1).count();
     assert!(words.iter().any(|pieces| ones(pieces) == 1 && pieces[0] == 0));
     assert!(words.iter().any(|pieces| ones(pieces) == pieces.len() - 1 && pieces[0] == 1));
@@ -134,7 +134,7 @@ fn writes_are_torn_into_pieces_by_power_losses_and_anywhere_by_kills() {
     assert_eq!(kills, 601);
 }
 
-/// Whatever is done to files and names at random: what was synced is there after every crash.
+/// Random operations on files and names: synced data survive every crash.
 #[test]
 fn what_was_synced_survives() {
     for seed in 0..40 {
@@ -159,12 +159,12 @@ fn what_was_synced_survives() {
             fs.sync_dir(Path::new("/d")).unwrap();
             promised.push(content);
             fs.mark(mark);
-            // Never synced, never promised, must do no harm.
+            // Never synced nor promised; must do no harm.
             let litter = format!("/d/litter{mark}");
             fs.create_new(Path::new(&litter)).unwrap().write_all_at(0, &rng.bytes(900)).unwrap();
             fs.rename(Path::new(&litter), Path::new("/d/litter")).unwrap();
         }
-        every_crash(&fs.log(), &Plan { power: 200, seed }, &mut |state| {
+        every_crash(&fs.log(), &CrashPlan { power: 200, seed }, &mut |state| {
             for (i, content) in promised.iter().enumerate().take(state.mark as usize + 1) {
                 let found = state.image.read(Path::new(&format!("/d/{i}")));
                 if found.ok() != Some(content) {
@@ -228,7 +228,7 @@ fn locks_exclude_and_are_released_when_the_handle_goes() {
     assert_eq!(marks(fs.log()), [1, 2]);
 }
 
-/// What was written before a sync that failed may be gone, though the next sync succeeds.
+/// Data written before a failed sync may be lost, even if the next sync succeeds.
 #[test]
 fn failed_syncs_may_give_up_what_was_written() {
     let fs = SimFs::new();

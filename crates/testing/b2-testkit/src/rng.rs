@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use b2_measure::SplitMix64;
 use twox_hash::XxHash3_64;
 
-/// A generator of pseudo-random numbers: the same seed gives the same cases on every machine.
+/// A pseudo-random number generator: the same seed gives the same cases on every machine.
 ///
 /// The bias of its remainders does not matter for tests.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Rng {
         out
     }
 
-    /// Returns data that compress in one way or another, or not at all: their name and the bytes.
+    /// Returns data with various degrees of compressibility: their name and the bytes.
     pub fn data(&mut self, nbytes: usize) -> (&'static str, Vec<u8>) {
         let kind = *self
             .pick(&["noise", "zeros", "walk1", "walk2", "walk4", "walk4", "walk8", "sparse", "runs", "text"]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::Limits;
-use b2kit::frame::{FileKind, Inside, Links, ReadFiles};
+use b2kit::frame::{FileKind, Links, ReadFiles, RootedDir};
 use b2kit::nd::Value;
 use serde_json::Value as Json;
 
@@ -23,7 +23,7 @@ const MOST: usize = 1 << 20;
 pub(crate) struct Zarr {
     files: Arc<dyn ReadFiles>,
     /// `None` at a URL, where nothing can be listed.
-    inside: Option<Arc<Inside>>,
+    inside: Option<Arc<RootedDir>>,
     root: PathBuf,
     limits: Limits,
 }
@@ -55,7 +55,7 @@ impl Zarr {
     /// # Errors
     /// Fails if it cannot be opened.
     pub(crate) fn in_directory(path: &Path, limits: &Limits) -> Result<Self> {
-        let inside = Arc::new(Inside::new(path)?);
+        let inside = Arc::new(RootedDir::new(path)?);
         let root = inside.path().to_owned();
         Ok(Self { files: inside.clone(), inside: Some(inside), root, limits: limits.clone() })
     }

@@ -8,7 +8,7 @@ use b2_chunk::LazyChunk;
 use crate::format::digest::sum;
 use crate::format::runs;
 
-/// What a stored chunk is compared with.
+/// The expected checksum of a stored chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkSum {
     /// The sum of the chunk as stored.

@@ -8,7 +8,7 @@ use b2_core::memory;
 use bytes::Bytes;
 
 /// A chunk whose head was rebuilt.
-pub(super) struct Rebuilt {
+pub(super) struct RebuiltChunk {
     pub(super) chunk: Chunk,
     /// Whether each block is there, and where it was is known.
     pub(super) known: Vec<bool>,
@@ -16,7 +16,7 @@ pub(super) struct Rebuilt {
 
 /// Rebuilds the head of the chunk that takes all of `stored`. `like` is the header of another chunk of the frame;
 /// `nbytes` is the uncompressed size.
-pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Option<Rebuilt> {
+pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Option<RebuiltChunk> {
     let mut expected = like.to_bytes();
     expected.get_mut(4..8)?.copy_from_slice(&u32::try_from(nbytes).ok()?.to_le_bytes());
     expected.get_mut(12..16)?.copy_from_slice(&u32::try_from(stored.len()).ok()?.to_le_bytes());
@@ -24,7 +24,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         |at: usize| stored.get(at..).unwrap_or_default().iter().take_while(|byte| **byte == 0).count();
     let differs = stored.iter().zip(&expected).position(|(found, expected)| found != expected);
     let differs = differs.unwrap_or(EXTENDED_HEADER_LEN);
-    // What was lost begins in the header, and reaches over its end or from its start.
+    // The lost range starts in the header and extends over its end, or covers its start.
     let in_header = differs < EXTENDED_HEADER_LEN
         && zeros(differs) > 0
         && (differs == 0 || differs + zeros(differs) >= EXTENDED_HEADER_LEN);
@@ -46,7 +46,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         }
         let first = (differs + zeros(differs)).saturating_sub(EXTENDED_HEADER_LEN).div_ceil(blocksize);
         let known = (0..nblocks).map(|nblock| nblock >= first).collect();
-        return Some(Rebuilt { chunk: Chunk::from_bytes(Bytes::from(bytes)).ok()?, known });
+        return Some(RebuiltChunk { chunk: Chunk::from_bytes(Bytes::from(bytes)).ok()?, known });
     }
     let head_len = EXTENDED_HEADER_LEN.checked_add(nblocks.checked_mul(4)?)?;
     let lost = if in_header {
@@ -82,7 +82,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         }
         walk.back_from_end(&mut starts, lost.end);
     }
-    // The first bytes behind a sector may be zeros as well.
+    // The first bytes after a sector may be zeros as well.
     let lost = lost.start..lost.end.saturating_sub(3);
     let mut known: Vec<bool> = memory::list(nblocks).ok()?;
     for (nblock, start) in starts.iter().enumerate() {
@@ -97,7 +97,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         let start = u32::try_from(start.unwrap_or(head_len)).ok()?;
         bytes.get_mut(at..at + 4)?.copy_from_slice(&start.to_le_bytes());
     }
-    Some(Rebuilt { chunk: Chunk::from_bytes(Bytes::from(bytes)).ok()?, known })
+    Some(RebuiltChunk { chunk: Chunk::from_bytes(Bytes::from(bytes)).ok()?, known })
 }
 
 /// Finds the ends of blocks by the lengths of their streams.

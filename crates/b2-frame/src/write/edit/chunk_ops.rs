@@ -20,7 +20,7 @@ impl FrameEditor {
     /// last chunk cannot be compressed; [`FrameError::Io`] when the chunk cannot be written; [`FrameError::Abandoned`]
     /// after a sync that failed; [`FrameError::Cancelled`], [`FrameError::OutOfMemory`].
     pub fn append(&mut self, chunk: Chunk) -> Result<usize, FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let nchunk = self.nchunks();
         self.insert(nchunk, chunk)?;
         Ok(nchunk)
@@ -37,7 +37,7 @@ impl FrameEditor {
             return Err(self.no_chunk(nchunk));
         }
         self.draft.check_chunk(self.nchunks(), chunk.header().is_vl())?;
-        self.settle()?;
+        self.flush_tail()?;
         let chunk = self.draft.fit(nchunk, chunk)?;
         self.draft.insert(nchunk, chunk)?;
         self.tail = None;
@@ -54,11 +54,11 @@ impl FrameEditor {
             return Err(self.no_chunk(nchunk));
         }
         self.draft.check_chunk(self.nchunks() - 1, chunk.header().is_vl())?;
-        self.settle()?;
+        self.flush_tail()?;
         let chunk = self.draft.fit(nchunk, chunk)?;
         self.draft.replace(nchunk, chunk)?;
         self.tail = None;
-        self.sweep();
+        self.collect_garbage();
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl FrameEditor {
         if nchunk >= self.nchunks() {
             return Err(self.no_chunk(nchunk));
         }
-        self.settle()?;
+        self.flush_tail()?;
         self.tail = None;
         self.draft.state.remove(nchunk);
         Ok(())
@@ -93,7 +93,7 @@ impl FrameEditor {
         if order.len() != n || !each_once {
             return Err(FrameError::argument("order", format!("is not a permutation of {n} chunks")));
         }
-        self.settle()?;
+        self.flush_tail()?;
         self.tail = None;
         let short_last =
             matches!(self.draft.state.sizes, Sizes::Equal { chunksize, last } if chunksize != last);
@@ -107,7 +107,7 @@ impl FrameEditor {
     /// Compresses `plain` with [`cparams`](Self::cparams) and inserts it before chunk `nchunk`.
     ///
     /// # Errors
-    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not as the frame header says;
+    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not with the settings of the frame header;
     /// [`FrameError::Argument`] when they are more than a chunk can have; otherwise as for [`insert`](Self::insert).
     pub fn insert_bytes(&mut self, nchunk: usize, plain: &[u8]) -> Result<(), FrameError> {
         let chunk = self.compress_one(nchunk, plain)?;
@@ -117,7 +117,7 @@ impl FrameEditor {
     /// Compresses `plain` with [`cparams`](Self::cparams) and replaces chunk `nchunk` by it.
     ///
     /// # Errors
-    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not as the frame header says;
+    /// [`FrameError::Chunk`] when the bytes cannot be compressed, or not with the settings of the frame header;
     /// [`FrameError::Argument`] when they are more than a chunk can have; otherwise as for [`update`](Self::update).
     pub fn update_bytes(&mut self, nchunk: usize, plain: &[u8]) -> Result<(), FrameError> {
         let chunk = self.compress_one(nchunk, plain)?;
@@ -127,8 +127,8 @@ impl FrameEditor {
     /// Appends a chunk of variable-length blocks, compressed with [`cparams`](Self::cparams).
     ///
     /// # Errors
-    /// [`FrameError::Chunk`] when the blocks cannot be compressed, or not as the frame header says; otherwise as for
-    /// [`append`](Self::append).
+    /// [`FrameError::Chunk`] when the blocks cannot be compressed, or not with the settings of the frame header;
+    /// otherwise as for [`append`](Self::append).
     pub fn append_blocks(&mut self, blocks: &[&[u8]]) -> Result<usize, FrameError> {
         let nchunk = self.nchunks();
         let nbytes = blocks.iter().map(|block| block.len() as u64).sum();

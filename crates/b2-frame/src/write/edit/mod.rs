@@ -1,5 +1,5 @@
-//! Changes frames in place. All changes are staged: new chunks go behind the committed end of the
-//! frame (or to new chunk files), and a commit makes all changes visible at once.
+//! Changes frames in place. All changes are staged: new chunks are written after the committed end of the frame (or to
+//! new chunk files), and a commit makes all changes visible atomically.
 //!
 //! - `chunk_ops`, `byte_ops` and `meta` are the operations, which store chunks and change the staged state.
 //! - `savepoint` returns to an earlier staged state.
@@ -22,14 +22,14 @@ use b2_core::Control;
 use bytes::Bytes;
 
 pub use self::meta::EditVlMeta;
-pub use self::prepared::Prepared;
+pub use self::prepared::PreparedChunk;
 pub use self::savepoint::Savepoint;
 use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
 use crate::format::records::RecordPage;
 use crate::format::runs;
 use crate::format::start_copy;
-use crate::format::starts::{ChunkStarts, Wanted};
+use crate::format::starts::{ChunkStarts, StartsPolicy};
 use crate::names::FrameFile;
 use crate::read::options::FrameOrigin;
 use crate::storage::files::Extent;
@@ -81,7 +81,7 @@ use crate::{FrameError, Storage, SuperChunk};
 /// ```
 ///
 /// After a fork the editor belongs to the parent process. In the child it writes, truncates and
-/// unlocks nothing, and its calls fail with [`FrameError::Foreign`]. A frame in memory belongs to
+/// unlocks nothing, and its calls fail with [`FrameError::Forked`]. A frame in memory belongs to
 /// the child as well.
 pub struct FrameEditor {
     /// The staged state, with all chunks that were stored.
@@ -107,8 +107,8 @@ pub struct FrameEditor {
     before_commit: Option<BeforeCommit>,
 }
 
-/// What runs before a commit that changes chunks or metalayers, and may refuse it. It is told whether the frame gets another
-/// size or other metalayers, as when an array gets another shape.
+/// A hook that runs before a commit that changes chunks or metalayers, and may refuse it. Its argument is whether the
+/// size or the metalayers change, as when an array is resized.
 pub(crate) type BeforeCommit = Box<dyn Fn(bool) -> Result<(), FrameError> + Send + Sync>;
 
 struct Tail {
@@ -120,7 +120,7 @@ struct Tail {
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Committed {
+pub struct CommitReport {
     /// Number of bytes written since the last commit: chunks, index, trailer, header and lock.
     pub bytes_written: u64,
     /// Number of chunks after the commit.
@@ -226,7 +226,7 @@ impl FrameEditor {
     /// [`FrameError::Io`] if buffered data cannot be written, [`FrameError::Chunk`] if they cannot be compressed,
     /// [`FrameError::Abandoned`] after a sync that failed.
     pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let mut schunk = self.draft.snapshot()?;
         // Without staged changes it is what opening gives, so that `refresh` does not take it for outdated.
         let head = &self.committed.head;
@@ -253,11 +253,10 @@ impl FrameEditor {
     /// Returns a snapshot for data that go into new chunks. It always compares checksums, since
     /// damaged data must not get a valid one.
     pub(crate) fn careful_snapshot(&mut self) -> Result<SuperChunk, FrameError> {
-        Ok(self.snapshot()?.to_keep())
+        Ok(self.snapshot()?.for_rewrite())
     }
 
-    /// Makes all changes visible at once. On disk they then survive a power loss, unless durability
-    /// is switched off.
+    /// Makes all changes visible atomically. On disk they then survive a power loss, unless durability is switched off.
     ///
     /// If chunks or metalayers have changed, this marks the indexes of python-blosc2 (the vlmetalayer `blosc2_indexes`)
     /// as outdated, unless that vlmetalayer was set after the last change.
@@ -265,18 +264,18 @@ impl FrameEditor {
     /// # Errors
     /// [`FrameError::Io`] or [`FrameError::Lock`] when something cannot be written, [`FrameError::Chunk`] when a
     /// buffered last chunk cannot be compressed, [`FrameError::Argument`] when all chunks are empty,
-    /// [`FrameError::HardLinks`] when the file has got other names; as for [`ChunkRef::read`](crate::ChunkRef::read) when
-    /// the frame is written anew (see [`add_metalayer`](Self::add_metalayer)) and a chunk cannot be read. The frame is
+    /// [`FrameError::HardLinks`] when the file has other names; as for [`ChunkRef::read`](crate::ChunkRef::read) when
+    /// the frame is rewritten (see [`add_metalayer`](Self::add_metalayer)) and a chunk cannot be read. The frame is
     /// unchanged, the changes are still staged, and the commit can be tried again.
     ///
     /// Three errors have a special meaning. After a failed sync only [`rollback`](Self::rollback)
     /// remains ([`FrameError::Abandoned`]), because the system may have dropped data that it could
     /// not write. [`FrameError::NotSynced`] means that the change is visible, but may not survive a
     /// power loss. [`FrameError::Changed`] means that another writer ignored the lock.
-    pub fn commit(&mut self) -> Result<Committed, FrameError> {
+    pub fn commit(&mut self) -> Result<CommitReport, FrameError> {
         self.draft.store.check()?;
         self.epoch = Arc::default();
-        self.settle()?;
+        self.flush_tail()?;
         self.prepare_items()?;
         let same_tail = self.has_committed_tail();
         if !(same_tail && self.committed.head.bytes == self.draft.state.head.bytes) {
@@ -316,7 +315,7 @@ impl FrameEditor {
         }
         let written = self.draft.store.written();
         let bytes_written = written - std::mem::replace(&mut self.accounted, written);
-        Ok(Committed { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
+        Ok(CommitReport { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
     }
 
     /// Prepares the commit of changed items or another shape.
@@ -339,7 +338,7 @@ impl FrameEditor {
     /// Returns whether the next commit of a contiguous frame has to write all of it.
     fn must_be_whole(&self, metadata_only: bool) -> bool {
         let (old, new) = (&self.committed, &self.draft.state);
-        // The chunks follow the header. C-Blosc2 expects the trailer of an empty frame directly behind its header.
+        // The chunks follow the header. C-Blosc2 expects the trailer of an empty frame directly after its header.
         old.head.len() != new.head.len() || new.nbytes == 0 && !metadata_only
     }
 
@@ -355,10 +354,10 @@ impl FrameEditor {
 
     fn settle_sums(&mut self) {
         if let Some(sums) = &mut self.draft.sums {
-            sums.settle(&self.draft.state.entries);
+            sums.merge_new(&self.draft.state.entries);
         }
         if let Some(starts) = &mut self.draft.starts {
-            starts.settle(&self.draft.state.entries);
+            starts.merge_new(&self.draft.state.entries);
         }
     }
 
@@ -414,7 +413,7 @@ impl FrameEditor {
                 let head = runs::parse(chunk.as_bytes(), snapshot.dparams());
                 let sum = ChunkSum::of(chunk.as_bytes(), head.as_ref());
                 if sums.get(*raw) != Some(&sum) {
-                    added |= sum.runs[..] != runs::NOTHING;
+                    added |= sum.runs[..] != runs::NO_RUNS;
                     sums.put(*raw, sum)?;
                 }
             }
@@ -439,11 +438,11 @@ impl FrameEditor {
         if !block_starts {
             self.draft.starts = None;
         } else if let Some(starts) = &mut self.draft.starts {
-            starts.wanted = Wanted::Always;
+            starts.wanted = StartsPolicy::Always;
         } else {
             self.draft.starts = Some(self.during(self.nbytes(), |editor, control| {
                 let snapshot = editor.snapshot()?;
-                let mut starts = ChunkStarts::new(Wanted::Always);
+                let mut starts = ChunkStarts::new(StartsPolicy::Always);
                 for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
                     if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
                         let chunk = snapshot.chunk(nchunk).read()?;
@@ -494,14 +493,14 @@ impl FrameEditor {
         SuperChunk::new(opened, files, self.draft.rules.dparams.clone()).dead_bytes()
     }
 
-    /// Commits, and reclaims dead space. A contiguous frame is rewritten beside the old one and
-    /// renamed; of a sparse frame, files that belong to no chunk are removed.
+    /// Commits, and reclaims dead space. A contiguous frame is rewritten next to the old one and renamed; of a sparse
+    /// frame, files that belong to no chunk are removed.
     ///
     /// # Errors
     /// As for [`commit`](Self::commit) (such as [`FrameError::HardLinks`]), and as for
     /// [`ChunkRef::read`](crate::ChunkRef::read) when a chunk cannot be read; [`FrameError::Cancelled`]. The frame is
     /// unchanged then, unless only unused files of a sparse frame could not be removed ([`FrameError::Io`]).
-    pub fn compact(&mut self) -> Result<Committed, FrameError> {
+    pub fn compact(&mut self) -> Result<CommitReport, FrameError> {
         self.draft.store.check()?;
         self.epoch = Arc::default();
         if self.storage() == Storage::Sparse {
@@ -512,7 +511,7 @@ impl FrameEditor {
             return Ok(committed);
         }
         self.draft.state.check()?;
-        self.settle()?;
+        self.flush_tail()?;
         self.prepare_items()?;
         self.during(self.nbytes(), |editor, control| {
             let source = editor.snapshot()?;
@@ -537,7 +536,7 @@ impl FrameEditor {
     }
 
     /// Returns the frame as last committed if it is in memory and there is memory to put it into one piece, otherwise
-    /// `None`. What was there when it was opened is copied only if there are snapshots.
+    /// `None`. The part that was opened is copied only if there are snapshots.
     pub fn into_bytes(mut self) -> Option<Bytes> {
         self.rollback();
         self.draft.store.take_memory().ok().flatten()
@@ -548,9 +547,9 @@ impl FrameEditor {
         &mut self,
         operations: impl FnOnce(&mut Self) -> Result<(), FrameError>,
     ) -> Result<(), FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let (staged, tail) = (self.draft.state.clone(), self.tail.take());
-        // Keeps what the old state refers to.
+        // Keep everything that the old state refers to.
         let _held = self.epoch.clone();
         let result = operations(self);
         if result.is_err() {

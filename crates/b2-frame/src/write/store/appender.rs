@@ -10,17 +10,17 @@ use crate::storage::traits::{FileId, ReadAt, WriteAt};
 use b2_core::memory;
 
 /// Small chunks are collected up to this size before they are written, in bytes.
-const BUFFER: usize = 1 << 20;
+const BUFFER_LEN: usize = 1 << 20;
 
-/// New files reserve space for what is written behind this many bytes, right before it is written.
+/// New files reserve space for writes beyond this many bytes, right before each write.
 ///
-/// When a file replaces another, ext4 allocates and writes out at the rename what was not reserved, which takes as long as
+/// When a file replaces another, ext4 allocates and writes out unreserved data at the rename, which takes as long as
 /// writing it.
 const RESERVE_FROM: u64 = 256 << 10;
 
-/// Files longer than this reserve this many more bytes at a time. Giving back what is left over takes longer than several
+/// Files longer than this reserve this many more bytes at a time. Returning the rest takes longer than several
 /// reservations.
-const RESERVE: u64 = 16 << 20;
+const RESERVE_LEN: u64 = 16 << 20;
 
 /// After this many bytes, writing them to disk is started early, which shortens the final sync.
 const START_SYNC: u64 = 8 << 20;
@@ -32,7 +32,7 @@ pub(super) struct Appender {
     /// Offset of the frame in the file. All others count from here.
     base: u64,
     pub(super) durability: Durability,
-    /// Offset of `buf`: the end of what is written.
+    /// Offset of `buf`: the end of the written data.
     pub(super) at: u64,
     buf: Vec<u8>,
     /// End of the bytes that may have been written.
@@ -90,12 +90,12 @@ impl Appender {
         result.map_err(FrameError::io(&*self.name))
     }
 
-    /// Returns the end of what was appended.
+    /// Returns the end of the appended data.
     pub(super) fn end(&self) -> u64 {
         self.at + self.buf.len() as u64
     }
 
-    /// Returns whether there may be bytes behind `end`.
+    /// Returns whether there may be bytes after `end`.
     pub(super) fn reaches_behind(&self, end: u64) -> bool {
         self.end() > end || self.high > end
     }
@@ -107,9 +107,9 @@ impl Appender {
             memory::reserve(&mut self.first, first.len())?;
             self.first.extend_from_slice(first);
         }
-        if self.buf.len() + data.len() > BUFFER {
+        if self.buf.len() + data.len() > BUFFER_LEN {
             self.flush()?;
-            if data.len() > BUFFER {
+            if data.len() > BUFFER_LEN {
                 self.write(self.at, data)?;
                 self.at += data.len() as u64;
                 return Ok(());
@@ -139,7 +139,7 @@ impl Appender {
         if let Some(reserved) = &mut self.reserved
             && end > self.high.max(*reserved).max(RESERVE_FROM)
         {
-            *reserved = if end > RESERVE { end + RESERVE } else { end };
+            *reserved = if end > RESERVE_LEN { end + RESERVE_LEN } else { end };
             self.file.reserve(at..*reserved);
         }
         self.high = self.high.max(end);
@@ -159,7 +159,7 @@ impl Appender {
         }
     }
 
-    /// Truncates what may be behind `len`.
+    /// Truncates bytes after `len`.
     pub(super) fn cut(&mut self, len: u64) -> io::Result<()> {
         if self.high > len {
             self.file.set_len(len)?;
@@ -177,13 +177,13 @@ impl Appender {
         Ok(())
     }
 
-    /// Continues behind `end`, without the collected bytes.
+    /// Continues after `end`, without the collected bytes.
     pub(super) fn go_to(&mut self, end: u64) {
         self.at = end;
         self.buf.clear();
     }
 
-    /// Continues behind the end of another file, which has replaced this one.
+    /// Continues after the end of another file, which has replaced this one.
     pub(super) fn replace(&mut self, by: Self) {
         let len = by.at;
         self.file = by.file;
@@ -199,22 +199,22 @@ impl Appender {
             return None;
         }
         let identity = self.file.identity().ok()?;
-        self.file = Arc::new(Closed);
+        self.file = Arc::new(ClosedFile);
         Some(identity)
     }
 }
 
-/// In place of a file that was closed so that another can take its name.
+/// A placeholder for a file that was closed so that another can take its name.
 #[derive(Debug)]
-struct Closed;
+struct ClosedFile;
 
-impl Closed {
+impl ClosedFile {
     fn error() -> io::Error {
         io::Error::other("the file is closed")
     }
 }
 
-impl ReadAt for Closed {
+impl ReadAt for ClosedFile {
     fn len(&self) -> io::Result<u64> {
         Err(Self::error())
     }
@@ -223,7 +223,7 @@ impl ReadAt for Closed {
     }
 }
 
-impl WriteAt for Closed {
+impl WriteAt for ClosedFile {
     fn write_all_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
         Err(Self::error())
     }

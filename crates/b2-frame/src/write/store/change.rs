@@ -1,4 +1,4 @@
-//! What a commit changes.
+//! The changes of a commit.
 
 use crate::format::checksums::ChunkSums;
 use crate::format::starts::ChunkStarts;

@@ -40,7 +40,7 @@ impl Pieces {
         self.groups.last().and_then(|group| group.last()).map_or(0, Piece::end)
     }
 
-    /// Returns the first piece that ends behind `at`.
+    /// Returns the first piece that ends after `at`.
     pub(super) fn find(&self, at: u64) -> Option<&Piece> {
         let ends = |group: &Arc<Vec<Piece>>| group.last().map_or(0, Piece::end);
         let group = self.groups.get(self.groups.partition_point(|group| ends(group) <= at))?;
@@ -96,7 +96,7 @@ pub(super) struct Holes {
 }
 
 impl Holes {
-    /// Finds the gaps behind `start`.
+    /// Finds the gaps after `start`.
     pub(super) fn of(pieces: &Pieces, start: u64) -> Self {
         let mut by_len = BTreeSet::new();
         let mut at = start;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use b2_chunk::{CParams, Chunk, CodecId, Compression, FilterSlot, SpecialKind};
 use b2_frame::{
-    Committed, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Storage, SuperChunk,
+    CommitReport, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Storage, SuperChunk,
 };
 use bytes::Bytes;
 
@@ -36,8 +36,8 @@ pub(crate) fn stride() -> usize {
     (MANY / damages().max(1)).max(1) | 1
 }
 
-/// Compacts a frame that somebody reads. Not every file system of Windows can replace an open file: the error says so,
-/// and nothing has changed. Returns whether the frame was compacted.
+/// Compacts a frame that is being read. Not every Windows file system can replace an open file: the error says so, and
+/// nothing has changed. Returns whether the frame was compacted.
 pub(crate) fn compact_beside_readers(editor: &mut FrameEditor) -> bool {
     let result = editor.compact();
     let compacted = !is_in_use(&result);
@@ -58,7 +58,7 @@ pub(crate) fn commit_beside_readers(editor: &mut FrameEditor) {
     }
 }
 
-fn is_in_use(result: &Result<Committed, FrameError>) -> bool {
+fn is_in_use(result: &Result<CommitReport, FrameError>) -> bool {
     match result {
         Err(FrameError::Io { source, .. }) if cfg!(windows) => {
             assert!(source.to_string().contains("until it is closed"), "{source}");

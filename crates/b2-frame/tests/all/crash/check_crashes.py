@@ -55,7 +55,7 @@ def append(path):
         return grow(opened, path)
     schunk = opened
     size = schunk.chunksize
-    # C refuses to append to chunks of individual sizes, and behind a short chunk.
+    # C refuses to append to chunks of individual sizes, and after a short chunk.
     if size == 0 or schunk.nbytes % size:
         return
     before = plain(schunk)

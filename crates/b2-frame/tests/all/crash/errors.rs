@@ -46,7 +46,7 @@ impl Scenario<'_> {
                         let at = frames[done..].iter().take(2).position(|frame| *frame == found);
                         match (at, &error) {
                             (Some(0), FrameError::Io { .. } | FrameError::Lock { .. }) => {}
-                            // Only this error says that everything is there but may not survive a power loss.
+                            // Only this error means that everything is there but may not survive a power loss.
                             (Some(at), FrameError::NotSynced { .. }) => new += at as u64,
                             _ => panic!("{tag}: {error:?}, found {at:?}\n{}", fs.log().describe()),
                         }
@@ -76,8 +76,7 @@ impl Scenario<'_> {
 pub type Change<'a> = &'a dyn Fn(&mut FrameEditor) -> Result<(), FrameError>;
 
 /// Makes each call of a change and its commit fail once, then retries with the same editor: only the commit, or
-/// everything. What is finally committed must be there, even if the system dropped what was written before a failed
-/// sync.
+/// everything. The final commit must be there, even if the system dropped data written before a failed sync.
 pub fn survives_retries(name: &str, start: &dyn Fn(&SimFs), change: Change<'_>) {
     let fs = begin(start);
     let image = fs.image();

@@ -95,8 +95,8 @@ pub fn crash_again(state: &CrashState, contents: &Contents) -> Result<usize, Str
     Ok(count)
 }
 
-/// Kills the process between any two calls, lets another one change the frame, then loses power. What was guaranteed
-/// before the kill, and what the other process commits, must be there. Returns the number of states.
+/// Kills the process between any two calls, lets another one change the frame, then loses power. Everything guaranteed
+/// before the kill, and the commits of the other process, must be there. Returns the number of states.
 pub fn lose_power_after_kills(log: &Log, frames: &[Option<Contents>]) -> Result<usize, String> {
     const LAST: u64 = 1000;
     let mut count = 0;

@@ -50,7 +50,7 @@ fn each_commit_of_changed_items_marks_them() {
             editor.commit().unwrap();
             assert_eq!(described(&editor), Some(value(true)), "{name}");
             assert_eq!(editor.vlmetalayers().get("other").unwrap(), Some(vec![2]));
-            // What the caller sets afterwards holds.
+            // Later settings of the caller apply.
             editor.vlmeta().set(NAME, &value(false)).unwrap();
             editor.commit().unwrap();
             assert_eq!(described(&editor), Some(value(false)), "{name}: set again");

@@ -70,7 +70,7 @@ fn writers_wait_for_each_other() {
         let second = std::thread::spawn(move || {
             let mut editor = options().edit(path).unwrap();
             assert!(flag.load(Ordering::SeqCst), "the first one is not done yet");
-            // Everything that was committed meanwhile is there.
+            // Everything committed in the meantime is there.
             assert_eq!(editor.nbytes(), 100);
             editor.append_bytes(&data(100, 2)).unwrap();
             editor.commit().unwrap();

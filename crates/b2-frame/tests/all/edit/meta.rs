@@ -49,7 +49,7 @@ fn metalayers_are_added_with_the_commit() {
             is_argument(editor.add_metalayer("", b"no name"));
             editor.append_bytes(&data(3000, 5)).unwrap();
             editor.set_metalayer("small", b"after!").unwrap();
-            // What is not committed can be read, too, though the header is not there yet.
+            // Uncommitted data can be read, too, though the header does not exist yet.
             let staged = editor.snapshot().unwrap();
             assert_eq!(staged.metalayers().get("long"), Some(&data(3000, 4)[..]));
             assert_eq!(staged.read_bytes(0..5000).unwrap(), data(5000, 1));

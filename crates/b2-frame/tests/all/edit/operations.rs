@@ -1,4 +1,4 @@
-//! Single operations: what they refuse, and cases that a model cannot cover.
+//! Single operations: refused arguments, and cases that a model cannot cover.
 
 use std::fs;
 
@@ -159,7 +159,7 @@ fn shared_chunks_are_parted_by_changes() {
     editor.update_bytes(1, &data(400, 2)).unwrap();
     editor.commit().unwrap();
     assert_eq!(chunks(&editor.snapshot().unwrap()), [&data(800, 1)[..400], &data(400, 2)]);
-    // Copying gives each entry a chunk of its own.
+    // Copying gives each entry a separate chunk.
     let mut editor = options().edit_bytes(editor.into_bytes().unwrap()).unwrap();
     editor.compact().unwrap();
     let snapshot = editor.snapshot().unwrap();

@@ -1,4 +1,4 @@
-//! What snapshots and open readers see while a frame changes.
+//! Snapshots and open readers while a frame changes.
 
 use b2_frame::{FrameError, Storage};
 

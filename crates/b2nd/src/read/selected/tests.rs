@@ -10,7 +10,7 @@ use b2_testkit::Rng;
 use bytes::Bytes;
 
 use super::*;
-use crate::select::chunk_moves::extent;
+use crate::select::copy_plan::extent;
 use crate::{ArrayBuilder, METALAYER, Selection, Slice, range, source};
 
 /// What a driver has fetched.
@@ -23,7 +23,7 @@ struct Fetched {
 }
 
 /// Fetches in rounds: takes all requests, then answers all of them.
-fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
+fn in_rounds(read: &mut Read<'_, SelectionRead>) -> Result<Fetched, NdError> {
     let frame = read.frame().clone();
     let mut fetched = Fetched::default();
     loop {
@@ -48,7 +48,7 @@ fn in_rounds(read: &mut Read<'_, Selected>) -> Result<Fetched, NdError> {
 }
 
 /// Takes requests, answers and runs jobs in random order.
-fn in_any_order(read: &mut Read<'_, Selected>, dice: &mut Rng) -> Result<(), NdError> {
+fn in_any_order(read: &mut Read<'_, SelectionRead>, dice: &mut Rng) -> Result<(), NdError> {
     let frame = read.frame().clone();
     let (mut requests, mut jobs, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     loop {
@@ -65,7 +65,7 @@ fn in_any_order(read: &mut Read<'_, Selected>, dice: &mut Rng) -> Result<(), NdE
                 assert!(read.put(id, Bytes::new()).is_err());
             }
             _ if !jobs.is_empty() => {
-                let job: Job<'_, Selected> = jobs.swap_remove(dice.below(jobs.len()));
+                let job: Job<'_, SelectionRead> = jobs.swap_remove(dice.below(jobs.len()));
                 job.run()?;
             }
             _ => {}
@@ -237,7 +237,7 @@ fn counted(array: &NdArray, selection: Vec<Selection>) -> Fetched {
     fetched
 }
 
-/// Checks the formula of docs/reading.md: rounds = heads + blocks, however many chunks are touched.
+/// Checks the formula of docs/explanation/reading.md: rounds = heads + blocks, however many chunks are touched.
 #[test]
 fn rounds_follow_the_formula() {
     let with = |array: &NdArray, costs: ReadCosts, compare: Compare| {

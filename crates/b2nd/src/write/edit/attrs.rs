@@ -41,13 +41,13 @@ impl AttrsMut<'_> {
     /// Sets an attribute, replacing any existing value.
     ///
     /// # Errors
-    /// [`NdError::Argument`] for the name `blosc2_indexes`, which is no attribute, otherwise as for
+    /// [`NdError::Argument`] for the name `blosc2_indexes`, which is not an attribute, otherwise as for
     /// [`ArrayEditor::set_vlmetalayer`].
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl Into<Value>) -> Result<(), NdError> {
         let name = name.as_ref();
         if name == INDEXES.as_bytes() {
             return Err(NdError::argument(format!(
-                "{INDEXES} describes indexes of python-blosc2, and is no attribute"
+                "{INDEXES} describes indexes of python-blosc2, and is not an attribute"
             )));
         }
         self.editor.set_vlmetalayer(name, &encode(&value.into()))

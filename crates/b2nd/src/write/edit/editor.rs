@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use b2_chunk::{CParams, Compatibility, Compression};
 use b2_core::Control;
-use b2_frame::{Committed, EditOptions, FrameEditor};
+use b2_frame::{CommitReport, EditOptions, FrameEditor};
 use bytes::Bytes;
 
 use crate::model::meta::{METALAYER, OLD_METALAYER};
@@ -67,15 +67,15 @@ pub struct ArrayEditor {
     /// The geometry of the chunks in the frame.
     pub(super) geometry: Geometry,
     pub(super) dtype: Dtype,
-    /// What the array was when it was opened. Everything but its geometry remains valid. The array itself would keep the
-    /// file open, which Windows does not replace then, and the memory of a frame that a compaction has replaced.
+    /// The properties of the array when it was opened. Everything but its geometry remains valid. The array itself
+    /// would keep the file open, which Windows then cannot replace, and the memory of a frame replaced by a compaction.
     opened: Arc<About>,
     /// Compression of new chunks; `None` if this build lacks the codec or a filter.
     pub(super) cparams: Option<CParams>,
     /// Whether the frame header has the array's block size, which C-Blosc2 needs for special index
     /// entries.
     pub(super) tells_blocks: bool,
-    pub(super) pending: Pending,
+    pub(super) pending: PendingRows,
     /// The staged array, cached until the next change.
     pub(super) current: Option<NdArray>,
     pub(super) control: Control,
@@ -85,7 +85,7 @@ pub struct ArrayEditor {
 
 /// Rows appended along the first axis that are not in chunks yet.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct PendingRows {
     pub(super) items: Vec<u8>,
     /// The geometry of the array with these rows; `None` if there are none.
     pub(super) geometry: Option<Geometry>,
@@ -98,7 +98,7 @@ impl NdArray {
     /// # Errors
     /// [`NdError::Frame`] as for [`EditOptions::edit`], for example [`FrameError::Lock`](b2_frame::FrameError::Lock)
     /// when the lock file cannot be created, or [`FrameError::ForeignBytes`](b2_frame::FrameError::ForeignBytes) when
-    /// the file has bytes after the frame that are not part of it; as for [`open`](Self::open) when the frame is no
+    /// the file has bytes after the frame that are not part of it; as for [`open`](Self::open) when the frame is not an
     /// array.
     pub fn edit(path: impl AsRef<Path>) -> Result<ArrayEditor, NdError> {
         Self::edit_with(path, &EditOptions::default())
@@ -123,7 +123,7 @@ impl NdArray {
     ///
     /// # Errors
     /// As for [`edit`](Self::edit); [`NdError::Frame`] with [`FrameError::Argument`](b2_frame::FrameError::Argument)
-    /// when the options say that the array starts at an offset in its file.
+    /// when the options have an offset.
     pub fn edit_with(path: impl AsRef<Path>, options: &EditOptions) -> Result<ArrayEditor, NdError> {
         ArrayEditor::new(options.edit(path)?)
     }
@@ -175,7 +175,7 @@ impl ArrayEditor {
             cparams: array.cparams().ok(),
             tells_blocks: array.super_chunk().header().blocksize() == array.geometry().block_nbytes(),
             frame,
-            pending: Pending::default(),
+            pending: PendingRows::default(),
             control: array.super_chunk().dparams().control.clone(),
             opened: array.about(),
             current: Some(array),
@@ -263,13 +263,13 @@ impl ArrayEditor {
         Ok(self.frame.set_metalayer(name, value)?)
     }
 
-    /// Makes all staged changes visible at once.
+    /// Makes all staged changes visible atomically.
     ///
     /// # Errors
     /// [`NdError::Frame`] as for [`FrameEditor::commit`], which says when the commit has taken effect all the same; as
     /// for [`snapshot`](Self::snapshot) when buffered rows cannot be written. After any other error the array on disk
     /// is unchanged, and the changes are still staged.
-    pub fn commit(&mut self) -> Result<Committed, NdError> {
+    pub fn commit(&mut self) -> Result<CommitReport, NdError> {
         self.usable()?;
         self.flush()?;
         // Drop our snapshot: in memory, the chunks that it holds cannot be freed.
@@ -284,7 +284,7 @@ impl ArrayEditor {
     /// with [`NdError::Frame`], of the variant [`FrameError::Abandoned`](b2_frame::FrameError::Abandoned).
     pub fn rollback(&mut self) -> Result<(), NdError> {
         self.current = None;
-        self.pending = Pending::default();
+        self.pending = PendingRows::default();
         self.broken = true;
         self.frame.rollback();
         let array = NdArray::from_super_chunk(self.frame.snapshot()?)?;
@@ -316,7 +316,7 @@ impl ArrayEditor {
     /// # Errors
     /// [`NdError::Frame`] as for [`FrameEditor::compact`], and as for [`snapshot`](Self::snapshot) when buffered rows
     /// cannot be written.
-    pub fn compact(&mut self) -> Result<Committed, NdError> {
+    pub fn compact(&mut self) -> Result<CommitReport, NdError> {
         self.usable()?;
         self.flush()?;
         self.current = None;

@@ -3,19 +3,19 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use b2_core::{Control, memory};
-use b2_frame::{Entry, Prepared};
+use b2_frame::{Entry, PreparedChunk};
 
 use crate::select::selection::IntoSelections;
 use crate::write::edit::editor::ArrayEditor;
-use crate::write::edit::set::{Setting, Values, check_values};
+use crate::write::edit::set::{ItemUpdate, NewValues, check_values};
 use crate::write::source::RegionSource;
 use crate::{NdArray, NdError, Slice};
 
-/// Changes items of one array from many threads at once. Returned by [`ArrayEditor::share`].
+/// Changes items of one array concurrently from many threads. Returned by [`ArrayEditor::share`].
 ///
 /// Each operation is atomic: it sets all its items at one moment, or none. The calling thread
 /// reads, changes, compresses and stores its chunks while other threads do the same. It then takes
-/// a lock, redoes chunks that it sets only in part and that others have changed meanwhile, and puts
+/// a lock, redoes chunks that it sets only in part and that others have changed in the meantime, and puts
 /// all its chunks in place. So no thread loses the items of another. If two threads set the same
 /// item, either may win.
 ///
@@ -48,7 +48,7 @@ pub struct SharedEditor<'a> {
 }
 
 impl ArrayEditor {
-    /// Lets many threads change items at once. The shape cannot change meanwhile.
+    /// Lets many threads change items concurrently. The shape cannot change in the meantime.
     ///
     /// # Errors
     /// [`NdError::Frame`] when the frame header names an unknown codec or filter, otherwise as for
@@ -62,9 +62,9 @@ impl ArrayEditor {
 }
 
 /// A stored chunk, and the index entry it was made from if others may have changed that.
-struct Ready {
+struct StagedChunk {
     npart: u64,
-    prepared: Prepared,
+    prepared: PreparedChunk,
     base: Option<Entry>,
 }
 
@@ -87,7 +87,7 @@ impl<'e> SharedEditor<'e> {
     }
 
     fn set_view(&self, slice: &Slice, values: &mut dyn RegionSource) -> Result<(), NdError> {
-        let items = Values::of_view(values, slice)?;
+        let items = NewValues::of_view(values, slice)?;
         let moves = slice.moves(items.offset, &items.strides)?;
         let whole = items.whole(self.array.geometry(), self.tells_blocks)?;
         let control = self.control.begin(moves.nbytes(), self.array.itemsize() as u64);
@@ -95,14 +95,14 @@ impl<'e> SharedEditor<'e> {
             let mut editor = self.turn();
             (editor.now()?.clone().with_control(control.quiet()), editor.cparams(&control)?)
         };
-        let setting = Setting { array: &array, moves: &*moves, items: &items.bytes, whole, cparams };
+        let setting = ItemUpdate { array: &array, moves: &*moves, items: &items.bytes, whole, cparams };
         let mut ready = memory::list(usize::try_from(moves.nparts()).unwrap_or(usize::MAX))?;
         for npart in 0..moves.nparts() {
             let part = moves.part(npart)?;
             let chunk = setting.chunk(&part)?;
             let base = if part.whole { None } else { Some(array.super_chunk().chunk(part.nchunk).entry()?) };
             let prepared = self.turn().frame.prepare(part.nchunk, chunk)?;
-            ready.push(Ready { npart, prepared, base });
+            ready.push(StagedChunk { npart, prepared, base });
             control.advance(setting.share(npart))?;
         }
         if ready.is_empty() {
@@ -111,7 +111,7 @@ impl<'e> SharedEditor<'e> {
         let mut editor = self.turn();
         // The array with the changes of other threads, if any of them touched our chunks.
         let mut now = None;
-        for Ready { npart, prepared, base } in &mut ready {
+        for StagedChunk { npart, prepared, base } in &mut ready {
             if base.is_none() || *base == editor.frame.entry(prepared.nchunk()) {
                 continue;
             }
@@ -119,12 +119,12 @@ impl<'e> SharedEditor<'e> {
                 Some(array) => array,
                 None => now.insert(editor.now()?.clone().with_control(control.quiet())),
             };
-            let setting = Setting { array, whole: None, cparams: setting.cparams.clone(), ..setting };
+            let setting = ItemUpdate { array, whole: None, cparams: setting.cparams.clone(), ..setting };
             let chunk = setting.chunk(&moves.part(*npart)?)?;
             *prepared = editor.frame.prepare(prepared.nchunk(), chunk)?;
             control.check()?;
         }
-        let prepared: Vec<Prepared> = ready.into_iter().map(|ready| ready.prepared).collect();
+        let prepared: Vec<PreparedChunk> = ready.into_iter().map(|ready| ready.prepared).collect();
         editor.current = None;
         Ok(editor.frame.install(&prepared)?)
     }

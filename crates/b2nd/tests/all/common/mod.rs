@@ -83,7 +83,7 @@ impl Model {
         Self { shape, items: self.chosen(&lists).iter().map(|&place| self.items[place]).collect() }
     }
 
-    /// What NumPy answers to lists, masks and indices beside slices: by broadcasting and walking.
+    /// NumPy's result for lists, masks and indices combined with slices, by broadcasting and iterating.
     pub(crate) fn points(&self, selection: &[Selection]) -> Self {
         let listed = |s: &Selection| matches!(s, Selection::List(_) | Selection::Mask { .. });
         if !selection.iter().any(listed) {
@@ -97,7 +97,7 @@ impl Model {
         // Each dimension: its positions, and whether it is one of the points. New ones have no number.
         let mut parts: Vec<(Option<usize>, Vec<usize>, bool)> = Vec::new();
         let mut at = 0;
-        // Positions in the list where other selections stand, those without dimensions too.
+        // Positions of other selections in the list, including those without dimensions.
         let mut kinds: Vec<bool> = Vec::new();
         for select in selection {
             match select {
@@ -373,7 +373,7 @@ pub(crate) fn check(array: &NdArray, model: &Model) {
     assert_eq!(array.all().read::<Vec<u32>>().unwrap(), model.items);
 }
 
-/// Zeros for so many reads, then errors.
+/// Zeros for some reads, then errors.
 pub(crate) struct Failing(pub(crate) usize);
 
 impl RegionSource for Failing {

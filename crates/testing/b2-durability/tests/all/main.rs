@@ -1,4 +1,4 @@
-//! What failing system calls leave behind, and appends by many processes, some of them C-Blosc2 (docs/reliability.md).
+//! Failing system calls, and concurrent appends by several processes, some of them C-Blosc2 (docs/explanation/reliability-tests.md).
 
 mod faults;
 mod writers;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 /// Returns a number from the environment, or the default.
 fn number(name: &str, default: u64) -> Result<u64> {
     let Ok(text) = env::var(name) else { return Ok(default) };
-    text.parse().with_context(|| format!("{name} is no number: {text}"))
+    text.parse().with_context(|| format!("{name} is not a number: {text}"))
 }
 
 /// Returns the SHA-256 in hexadecimal.

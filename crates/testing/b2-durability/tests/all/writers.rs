@@ -27,7 +27,7 @@ fn no_append_of_six_writers_is_lost() -> Result<()> {
 }
 
 fn six_writers(path: &Path, storage: Storage, appends: u32) -> Result<()> {
-    let python = std::env::var_os("B2KIT_PEER").context("B2KIT_PEER names no Python")?;
+    let python = std::env::var_os("B2KIT_PEER").context("B2KIT_PEER must name a Python")?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/append_locked.py");
     let params = FrameParams::from_cparams(&cparams()?).chunksize(CHUNKSIZE);
     FrameWriter::options().storage(storage).create(path, params)?.finish()?;
@@ -50,7 +50,7 @@ fn six_writers(path: &Path, storage: Storage, appends: u32) -> Result<()> {
     for nchunk in 0..frame.nchunks() {
         let chunk = frame.chunk(nchunk).decompress()?;
         let (writer, number) = numbers(&chunk).with_context(|| format!("chunk {nchunk} is damaged"))?;
-        let next = seen.get_mut(writer as usize).context("a chunk of nobody")?;
+        let next = seen.get_mut(writer as usize).context("a chunk of an unknown writer")?;
         ensure!(number == *next, "chunk {nchunk}: append {number} of writer {writer}, expected {next}");
         *next += 1;
     }

@@ -1,4 +1,4 @@
-//! What a case creates on disk: a file, a folder, or something else such as a socket.
+//! The content that a case creates on disk: a file, a folder, or something else such as a socket.
 
 use std::fs;
 use std::io;

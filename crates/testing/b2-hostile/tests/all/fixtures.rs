@@ -8,9 +8,9 @@ use b2_testkit::Rng;
 
 use super::base::Base;
 use super::content::Content;
-use super::made::read_folder;
+use super::generated::read_folder;
 
-/// Larger fixtures are left out, in bytes.
+/// Maximum size of fixtures to use, in bytes.
 const LARGEST: usize = 9000;
 /// Number of fixtures to use, chosen by the seed.
 const COUNT: usize = 70;

@@ -1,17 +1,17 @@
-//! Damaged and hostile files through the command `b2kit`, in processes with limits (docs/hostile.md), and flipped bits
-//! (docs/reliability.md). Linux only, because memory is measured through `/proc`.
+//! Damaged and hostile files through the command `b2kit`, in processes with limits (docs/contributing/hostile.md), and flipped bits
+//! (docs/explanation/reliability-tests.md). Linux only, because memory is measured through `/proc`.
 
 mod base;
 mod bombs;
+mod classify;
 mod commands;
 mod content;
 mod expect;
 mod fixtures;
 mod flips;
+mod generated;
 mod groups;
-mod judge;
 mod lab;
-mod made;
 mod mutate;
 mod peer;
 mod plan;
@@ -29,12 +29,12 @@ use b2kit::chunk::Plugins;
 use sha2::{Digest, Sha256};
 
 use self::lab::Lab;
-use self::plan::Plan;
+use self::plan::CasePlan;
 
 /// Returns a number from the environment, or the default.
 fn number(name: &str, default: u64) -> Result<u64> {
     let Ok(text) = env::var(name) else { return Ok(default) };
-    text.parse().with_context(|| format!("{name} is no number: {text}"))
+    text.parse().with_context(|| format!("{name} is not a number: {text}"))
 }
 
 /// Returns the SHA-256 in hexadecimal.
@@ -47,13 +47,13 @@ fn plugins() -> Plugins {
     Plugins::builtin().with_codec(FixedAccuracy).with_codec(FixedPrecision).with_codec(FixedRate)
 }
 
-/// Each case is verified in two processes, one behind the other in different order, with other bytes in fresh memory and
-/// another number of threads; some go through other commands as well.
+/// Each case is verified in two processes, in different order, with different bytes in fresh memory and different
+/// numbers of threads; some also go through other commands.
 #[test]
 fn no_file_harms_the_command() -> Result<()> {
     let (cases, seed) = (number("B2KIT_HOSTILE_CASES", 1500)?, number("B2KIT_HOSTILE_SEED", 2)?);
     let folder = tempfile::Builder::new().prefix("hostile-").tempdir_in(lab::playground())?;
-    let plan = Plan::new(seed, folder.path())?;
+    let plan = CasePlan::new(seed, folder.path())?;
     let lab = Lab::new(folder.path(), &plan)?;
     if env::var_os("B2KIT_HOSTILE_CASE").is_some() {
         return lab.only(&plan, number("B2KIT_HOSTILE_CASE", 0)?);
@@ -66,7 +66,7 @@ fn no_file_harms_the_command() -> Result<()> {
         done.cases,
         done.failures[..done.failures.len().min(20)].join("\n")
     );
-    // Groups of which all cases always run may exceed a small number.
+    // Groups that always run completely may exceed a small number.
     ensure!(done.cases >= cases.min(plan.len() as u64) * 9 / 10, "only {} cases were run", done.cases);
     ensure!(done.accepted > 0 && done.accepted < done.cases, "{} cases were accepted", done.accepted);
     println!("{} cases, {} of them accepted", done.cases, done.accepted);

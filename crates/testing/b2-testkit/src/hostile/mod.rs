@@ -2,7 +2,7 @@
 //! under test.
 //!
 //! - `number`: numbers of headers, and the values that break readers
-//! - `walk`: where the parts of a frame or chunk are, and all their fields
+//! - `walk`: the positions of the parts of a frame or chunk, and all their fields
 //! - `seal`: the checksums of a damaged frame
 
 mod number;
@@ -11,4 +11,4 @@ mod walk;
 
 pub use number::Number;
 pub use seal::{Seal, sum};
-pub use walk::{Layer, Layout, Part, Walk, stored};
+pub use walk::{FilePart, FrameLayout, Layer, Walk, stored};

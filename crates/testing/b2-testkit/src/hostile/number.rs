@@ -3,10 +3,10 @@
 use crate::Rng;
 
 /// A number of a structure: its offset there, width and name.
-pub(super) type Row = (usize, usize, &'static str);
+pub(super) type NumberField = (usize, usize, &'static str);
 
 /// The numbers of a frame header, big-endian.
-pub(super) const FRAME_HEADER: &[Row] = &[
+pub(super) const FRAME_HEADER: &[NumberField] = &[
     (0, 1, "marker"),
     (1, 1, "marker of magic"),
     (2, 4, "magic"),
@@ -49,7 +49,7 @@ pub(super) const FRAME_HEADER: &[Row] = &[
 ];
 
 /// The numbers of a chunk header, little-endian.
-pub(super) const CHUNK_HEADER: &[Row] = &[
+pub(super) const CHUNK_HEADER: &[NumberField] = &[
     (0, 1, "version"),
     (1, 1, "versionlz"),
     (2, 1, "flags"),
@@ -60,7 +60,7 @@ pub(super) const CHUNK_HEADER: &[Row] = &[
 ];
 
 /// The numbers that follow in an extended chunk header.
-pub(super) const EXTENDED_HEADER: &[Row] = &[
+pub(super) const EXTENDED_HEADER: &[NumberField] = &[
     (16, 1, "filter 0"),
     (17, 1, "filter 1"),
     (18, 1, "filter 2"),
@@ -113,7 +113,7 @@ impl Number {
         if self.width == 1 { 256 } else { 30 + LIMITS.len() as u32 }
     }
 
-    /// Returns the value of kind `kind` to try: for a byte any, for others what breaks readers. `others` are the
+    /// Returns the value of kind `kind` to try: any for a byte, for others values that break readers. `others` are the
     /// numbers of the same file.
     pub fn value(&self, kind: u32, bytes: &[u8], others: &[Self], rng: &mut Rng) -> u64 {
         if self.width == 1 {
@@ -141,7 +141,7 @@ impl Number {
             // The nearest number, and any other one.
             19 => get(others().min_by_key(|other| other.at.abs_diff(self.at))),
             20 | 21 => get(rng.pick_some(&others().collect::<Vec<_>>()).copied()),
-            // Its own offset, the length of the file, and what is left of the file.
+            // Its own offset, the length of the file, and the length of the rest.
             22 => self.at as u64,
             23..=25 => len.wrapping_add_signed([0, 1, -1][kind - 23]),
             26 => len.saturating_sub(self.at as u64),
@@ -152,8 +152,7 @@ impl Number {
     }
 }
 
-/// Limits of the format (the largest chunk and the next number, the largest block and the next number), and numbers where
-/// types and tables end.
+/// Limits of the format (the largest chunk and block, each plus one), and limits of types and tables.
 const LIMITS: [u64; 12] =
     [2_147_483_615, 2_147_483_616, 536_866_816, 536_866_817, 1 << 20, 1 << 28, 1 << 32, 255, 256, 2, 16, 17];
 

@@ -4,22 +4,22 @@ use std::ops::Range;
 
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-use super::walk::{Layout, MAGIC};
+use super::walk::{FrameLayout, MAGIC};
 
-/// How the checksums of a damaged frame are treated.
+/// The treatment of the checksums of a damaged frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
     /// Unchanged, so that the damage must be detected.
     Stale,
     /// Recomputed, as an attacker would do.
     Sealed,
-    /// The fingerprint says that there are none, as after a change by C-Blosc2.
+    /// Removed: the fingerprint states that there are none, as after a change by C-Blosc2.
     Zeroed,
 }
 
 impl Seal {
     /// Treats the checksums of a frame in `bytes`; `chunks` are the sums of its stored chunks.
-    pub fn apply(self, bytes: &mut [u8], layout: &Layout, chunks: &[u64]) {
+    pub fn apply(self, bytes: &mut [u8], layout: &FrameLayout, chunks: &[u64]) {
         match self {
             Self::Stale => {}
             Self::Sealed => seal(bytes, layout, chunks),
@@ -34,7 +34,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// Rewrites the pages and the block of checksums, and the fingerprint over the block.
-fn seal(bytes: &mut [u8], layout: &Layout, sums_of_chunks: &[u64]) {
+fn seal(bytes: &mut [u8], layout: &FrameLayout, sums_of_chunks: &[u64]) {
     let part = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default().to_vec();
     let mut header = part(&layout.header);
     let whole = sum(&header);
@@ -70,7 +70,7 @@ fn seal(bytes: &mut [u8], layout: &Layout, sums_of_chunks: &[u64]) {
         block.extend_from_slice(&number.to_le_bytes());
     }
     if layout.index.is_empty() {
-        // Without chunks there is no block, and the fingerprint is two sums of it.
+        // Without chunks there is no checksum block, and the fingerprint consists of two sums.
         let with = sum(&block);
         block[24..32].fill(0);
         let value = (u128::from(sum(&block)) << 64 | u128::from(with)).to_le_bytes();
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     #[allow(clippy::single_range_in_vec_init, reason = "the ranges are meant, not their numbers")]
     fn seals_depend_on_all_parts_but_what_may_change() {
-        let layout = Layout {
+        let layout = FrameLayout {
             header: 0..100,
             index: 140..180,
             pages: vec![180..200],
@@ -126,7 +126,7 @@ mod tests {
         let mut bytes = vec![9; 340];
         Seal::Zeroed.apply(&mut bytes, &layout, &[]);
         assert_eq!((&bytes[..323], &bytes[323..]), (&[9; 323][..], &[0; 17][..]));
-        // Places outside the file are ignored.
+        // Positions outside the file are ignored.
         Seal::Sealed.apply(&mut [0; 10], &layout, &[7, 8]);
         Seal::Zeroed.apply(&mut [0; 10], &layout, &[]);
     }
