@@ -179,6 +179,7 @@ impl Target for Writer<'_> {
         unsafe { std::slice::from_raw_parts_mut(self.claim(at, len), len) }
     }
 
+    #[allow(clippy::indexing_slicing, reason = "documented: rows out of bounds panic")]
     fn put_rows(&mut self, rows: RowCopy, src: &[u8]) {
         if !SHORT_ROW.contains(&rows.len) {
             rows.each(|from, to| {
@@ -200,8 +201,8 @@ impl Target for Writer<'_> {
         // SAFETY: Both ends are in bounds, so all rows are. Nobody else uses the places of this writer; see `place`.
         unsafe {
             match rows.len {
-                ..=32 => rows.copy::<16>(src.as_ptr(), start),
-                ..=64 => rows.copy::<32>(src.as_ptr(), start),
+                0..=32 => rows.copy::<16>(src.as_ptr(), start),
+                33..=64 => rows.copy::<32>(src.as_ptr(), start),
                 _ => rows.copy::<64>(src.as_ptr(), start),
             }
         }
