@@ -81,8 +81,9 @@ fn part(
     dice: &mut Dice,
 ) {
     let range = dice.range(block.len());
-    let got =
-        filled(range.len(), |dst| filter.backward_part(cx, meta, FilteredBlock::Block(block), range.clone(), dst));
+    let got = filled(range.len(), |dst| {
+        filter.backward_part(cx, meta, FilteredBlock::Block(block), range.clone(), dst)
+    });
     assert!(got.as_deref() == Ok(&whole[range.clone()]), "{filter:?}: bytes {range:?} are others");
     let Some(planes) = filter.properties(cx, meta).planes_of(block.len()) else { return };
     let (count, prefix) = (planes.count, planes.prefix(block.len(), range.end));

@@ -111,9 +111,11 @@ impl Peer {
         let count = number(&mut rest);
         let chunks = (0..count).map(|_| match number(&mut rest) {
             REJECTED => Err(String::new()),
-            len => {
-                Ok(PlainChunk { bytes: rest.split_to(len as usize), uninitialised: false, old_bytedelta: false })
-            }
+            len => Ok(PlainChunk {
+                bytes: rest.split_to(len as usize),
+                uninitialised: false,
+                old_bytedelta: false,
+            }),
         });
         Ok(PeerReading::Chunks(chunks.collect()))
     }
