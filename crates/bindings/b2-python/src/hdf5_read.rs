@@ -132,6 +132,17 @@ impl Hdf5Data {
         self.data.stored_nbytes()
     }
 
+    /// Returns the chunks that are stored: the first item of each, where it is in the file, its bytes, and the filters that were
+    /// not applied.
+    fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyTuple>, u64, u64, u32)>> {
+        let data = self.data.clone();
+        let found = How::short(None).run(py, move |_| data.stored_chunks())?;
+        let told = found.into_iter().map(|chunk| {
+            Ok((PyTuple::new(py, chunk.offset)?, chunk.position, chunk.nbytes, chunk.mask))
+        });
+        told.collect()
+    }
+
     /// The names of the filters, in order of application.
     #[getter]
     fn filters(&self) -> Vec<String> {
@@ -183,6 +194,10 @@ impl Hdf5Data {
 }
 
 impl Hdf5Data {
+    pub(crate) fn new(data: Arc<DataSet>, dtype: Py<PyArrayDescr>) -> Self {
+        Self { data, dtype }
+    }
+
     /// An array that selections are made of. It has no items.
     fn outline(&self, py: Python<'_>) -> PyResult<NdArray> {
         let data = self.data.clone();

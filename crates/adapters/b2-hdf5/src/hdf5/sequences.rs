@@ -36,6 +36,14 @@ impl Below {
         Ok((count, object))
     }
 
+    /// Returns an object of a heap.
+    pub(crate) fn heap_object(&self, address: u64, index: u32) -> Result<Bytes, String> {
+        let object = self.collection(address)?.get(index);
+        let object = object.ok_or_else(|| format!("object {index} of the heap at {address} is missing"))?;
+        self.pages.spend(object.len() as u64).map_err(|error| error.to_string())?;
+        Ok(object)
+    }
+
     fn collection(&self, address: u64) -> Result<Arc<Collection>, String> {
         if let Some(collection) = self.collections.get(address) {
             return Ok(collection);
