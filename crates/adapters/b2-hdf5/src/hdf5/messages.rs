@@ -182,6 +182,15 @@ pub(crate) fn fill(bytes: &[u8]) -> Option<Option<Vec<u8>>> {
     if has_value { value(&mut cursor) } else { Some(None) }
 }
 
+/// Whether a fill value message says that nothing is ever filled with it.
+pub(crate) fn is_never_filled(bytes: &[u8]) -> bool {
+    match bytes {
+        [1 | 2, _, time, ..] => *time == 1,
+        [3, flags, ..] => flags >> 2 & 3 == 1,
+        _ => false,
+    }
+}
+
 /// Parses a fill value message of the oldest kind.
 pub(crate) fn old_fill(bytes: &[u8]) -> Option<Option<Vec<u8>>> {
     value(&mut Cursor::new(bytes))

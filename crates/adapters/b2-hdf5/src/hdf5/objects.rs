@@ -320,6 +320,11 @@ impl Objects<'_> {
         if fill.as_ref().is_some_and(|fill| fill.len() != items.stored) {
             return Err(Hdf5Error::damaged(name, "the fill value message is malformed"));
         }
+        // As HDF5: what was never written and is never filled stays zero.
+        let message = found.iter().find(|message| message.kind == header::FILL);
+        let content = message.map(|message| hdf5.below.content(message)).transpose();
+        let is_never = content.map_err(Hdf5::damaged(name))?.is_some_and(|bytes| messages::is_never_filled(&bytes));
+        let fill = fill.filter(|_| !is_never);
         let nbytes = product(&shape).saturating_mul(items.stored as u64);
         let lengths = (&shape[..], most.as_deref());
         let placed = hdf5.place(address, layout, lengths, &items, &filters, nbytes);

@@ -16,7 +16,7 @@ Programs that only read take it in place of h5py: ``import b2kit.h5py as h5py``.
 """
 
 from b2kit import _b2kit
-from b2kit.h5py import h5ds, h5t
+from b2kit.h5py import h5d, h5ds, h5t
 from b2kit.h5py._dataset import Dataset, StoreInfo
 from b2kit.h5py._files import ExternalLink, File, Group, HardLink, SoftLink, is_hdf5
 from b2kit.h5py._objects import AttributeManager, Datatype, HLObject
@@ -65,6 +65,7 @@ __all__ = [
     "check_string_dtype",
     "check_vlen_dtype",
     "enum_dtype",
+    "h5d",
     "h5ds",
     "h5t",
     "is_hdf5",

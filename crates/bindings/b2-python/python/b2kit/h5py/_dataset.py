@@ -168,7 +168,7 @@ class Dataset(HLObject):
 
     @property
     def _heap(self) -> Heap:
-        return Heap(self._opened.objects, self._shown)
+        return Heap(self._opened.objects, self._shown, bool(self._opened.decode_strings))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -411,7 +411,7 @@ class Dataset(HLObject):
         def decode(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             out = np.empty(array.size, object)
             for n, text in enumerate(array.flat):
-                out[n] = text.decode(used, errors)
+                out[n] = text if isinstance(text, str) else text.decode(used, errors)
             return out.reshape(array.shape)
 
         return _View(self, decode, np.dtype(object))
@@ -485,7 +485,7 @@ class Dataset(HLObject):
         if len(args) == 1 and isinstance(args[0], RegionReference):
             return self._region(args[0])
         if self.shape == ():
-            if not is_all and not (len(args) == 1 and isinstance(args[0], np.ndarray) and args[0].shape == ()):
+            if not is_all:
                 raise ValueError("Illegal slicing argument for scalar dataspace")
             found = self._items(Box((), ()))
             return found if args and is_all else found[()]
@@ -511,9 +511,11 @@ class Dataset(HLObject):
         """
         if self.shape is None:
             raise TypeError("Empty datasets have no numpy representation")
+        if not dest.flags.c_contiguous:
+            raise TypeError("Array must be C-contiguous")
         plain = self._kind.is_plain() and self.dtype.subdtype is None and self._description["layout"] not in ("virtual", "external")
         is_whole = source_sel is None and dest_sel is None and dest.shape == self.shape and dest.size > 0
-        if plain and is_whole and dest.dtype == self._kind.stored and dest.flags.c_contiguous:
+        if plain and is_whole and dest.dtype == self._kind.stored:
             self._data._read_into(Ellipsis, dest.view(f"V{dest.dtype.itemsize}"), self._opened.threads)
             return
         found = self[() if source_sel is None else source_sel]
@@ -526,14 +528,14 @@ class Dataset(HLObject):
             try:
                 found = np.broadcast_to(found, place.shape)
             except ValueError:
-                if math.prod(shape) != place.size:
+                if math.prod(shape) != place.size or place.size == 0:
                     raise TypeError(f"Can't broadcast {shape} -> {place.shape}") from None
                 found = np.reshape(found, place.shape)
         dest[dest_sel if dest_sel is not None else ...] = found
 
     def __array__(self, dtype: Any = None, copy: bool | None = True) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError("Dataset.__array__ received copy=False: reading makes a copy")
+            raise ValueError("Dataset.__array__ received copy=False but memory allocation cannot be avoided on read")
         if self.shape is None:
             raise TypeError("Empty datasets have no numpy representation")
         found = np.asarray(self[...])
@@ -559,7 +561,7 @@ class Dataset(HLObject):
 
 
 def _as_text(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    texts = [text.decode("utf-8", "surrogateescape") for text in array.flat]
+    texts = [text if isinstance(text, str) else text.decode("utf-8", "surrogateescape") for text in array.flat]
     return np.array(texts, dtype).reshape(array.shape)
 
 
@@ -618,8 +620,8 @@ class _View:
         found = self._dataset[args]
         if isinstance(found, Empty):
             return Empty(self._dtype)
-        array = np.empty((), object) if isinstance(found, bytes) and self._dataset.dtype.kind == "O" else np.asarray(found)
-        if array.dtype.kind == "O" and isinstance(found, bytes):
+        array = np.empty((), object) if isinstance(found, (bytes, str)) and self._dataset.dtype.kind == "O" else np.asarray(found)
+        if array.dtype.kind == "O" and isinstance(found, (bytes, str)):
             array[()] = found
         changed = self._change(array)
         return changed if isinstance(found, np.ndarray) else changed[()]
@@ -629,7 +631,7 @@ class _View:
 
     def __array__(self, dtype: Any = None, copy: bool | None = True) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError("reading makes a copy")
+            raise ValueError("copy=False, but memory allocation cannot be avoided on read")
         found = np.asarray(self[...])
         return found if dtype is None else found.astype(dtype, copy=False)
 

@@ -171,7 +171,7 @@ def _axes(mapping: VDSmap, dataset: Dataset, source: Dataset, n: int | None) -> 
         regular = list(mapping.vspace.regular)
         if axis is not None:
             start, stride, _, block = regular[axis]
-            regular[axis] = (start + n * stride, 1, 1, block)
+            regular[axis] = (start + n * stride, block or 1, 1, block)
         mapping = mapping._replace(vspace=Region("regular", None, tuple(regular)))
     target, from_axis = mapping.vspace, _endless(mapping.src_space)
     axis = _endless(target)

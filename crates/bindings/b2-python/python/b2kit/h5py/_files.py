@@ -149,13 +149,12 @@ class Group(HLObject, Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Reference):
             return bool(name)
-        if not isinstance(name, (str, bytes)):
+        if not isinstance(name, (str, bytes)) or not name or not self._opened.is_open:
             return False
         try:
-            self._find(text_of(name))
+            return self._link(name) is not None
         except (KeyError, RecursionError):
             return False
-        return True
 
     def get(self, name: Any, default: Any = None, getclass: bool = False, getlink: bool = False) -> Any:
         """Return what has a name, or the default.
@@ -184,12 +183,13 @@ class Group(HLObject, Mapping[str, Any]):
         return type(found) if getclass and type(found) is not File else Group if getclass else found
 
     def _link(self, name: Any) -> HardLink | SoftLink | ExternalLink | None:
-        path = text_of(name).rstrip("/")
-        above, last = posixpath.split(path)
-        if not last:
+        path = text_of(name)
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if not parts:
             return HardLink()
+        last, start = parts.pop(), "/" if path.startswith("/") else ""
         try:
-            file, address, full = self._find(above or ("/" if path.startswith("/") else "."))
+            file, address, full = self._find(start + "/".join(parts))
         except KeyError:
             return None
         target = file._opened.objects.link(address, last, full)
@@ -288,6 +288,9 @@ class File(Group):
         one, ``"anywhere"``, or ``"never"``.
     threads
         How many threads read and decode; by default the number set by :func:`b2kit.set_threads`.
+    decode_strings
+        Whether texts of variable length become ``str`` when they are read. By default those of attributes do and those of
+        data sets do not, as in h5py.
     storage_options
         Options for fsspec, which then opens the URL.
     **ignored
@@ -308,6 +311,7 @@ class File(Group):
         *,
         external_links: Literal["folder", "anywhere", "never"] | str = "folder",
         threads: int | None = None,
+        decode_strings: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
         **ignored: Any,
     ) -> None:
@@ -338,11 +342,11 @@ class File(Group):
             else:
                 raise ArgumentError(f"{name!r} is no path, URL or file: a file has the methods `read` and `seek`")
         except NotBloscError as error:
-            raise IoError(f"{shown(str(name))}: {error}") from error
+            raise IoError(f"{shown(str(name))}: not an HDF5 file (NetCDF3 files are not supported here: see b2kit.hdf5)") from error
         except DamagedError as error:
             raise IoError(f"{shown(str(name))}: {error}") from error
         self._filename = filename
-        opened = Opened(objects, folder, external_links, threads)
+        opened = Opened(objects, folder, external_links, threads, decode_strings)
         HLObject.__init__(self, self, opened, objects.root, "/")
 
     @property

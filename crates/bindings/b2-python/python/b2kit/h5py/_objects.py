@@ -39,14 +39,23 @@ class Opened:
         Where external links may lead: ``"folder"``, ``"anywhere"`` or ``"never"``.
     threads
         How many threads read and decode; None for the default.
+    decode_strings
+        Whether texts of variable length become ``str``; None for those of attributes only.
     depth
         How many links to other files led here.
     """
 
     def __init__(
-        self, objects: _b2kit.Hdf5Objects, folder: str | None, external_links: str, threads: int | None, depth: int = 0
+        self,
+        objects: _b2kit.Hdf5Objects,
+        folder: str | None,
+        external_links: str,
+        threads: int | None,
+        decode_strings: bool | None,
+        depth: int = 0,
     ) -> None:
-        self.objects, self.folder, self.external_links, self.threads, self.depth = objects, folder, external_links, threads, depth
+        self.objects, self.folder, self.external_links = objects, folder, external_links
+        self.threads, self.decode_strings, self.depth = threads, decode_strings, depth
         self.address_size = objects.address_size
         self.is_open = True
         # Files to which external links lead and in which virtual data sets have items, by their paths.
@@ -84,7 +93,9 @@ class Opened:
                 raise NoSuchKeyError(f"a link to the file {name!r} outside of {folder}: see external_links of File")
         if path not in self.others:
             try:
-                file = File(path, external_links=self.external_links, threads=self.threads)
+                file = File(
+                    path, external_links=self.external_links, threads=self.threads, decode_strings=self.decode_strings
+                )
             except OSError as error:
                 raise NoSuchKeyError(f"a link to the file {name!r}, which cannot be opened: {error}") from error
             file._opened.depth = self.depth + 1
@@ -225,14 +236,11 @@ class AttributeManager(Mapping[str, Any]):
         dtype = kind.dtype
         if shape is None:
             return Empty(dtype)
-        heap = Heap(self._parent._opened.objects, f"{self._parent._shown}: attribute {name!r}")
-        array = kind.items(data, shape, heap)
-        texts = check_string_dtype(dtype)
-        if texts is not None and texts.length is None:
-            decoded = np.empty(array.size, dtype)
-            for n, text in enumerate(array.flat):
-                decoded[n] = text.decode("utf-8", "surrogateescape")
-            array = decoded.reshape(array.shape)
+        opened, texts = self._parent._opened, check_string_dtype(dtype)
+        # Texts in compounds and sequences stay bytes, as in h5py.
+        is_text = texts is not None and texts.length is None
+        decodes = is_text if opened.decode_strings is None else opened.decode_strings
+        array = kind.items(data, shape, Heap(opened.objects, f"{self._parent._shown}: attribute {name!r}", decodes))
         return array[()] if array.ndim == 0 else array
 
     def get_id(self, name: str | bytes) -> AttrID:
@@ -262,7 +270,7 @@ class AttributeManager(Mapping[str, Any]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, AttributeManager):
             return self._parent == other._parent
-        return NotImplemented
+        return Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:
         return hash(self._parent)

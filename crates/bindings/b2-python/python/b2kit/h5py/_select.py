@@ -206,10 +206,10 @@ class Region(NamedTuple):
             It is not in a data set of this shape.
         """
         if self.kind == "all":
-            return tuple(Axis(0, 1, 1, length) for length in shape)
+            return tuple(_block(0, length) for length in shape)
         if self.kind == "boxes" and self.points is not None and len(self.points) == 1:
             ends = zip(*self.points[0].tolist())
-            axes = tuple(Axis(first, 1, 1, max(last - first + 1, 0)) for first, last in ends)
+            axes = tuple(_block(first, last - first + 1) for first, last in ends)
         elif self.kind == "regular":
             axes = tuple(_regular(axis, length) for axis, length in zip(self.regular, shape))
         else:
@@ -240,11 +240,16 @@ class Region(NamedTuple):
         return np.unique(np.concatenate(list(boxes)), axis=0)
 
 
+def _block(start: int, length: int) -> Axis:
+    """Returns a single block."""
+    return Axis(start, max(length, 1), 1, max(length, 0))
+
+
 def _regular(axis: tuple[int, int, int | None, int | None], length: int) -> Axis:
     start, stride, count, block = axis
     if block is None:
         # One block without an end.
-        return Axis(start, 1, 1, max(length - start, 0))
+        return _block(start, length - start)
     stride = max(stride, block, 1)
     if count is None:
         count = max((length - start - block) // stride + 1, 0)

@@ -264,10 +264,12 @@ def check_dtype(**kwds: Any) -> Any:
 
 
 class Heap(NamedTuple):
-    """Where items of variable length are: the objects of a file, and the name of the data set for errors."""
+    """Where items of variable length are: the objects of a file, the name of the data set for errors, and whether texts become
+    ``str``."""
 
     objects: _b2kit.Hdf5Objects
     name: str
+    decodes: bool = False
 
 
 _Convert = Callable[[np.ndarray[Any, Any], Heap], np.ndarray[Any, Any]]
@@ -393,13 +395,19 @@ class ItemType:
         self.stored, self.memory_size = np.dtype(f"V{size}"), size
         self._what = f"floats of {bits} bits with an exponent of {exponent[1]}"
         (exponent_at, exponent_bits), (mantissa_at, mantissa_bits) = exponent, mantissa
-        if size > 8 or exponent_bits > 11 or mantissa_bits > 52 or norm == 1 or max(exponent_at, mantissa_at, sign) > 63:
+        if size > 8 or norm == 1 or max(exponent_at + exponent_bits, mantissa_at + mantissa_bits, sign + 1) > 64:
             return
-        small = size <= 2 and exponent_bits <= 5 and mantissa_bits <= 10
-        if exponent_bits <= 8 and mantissa_bits <= 23 and not small:
-            dtype = np.dtype("f4")
-        else:
-            dtype = np.dtype("f2" if small else "f8")
+        # The smallest float that has all of its numbers.
+        least, most = 1 - bias, (1 << exponent_bits) - 1 - bias
+        fits = (
+            dtype
+            for dtype, nmant, lowest, highest in (("f2", 10, -14, 16), ("f4", 23, -126, 128), ("f8", 52, -1022, 1024))
+            if mantissa_bits <= nmant and lowest <= least and most <= highest
+        )
+        found = next(fits, None)
+        if found is None:
+            return
+        dtype = np.dtype(found)
         self._dtype = dtype = dtype.newbyteorder(">" if is_big else "<")
 
         def convert(stored: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
@@ -414,10 +422,10 @@ class ItemType:
 
             power = field(exponent_at, exponent_bits).astype("i8")
             fraction = field(mantissa_at, mantissa_bits).astype("f8")
-            most = (1 << exponent_bits) - 1
+            last = (1 << exponent_bits) - 1
             implied = 2.0**mantissa_bits if norm == 2 else 0.0
             value = np.ldexp(fraction + implied * (power > 0), np.maximum(power, 1) - bias - mantissa_bits)
-            value = np.where(power == most, np.where(fraction > 0, np.nan, np.inf), value) if norm == 2 else value
+            value = np.where(power == last, np.where(fraction > 0, np.nan, np.inf), value) if norm == 2 else value
             value = np.where(field(sign, 1) > 0, -value, value)
             with np.errstate(over="ignore"):
                 return np.asarray(value.astype(dtype))
@@ -527,7 +535,9 @@ class ItemType:
         self._dtype = string_dtype("utf-8" if is_utf8 else "ascii")
 
         def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
-            found = heap.objects.texts(np.ascontiguousarray(items).tobytes(), heap.name)
+            found: list[Any] = heap.objects.texts(np.ascontiguousarray(items).tobytes(), heap.name)
+            if heap.decodes:
+                found = [text.decode("utf-8", "surrogateescape") for text in found]
             return _objects(found, items.shape)
 
         self._convert = convert

@@ -85,6 +85,35 @@ class TypeID:
 class TypeEnumID(TypeID):
     """An enumeration."""
 
+    @property
+    def _values(self) -> dict[str, int]:
+        return check_enum_dtype(self.dtype) or {"FALSE": 0, "TRUE": 1}
+
+    def enum_valueof(self, name: str | bytes) -> int:
+        """Return the number of a name.
+
+        Raises
+        ------
+        KeyError
+            There is no such name.
+        """
+        return self._values[name.decode() if isinstance(name, bytes) else name]
+
+    def enum_nameof(self, value: int) -> str:
+        """Return the name of a number.
+
+        Raises
+        ------
+        KeyError
+            There is no such number.
+        """
+        names = {number: name for name, number in self._values.items()}
+        return names[value]
+
+    def get_nmembers(self) -> int:
+        """Return the number of names."""
+        return len(self._values)
+
 
 class TypeCompoundID(TypeID):
     """A compound."""
