@@ -532,13 +532,13 @@ class ItemType:
 
     def _vlen_text(self, address_size: int, is_utf8: bool) -> None:
         self.stored, self.memory_size = np.dtype(f"V{address_size + 8}"), 8
-        self._dtype = string_dtype("utf-8" if is_utf8 else "ascii")
+        dtype = self._dtype = string_dtype("utf-8" if is_utf8 else "ascii")
 
         def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
             found: list[Any] = heap.objects.texts(np.ascontiguousarray(items).tobytes(), heap.name)
             if heap.decodes:
                 found = [text.decode("utf-8", "surrogateescape") for text in found]
-            return _objects(found, items.shape)
+            return _objects(found, items.shape, dtype)
 
         self._convert = convert
 
@@ -547,7 +547,7 @@ class ItemType:
         self.stored, self.memory_size, self._what = np.dtype(f"V{address_size + 8}"), 16, inner._what
         if inner._dtype is None:
             return
-        self._dtype = vlen_dtype(inner._dtype)
+        dtype = self._dtype = vlen_dtype(inner._dtype)
         size = inner.stored.itemsize
 
         def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
@@ -560,14 +560,14 @@ class ItemType:
                 # An array of its own, so that the whole is not kept for a single one.
                 found.append(joined[at:end].copy())
                 at = end
-            return _objects(found, items.shape)
+            return _objects(found, items.shape, dtype)
 
         self._convert = convert
 
     def _reference(self, address_size: int, size: int, is_region: bool) -> None:
         self.stored = np.dtype(f"V{size}")
         self.memory_size = 12 if is_region else 8
-        self._dtype = regionref_dtype if is_region else ref_dtype
+        dtype = self._dtype = regionref_dtype if is_region else ref_dtype
         wants = address_size + 4 if is_region else address_size
         if size != wants:
             self._dtype, self._what = None, f"references of {size} bytes"
@@ -580,7 +580,7 @@ class ItemType:
                 found: list[Any] = [_region(part, address_size, heap) for part in parts]
             else:
                 found = [Reference(int.from_bytes(part, "little")) for part in parts]
-            return _objects(found, items.shape)
+            return _objects(found, items.shape, dtype)
 
         self._convert = convert
 
@@ -597,8 +597,8 @@ def _region(part: bytes, address_size: int, heap: Heap) -> RegionReference:
     return RegionReference(int.from_bytes(described[:address_size], "little"), address, index)
 
 
-def _objects(found: list[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    array = np.empty(len(found), object)
+def _objects(found: list[Any], shape: tuple[int, ...], dtype: _Dtype) -> np.ndarray[Any, Any]:
+    array = np.empty(len(found), dtype)
     for n, item in enumerate(found):
         array[n] = item
     return array.reshape(shape)
