@@ -298,8 +298,9 @@ class Dataset(HLObject):
         """The value of items that were never written."""
         fill = self._description["fill"]
         if fill is None or len(fill) != self._kind.stored.itemsize:
-            if self.dtype.hasobject and self.dtype.fields is None and check_string_dtype(self.dtype) is None:
-                return None
+            if self.dtype.hasobject and check_string_dtype(self.dtype) is None:
+                # Numbers are zero, and objects None.
+                return np.empty(1, self.dtype)[0] if self.dtype.fields is not None else None
             fill = bytes(self._kind.stored.itemsize)
         return self._kind.items(fill, (1,), self._heap)[0]
 

@@ -110,6 +110,8 @@ class Group(HLObject, Mapping[str, Any]):
         if not isinstance(name, (str, bytes)):
             raise TypeError(f"Accessing a group is done with bytes or str, not {type(name)}")
         path = text_of(name)
+        if not path:
+            raise NoSuchKeyError("an empty name, which nothing has")
         try:
             file, address, full = self._find(path)
         except RecursionError:
@@ -186,7 +188,7 @@ class Group(HLObject, Mapping[str, Any]):
         path = text_of(name)
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if not parts:
-            return HardLink()
+            return HardLink() if path else None
         last, start = parts.pop(), "/" if path.startswith("/") else ""
         try:
             file, address, full = self._find(start + "/".join(parts))
@@ -289,8 +291,8 @@ class File(Group):
     threads
         How many threads read and decode; by default the number set by :func:`b2kit.set_threads`.
     decode_strings
-        Whether texts of variable length become ``str`` when they are read. By default those of attributes do and those of
-        data sets do not, as in h5py.
+        Whether texts of variable length, and single ones of attributes that are UTF-8, become ``str`` when they are read. By
+        default those of variable length do in attributes and do not in data sets, as in h5py.
     storage_options
         Options for fsspec, which then opens the URL.
     **ignored

@@ -241,7 +241,10 @@ class AttributeManager(Mapping[str, Any]):
         is_text = texts is not None and texts.length is None
         decodes = is_text if opened.decode_strings is None else opened.decode_strings
         array = kind.items(data, shape, Heap(opened.objects, f"{self._parent._shown}: attribute {name!r}", decodes))
-        return array[()] if array.ndim == 0 else array
+        value = array[()] if array.ndim == 0 else array
+        if opened.decode_strings and isinstance(value, bytes) and texts is not None and texts.encoding == "utf-8":
+            return value.decode("utf-8", "surrogateescape")
+        return value
 
     def get_id(self, name: str | bytes) -> AttrID:
         """Return what the file says about an attribute.

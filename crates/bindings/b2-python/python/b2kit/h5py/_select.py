@@ -94,6 +94,8 @@ def select(shape: tuple[int, ...], args: tuple[Any, ...]) -> Box | Points:
             return Points(tuple(args[0].nonzero()))
         if args[0].shape != shape[:1]:
             raise TypeError("Boolean indexing array has incompatible shape")
+    if sum(isinstance(arg, (list, tuple, range)) or isinstance(arg, np.ndarray) and arg.ndim > 0 for arg in args) > 1:
+        raise TypeError("Only one indexing vector or array is currently allowed for fancy indexing")
     dots = [n for n, arg in enumerate(args) if arg is Ellipsis]
     if len(dots) > 1:
         raise ValueError("Only one ellipsis may be used.")
@@ -107,9 +109,6 @@ def select(shape: tuple[int, ...], args: tuple[Any, ...]) -> Box | Points:
     lengths: list[int] = []
     for arg, length in zip(args, shape):
         axis, count = _axis(arg, length)
-        if isinstance(axis, np.ndarray) and not isinstance(arg, MultiBlockSlice):
-            if any(isinstance(other, np.ndarray) for other in axes):
-                raise TypeError("Only one indexing vector or array is currently allowed for fancy indexing")
         axes.append(axis)
         if count is not None:
             lengths.append(count)
