@@ -5,7 +5,7 @@ use std::sync::Arc;
 use b2_hdf5::{Content, DataSet, File, Hdf5Error};
 use b2kit::nd::{NdArray, Object};
 use b2kit::{ErrorKind, Limits};
-use numpy::{PyArrayDescr, PyUntypedArray};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -14,6 +14,9 @@ use crate::control::How;
 use crate::errors::{Kinded, OrRaise};
 use crate::index::{Chosen, Style, View, refuse_masked};
 use crate::reader;
+
+/// Boxes of fewer bytes need not be interruptible.
+const SHORT: u64 = 1 << 16;
 
 impl Kinded for Hdf5Error {
     fn kind(&self) -> ErrorKind {
@@ -168,6 +171,25 @@ impl Hdf5Data {
         let chosen = Chosen::new(key, style_of(Some(style))?, self.data.shape())?;
         let view = chosen.view(py, &self.outline(py)?)?;
         chosen.read(py, view, self.dtype.bind(py), |view, dtype| self.read(view, dtype, threads, progress))
+    }
+
+    /// Reads a box, without an outline of the data set, which takes longer than reading a small one.
+    #[pyo3(signature = (start, shape, threads = None))]
+    fn _box<'py>(
+        &self,
+        py: Python<'py>,
+        start: Vec<u64>,
+        shape: Vec<u64>,
+        threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let data = self.data.clone();
+        let lengths: Vec<usize> = shape.iter().map(|&length| length as usize).collect();
+        let nbytes = shape.iter().fold(self.dtype.bind(py).itemsize() as u64, |n, &length| n.saturating_mul(length));
+        data.check_output(nbytes).or_raise(py)?;
+        let how = How { threads, short: nbytes < SHORT, ..How::default() };
+        reader::filled(&lengths, self.dtype.bind(py), how, move |control, dst| {
+            data.read_box_with(&control, &start, &shape, dst)
+        })
     }
 
     /// Reads what an index selects into a NumPy array or another buffer.

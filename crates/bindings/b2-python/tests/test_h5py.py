@@ -299,6 +299,14 @@ def random_key(shape, rng):
     return parts[0] if len(parts) == 1 and rng.random() < 0.5 else tuple(parts)
 
 
+def agree(found, key, shape):
+    """Whether two results of a random index are the same. Of several faults either may be the one that is named, and h5py takes a mask
+    of a data set with one dimension only alone."""
+    if len(shape) == 1 and found[0] is TypeError and isinstance(key, tuple):
+        return any(isinstance(part, np.ndarray) and part.dtype == bool for part in key) or found[1] is TypeError
+    return same(*found) or all(isinstance(one, type) for one in found)
+
+
 def test_random_selections(tmp_path):
     rng, path = np.random.default_rng(3), tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
@@ -318,8 +326,7 @@ def test_random_selections(tmp_path):
             shape = theirs[name].shape
             key = random_key(shape, rng) if rng.random() < 0.9 else rng.random(shape) < 0.4
             found = [told(lambda data=data: data[key]) for data in (theirs[name], own[name])]
-            # Of several faults either may be named.
-            assert same(*found) or all(isinstance(one, type) for one in found), (name, shape, key, found)
+            assert agree(found, key, shape), (name, shape, key, found)
         odd = ["x", None, 1.5, (0, 0, 0, 0), np.s_[::-1], [2, 1], [1, 1], [0, 99], (..., ...), b"x", [[0]], ([0], [0]), {}, [1.5]]
         for key in [*odd, np.ones(4, bool), np.ones((9, 9), bool), [], np.array([], "f8"), np.int64(-1), np.s_[1:2:0]]:
             for name in ("flat", "texts", "3/2"):
@@ -327,7 +334,7 @@ def test_random_selections(tmp_path):
                 assert same(*found), (name, key, found)
         for blocks in ((0, None, 1, 1), (1, 2, 3, 2), (2, None, 4, 3), (0, 9, 1, 1), (8, 1, 1, 1), (0, 5, 3, 2)):
             start, count, stride, block = blocks
-            pair = [module.MultiBlockSlice(start, count, stride, block) for module in (h5py, ours)]
+            pair = [module.MultiBlockSlice(start, stride, count, block) for module in (h5py, ours)]
             found = [told(lambda data=data, key=key: data["flat"][key]) for data, key in zip((theirs, own), pair)]
             assert same(*found), (blocks, found)
 
@@ -533,7 +540,7 @@ def test_virtual_data_sets(tmp_path):
                     key = random_key(shape, rng) if rng.random() < 0.8 else rng.random(shape) < 0.3
                     found = [told(lambda data=data: data[key]) for data in (theirs[name], own[name])]
                     # HDF5 reads no points of some virtual data sets.
-                    assert found[0] is OSError or same(*found), (name, key, found)
+                    assert found[0] is OSError or agree(found, key, shape), (name, key, found)
             with pytest.raises(RuntimeError):
                 own["own"].virtual_sources()
     finally:

@@ -90,7 +90,7 @@ def item(own, args, new_dtype=None):
 def block(arg):
     """Returns our class for one of h5py."""
     if isinstance(arg, h5py.MultiBlockSlice):
-        return ours.MultiBlockSlice(arg.start, arg.count, arg.stride, arg.block)
+        return ours.MultiBlockSlice(arg.start, arg.stride, arg.count, arg.block)
     return arg
 
 

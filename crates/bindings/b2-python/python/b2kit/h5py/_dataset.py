@@ -431,6 +431,11 @@ class Dataset(HLObject):
         """Returns selected items as they are stored."""
         if isinstance(chosen, Points):
             return self._read(chosen.axes, "vectorized")
+        is_box = all(isinstance(axis, int) or isinstance(axis, slice) and axis.step == 1 for axis in chosen.axes)
+        if is_box and self._description["layout"] != "external":
+            bounds = [(axis, 1) if isinstance(axis, int) else (axis.start, axis.stop - axis.start) for axis in chosen.axes]  # type: ignore[union-attr]
+            found: np.ndarray[Any, Any] = self._data._box([at for at, _ in bounds], [n for _, n in bounds], self._opened.threads)
+            return found.reshape(chosen.shape)
         dots = () if any(not isinstance(axis, int) for axis in chosen.axes) else (Ellipsis,)
         return self._read((*chosen.axes, *dots), "orthogonal")
 
@@ -461,6 +466,8 @@ class Dataset(HLObject):
                 for axis in axes
             )
             return self._items(Box(key, tuple(len(axis) for axis in axes)))
+        if region.kind == "none":
+            return self._items(Box((slice(0, 0, 1),) * self.ndim, (0,) * self.ndim))
         points = region.all_points(self.shape)
         items = self._items(Points(tuple(points.T)))
         alone = [np.unique(column) for column in points.T]

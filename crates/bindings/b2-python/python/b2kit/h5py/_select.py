@@ -23,15 +23,15 @@ class MultiBlockSlice:
     ----------
     start
         The first item.
-    count
-        How many blocks there are; None for as many as fit.
     stride
         From the start of a block to that of the next.
+    count
+        How many blocks there are; None for as many as fit.
     block
         Items of a block.
     """
 
-    def __init__(self, start: int = 0, count: int | None = None, stride: int = 1, block: int = 1) -> None:
+    def __init__(self, start: int = 0, stride: int = 1, count: int | None = None, block: int = 1) -> None:
         if start < 0:
             raise ValueError("Start can't be negative")
         if stride < 1 or (count is not None and count < 1) or block < 1:
@@ -59,7 +59,7 @@ class MultiBlockSlice:
         return np.asarray((firsts[:, None] + np.arange(block)).ravel())
 
     def __repr__(self) -> str:
-        return f"MultiBlockSlice(start={self.start}, count={self.count}, stride={self.stride}, block={self.block})"
+        return f"MultiBlockSlice(start={self.start}, stride={self.stride}, count={self.count}, block={self.block})"
 
 
 class Box(NamedTuple):
@@ -94,14 +94,14 @@ def select(shape: tuple[int, ...], args: tuple[Any, ...]) -> Box | Points:
             return Points(tuple(args[0].nonzero()))
         if args[0].shape != shape[:1]:
             raise TypeError("Boolean indexing array has incompatible shape")
-    if sum(isinstance(arg, (list, tuple, range)) or isinstance(arg, np.ndarray) and arg.ndim > 0 for arg in args) > 1:
-        raise TypeError("Only one indexing vector or array is currently allowed for fancy indexing")
     dots = [n for n, arg in enumerate(args) if arg is Ellipsis]
     if len(dots) > 1:
         raise ValueError("Only one ellipsis may be used.")
     named = len(args) - len(dots)
     if named > len(shape):
         raise ValueError(f"{named} indexing arguments for {len(shape)} dimensions")
+    if sum(isinstance(arg, (list, tuple, range)) or isinstance(arg, np.ndarray) and arg.ndim > 0 for arg in args) > 1:
+        raise TypeError("Only one indexing vector or array is currently allowed for fancy indexing")
     at = dots[0] if dots else named
     full = (slice(None),) * (len(shape) - named)
     args = (*args[:at], *full, *args[at + len(dots) :])
@@ -139,7 +139,7 @@ def _axis(arg: Any, length: int) -> tuple[int | slice | np.ndarray[Any, Any], in
     if not isinstance(arg, (list, tuple, range, np.ndarray)):
         raise TypeError(f"Selection can't process {arg!r}")
     array = np.asarray(arg)
-    if array.size == 0 and array.dtype.kind == "f":
+    if array.size == 0 and not isinstance(arg, np.ndarray):
         array = array.astype(np.int64)
     if array.ndim != 1:
         raise TypeError("Only 1D arrays allowed for fancy indexing")
