@@ -218,7 +218,7 @@ impl Hdf5Objects {
     }
 
     /// Reads bytes of the file.
-    fn bytes<'py>(
+    fn read<'py>(
         &self,
         py: Python<'py>,
         position: u64,

@@ -186,7 +186,11 @@ impl Hdf5Data {
         let lengths: Vec<usize> = shape.iter().map(|&length| length as usize).collect();
         let nbytes = shape.iter().fold(self.dtype.bind(py).itemsize() as u64, |n, &length| n.saturating_mul(length));
         data.check_output(nbytes).or_raise(py)?;
-        let how = How { threads, short: nbytes < SHORT, ..How::default() };
+        // Asking the system for the number of its processors takes longer than reading so little.
+        let how = match nbytes < SHORT {
+            true => How::short(Some(1)),
+            false => How { threads, ..How::default() },
+        };
         reader::filled(&lengths, self.dtype.bind(py), how, move |control, dst| {
             data.read_box_with(&control, &start, &shape, dst)
         })

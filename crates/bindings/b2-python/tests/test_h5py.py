@@ -3,6 +3,7 @@
 import io
 import multiprocessing
 import os
+import pickle
 import shutil
 import threading
 
@@ -699,6 +700,22 @@ def test_threads_and_forks(tmp_path):
     child.start()
     assert queue.get(timeout=120) == [int(part.sum()) for part in items]
     child.join()
+
+
+def test_pickling(tmp_path, monkeypatch):
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["group/x"] = np.arange(5)
+    monkeypatch.chdir(tmp_path)
+    file = ours.File("x.h5", decode_strings=True)
+    texts = [pickle.dumps(thing) for thing in (file, file["group"], file["group/x"])]
+    monkeypatch.chdir("/")
+    again, group, data = map(pickle.loads, texts)
+    assert again["group/x"][1] == group["x"][1] == data[1] == 1 and again._opened.decode_strings
+    assert data.name == "/group/x" and type(again) is ours.File and type(group) is ours.Group
+    assert pickle.loads(pickle.dumps(ours.File(io.BytesIO(path.read_bytes()))["group/x"]))[2] == 2
+    with pytest.raises(TypeError):
+        pickle.dumps(ours.File(path.open("rb")))
 
 
 def test_damaged_files_are_errors(tmp_path):

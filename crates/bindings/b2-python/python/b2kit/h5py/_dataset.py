@@ -122,7 +122,7 @@ class DatasetID(ObjectID):
         chunk = self._by_offset.get(tuple(offsets))
         if chunk is None or chunk.byte_offset is None:
             raise IoError(f"{self._dataset._shown}: no stored chunk begins at {tuple(offsets)}")
-        data = self._opened.objects.bytes(chunk.byte_offset, chunk.size, self._dataset._shown)
+        data = self._opened.objects.read(chunk.byte_offset, chunk.size, self._dataset._shown)
         if out is None:
             return chunk.filter_mask, data
         view = memoryview(out).cast("B")

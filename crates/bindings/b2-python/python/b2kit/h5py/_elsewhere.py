@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from b2kit.errors import DamagedError, IoError, NoSuchKeyError, UnsupportedError
+from b2kit.errors import DamagedError, IoError, LimitError, NoSuchKeyError, UnsupportedError
 from b2kit.h5py._select import Axis, Box, Points, Region, parse_region
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ __all__ = ["VDSmap", "mappings", "read_external", "read_virtual", "virtual_shape
 
 # Most mappings of a virtual data set, and most files that are looked for by numbers.
 _MOST = 1 << 20
+# Bytes of items that no source has.
+_UNEXPLAINED = 4 << 30
 
 
 class VDSmap(NamedTuple):
@@ -192,13 +194,16 @@ def _axes(mapping: VDSmap, dataset: Dataset, source: Dataset, n: int | None) -> 
 def read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any]:
     """Returns items of a virtual data set. Items without a source have the fill value."""
     base, inner = dataset.dtype.subdtype or (dataset.dtype, ())
+    nbytes = math.prod(chosen.shape) * dataset.dtype.itemsize
+    if nbytes > _UNEXPLAINED + sum(source.nbytes for _, source, _ in _parts(dataset)):
+        raise LimitError(f"{dataset._shown}: {nbytes} bytes, far more than its sources have")
     out = np.empty(chosen.shape + inner, base)
     fill = dataset.fillvalue
     if base.hasobject and fill is None:
         fill = dataset._kind.items(bytes(dataset._kind.stored.itemsize), (), dataset._heap)[()]
     if isinstance(fill, np.ndarray) and base.kind == "O" and not inner:
-        for n in range(out.size):
-            out.flat[n] = fill
+        for item in range(out.size):
+            out.flat[item] = fill
     else:
         out[...] = fill
     shape = dataset.shape
@@ -321,6 +326,8 @@ def read_external(dataset: Dataset, key: tuple[Any, ...], style: str) -> np.ndar
                 part = file.read(count)
         except OSError as error:
             raise IoError(f"{dataset._shown}: items in {name!r}: {error}") from error
+        if count - len(part) > _UNEXPLAINED:
+            raise LimitError(f"{dataset._shown}: {count} bytes of items in {name!r}, which has {len(part)}")
         # As HDF5: what is behind the end of a file is zero.
         data += part + bytes(min(count - len(part), left))
         left -= count

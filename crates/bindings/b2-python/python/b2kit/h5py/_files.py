@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from b2kit import _b2kit
-from b2kit._array import absolute
+from b2kit._array import _unpickled, absolute, file_token
 from b2kit._remote import is_web, shown, source_of, source_with
 from b2kit.errors import ArgumentError, DamagedError, IoError, NoSuchKeyError, NotBloscError, ReadOnlyError
 from b2kit.h5py._dataset import Dataset
@@ -323,31 +323,18 @@ class File(Group):
             raise ArgumentError("Invalid mode; must be one of r, r+, w, w-, x, a")
         if external_links not in ("folder", "anywhere", "never"):
             raise ArgumentError(f"external_links {external_links!r}: expected 'folder', 'anywhere' or 'never'")
-        folder = None
         if isinstance(name, bytes):
             name = os.fsdecode(name)
         try:
-            if storage_options is not None:
-                source = source_with(name, storage_options)
-                filename, objects = source.name, _b2kit.Hdf5Objects(source.name, source)
-            elif (found := source_of(name)) is not None and not is_web(name):
-                filename, objects = found.name, _b2kit.Hdf5Objects(found.name, found)
-            elif is_web(name):
-                filename, objects = shown(name), _b2kit.Hdf5Objects(name)
-            elif isinstance(name, (str, os.PathLike)):
-                filename, path = os.fspath(name), absolute(name)
-                folder, objects = os.path.dirname(path), _b2kit.Hdf5Objects(path)
-            elif hasattr(name, "read") and hasattr(name, "seek"):
-                filename = getattr(name, "name", None)
-                filename = filename if isinstance(filename, str) else repr(name)
-                objects = _b2kit.Hdf5Objects(filename, file=name)
-            else:
-                raise ArgumentError(f"{name!r} is no path, URL or file: a file has the methods `read` and `seek`")
+            filename, folder, objects = _open(name, storage_options)
         except NotBloscError as error:
             raise IoError(f"{shown(str(name))}: not an HDF5 file (NetCDF3 files are not supported here: see b2kit.hdf5)") from error
         except DamagedError as error:
             raise IoError(f"{shown(str(name))}: {error}") from error
         self._filename = filename
+        path = absolute(name) if folder is not None else name
+        options = {"external_links": external_links, "threads": threads, "decode_strings": decode_strings}
+        self._again: tuple[Any, dict[str, Any]] = path, {**options, "storage_options": storage_options}
         opened = Opened(objects, folder, external_links, threads, decode_strings)
         HLObject.__init__(self, self, opened, objects.root, "/")
 
@@ -406,10 +393,39 @@ class File(Group):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        path, options = self._again
+        token = file_token(path) if self._opened.folder is not None else ()
+        return _unpickled, (_reopen, (path, options, "/"), token)
+
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 file>"
         return f'<HDF5 file "{os.path.basename(self.filename)}" (mode r)>'
+
+
+def _open(name: Any, storage_options: Mapping[str, Any] | None) -> tuple[str, str | None, _b2kit.Hdf5Objects]:
+    """Opens what is given as a file: its name, its folder if it is a local one, and its objects."""
+    source = source_with(name, storage_options) if storage_options is not None else None
+    if source is None and not is_web(name):
+        source = source_of(name)
+    if source is not None:
+        return source.name, None, _b2kit.Hdf5Objects(source.name, source)
+    if is_web(name):
+        return shown(name), None, _b2kit.Hdf5Objects(name)
+    if isinstance(name, (str, os.PathLike)):
+        path = absolute(name)
+        return os.fspath(name), os.path.dirname(path), _b2kit.Hdf5Objects(path)
+    if not (hasattr(name, "read") and hasattr(name, "seek")):
+        raise ArgumentError(f"{name!r} is no path, URL or file: a file has the methods `read` and `seek`")
+    filename = getattr(name, "name", None)
+    filename = filename if isinstance(filename, str) else repr(name)
+    return filename, None, _b2kit.Hdf5Objects(filename, file=name)
+
+
+def _reopen(path: Any, options: dict[str, Any], name: str) -> Any:
+    file = File(path, **options)
+    return file if name == "/" else file[name]
 
 
 def is_hdf5(fname: Any) -> bool:

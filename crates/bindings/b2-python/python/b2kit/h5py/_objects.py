@@ -184,6 +184,12 @@ class HLObject:
         """The attributes."""
         return AttributeManager(self)
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        if self.name is None:
+            raise TypeError("an object without a name cannot be pickled")
+        function, (reopen, (path, options, _), token) = self.file.__reduce__()
+        return function, (reopen, (path, options, self.name), token)
+
     def __bool__(self) -> bool:
         return self._opened.is_open
 

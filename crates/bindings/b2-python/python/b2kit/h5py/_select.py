@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import struct
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,7 +159,8 @@ def _axis(arg: Any, length: int) -> tuple[int | slice | np.ndarray[Any, Any], in
     return array, len(array)
 
 
-class Axis(NamedTuple):
+@dataclass(frozen=True)
+class Axis:
     """Blocks in equal distances along one dimension."""
 
     start: int

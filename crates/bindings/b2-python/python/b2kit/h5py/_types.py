@@ -52,7 +52,7 @@ class Empty:
     size = None
 
     def __init__(self, dtype: Any) -> None:
-        self._dtype = np.dtype(dtype)
+        self._dtype: _Dtype = np.dtype(dtype)
 
     @property
     def dtype(self) -> _Dtype:
@@ -155,7 +155,7 @@ def enum_dtype(values_dict: dict[str, int], basetype: Any = np.uint8) -> _Dtype:
     TypeError
         ``basetype`` is no type of integers.
     """
-    dtype = np.dtype(basetype)
+    dtype: _Dtype = np.dtype(basetype)
     if dtype.kind not in "iu":
         raise TypeError("Only integer types can be used as enums")
     return np.dtype(dtype, metadata={"enum": values_dict})
@@ -169,7 +169,7 @@ def opaque_dtype(np_dtype: Any) -> _Dtype:
     TypeError
         It contains Python objects, or is a structure.
     """
-    dtype = np.dtype(np_dtype)
+    dtype: _Dtype = np.dtype(np_dtype)
     if dtype.kind == "O" or dtype.fields is not None or dtype.subdtype is not None:
         raise TypeError("Cannot store numpy subarray, compound or object dtypes as opaque")
     return np.dtype(dtype, metadata={"h5py_opaque": True})
