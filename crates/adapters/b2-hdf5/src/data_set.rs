@@ -150,7 +150,9 @@ impl DataSet {
     /// # Errors
     /// Fails if the index cannot be read.
     pub fn stored_chunks(&self) -> Result<Vec<StoredChunk>, Hdf5Error> {
-        let (Items::Hdf5(data), Some(lengths)) = (&self.items, &self.chunkshape) else { return Ok(Vec::new()) };
+        let (Items::Hdf5(data), Some(lengths)) = (&self.items, &self.chunkshape) else {
+            return Ok(Vec::new());
+        };
         data.begin();
         let found = data.stored_chunks()?.into_iter().map(|(at, stored)| {
             let offset =

@@ -92,12 +92,7 @@ impl Hdf5Objects {
     }
 
     /// Returns the links of a group, and whether they are in the order in which they were made.
-    fn links<'py>(
-        &self,
-        py: Python<'py>,
-        address: u64,
-        name: &str,
-    ) -> PyResult<(Vec<Linked<'py>>, bool)> {
+    fn links<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<(Vec<Linked<'py>>, bool)> {
         let (links, is_ordered) = self.run(py, |objects| objects.links(address, name))?;
         let links = links.into_iter().map(|(name, to)| Ok((name, target(py, to)?)));
         Ok((links.collect::<PyResult<_>>()?, is_ordered))
@@ -199,9 +194,7 @@ impl Hdf5Objects {
     /// Returns the texts that references lead to, up to the first zero of each.
     fn texts<'py>(&self, py: Python<'py>, references: &[u8], name: &str) -> PyResult<Bound<'py, PyList>> {
         let found = self.run(py, |objects| objects.sequences(references, 1, name))?;
-        let text = |bytes: &[u8]| {
-            PyBytes::new(py, bytes.split(|&byte| byte == 0).next().unwrap_or_default())
-        };
+        let text = |bytes: &[u8]| PyBytes::new(py, bytes.split(|&byte| byte == 0).next().unwrap_or_default());
         PyList::new(py, found.iter().map(|bytes| text(bytes)))
     }
 

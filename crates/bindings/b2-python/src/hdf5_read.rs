@@ -140,9 +140,9 @@ impl Hdf5Data {
     fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyTuple>, u64, u64, u32)>> {
         let data = self.data.clone();
         let found = How::short(None).run(py, move |_| data.stored_chunks())?;
-        let told = found.into_iter().map(|chunk| {
-            Ok((PyTuple::new(py, chunk.offset)?, chunk.position, chunk.nbytes, chunk.mask))
-        });
+        let told = found
+            .into_iter()
+            .map(|chunk| Ok((PyTuple::new(py, chunk.offset)?, chunk.position, chunk.nbytes, chunk.mask)));
         told.collect()
     }
 
@@ -184,7 +184,8 @@ impl Hdf5Data {
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
         let data = self.data.clone();
         let lengths: Vec<usize> = shape.iter().map(|&length| length as usize).collect();
-        let nbytes = shape.iter().fold(self.dtype.bind(py).itemsize() as u64, |n, &length| n.saturating_mul(length));
+        let nbytes =
+            shape.iter().fold(self.dtype.bind(py).itemsize() as u64, |n, &length| n.saturating_mul(length));
         data.check_output(nbytes).or_raise(py)?;
         // Asking the system for the number of its processors takes longer than reading so little.
         let how = match nbytes < SHORT {

@@ -256,12 +256,10 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
             Type::Opaque { size, tag: text_of(tag) }
         }
         6 => compound(cursor, size, flags & 0xFFFF, version, depth)?,
-        7 => {
-            match flags & 0xF {
-                is_region @ (0 | 1) => Type::Reference { size, is_region: is_region == 1 },
-                _ => Type::Other { size, what: "references of the kind of HDF5 1.12".into() },
-            }
-        }
+        7 => match flags & 0xF {
+            is_region @ (0 | 1) => Type::Reference { size, is_region: is_region == 1 },
+            _ => Type::Other { size, what: "references of the kind of HDF5 1.12".into() },
+        },
         8 => {
             let base = parse_at(cursor, depth.checked_add(1)?)?;
             let count = usize::try_from(flags & 0xFFFF).ok()?;

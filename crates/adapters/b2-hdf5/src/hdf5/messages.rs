@@ -33,10 +33,16 @@ pub(crate) fn space(bytes: &[u8], length_size: u8) -> Option<Space> {
 #[derive(Clone, Debug)]
 pub(crate) enum Layout {
     Compact(Vec<u8>),
-    Contiguous { address: u64, len: Option<u64> },
+    Contiguous {
+        address: u64,
+        len: Option<u64>,
+    },
     Chunked(Chunked),
     /// A heap that says where the items are, and the number of the object in it.
-    Virtual { heap: u64, index: u32 },
+    Virtual {
+        heap: u64,
+        index: u32,
+    },
 }
 
 /// How the chunks of a data set are found.

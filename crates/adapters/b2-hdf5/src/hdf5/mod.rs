@@ -36,14 +36,16 @@ use self::cache::Cache;
 use self::chunks::Chunks;
 use self::cursor::NOWHERE;
 pub(crate) use self::data::Data;
-pub use self::datatype::{End, Member, OtherFloat, Type};
-pub use self::messages::Target;
-pub use self::objects::{Description, ExternalPart, ObjectKind, Objects, RawAttribute, StoredChunk, StoredLayout};
 use self::data::Stores;
+pub use self::datatype::{End, Member, OtherFloat, Type};
 use self::groups::Listing;
 use self::header::{Below, Message};
 use self::items::{Items, Unfit};
+pub use self::messages::Target;
 use self::messages::{Attribute, Layout, Space};
+pub use self::objects::{
+    Description, ExternalPart, ObjectKind, Objects, RawAttribute, StoredChunk, StoredLayout,
+};
 use self::pages::Pages;
 use crate::boxes::product;
 use crate::filters::{Filter, Pipeline};

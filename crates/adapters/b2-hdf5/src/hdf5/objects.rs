@@ -250,7 +250,9 @@ impl Objects<'_> {
         self.0.begin();
         let found = self.0.messages(address, name)?;
         let message = found.iter().find(|message| message.kind == header::DATATYPE);
-        Ok(message.filter(|message| message.is_shared()).and_then(|message| self.0.below.committed(&message.data)))
+        Ok(message
+            .filter(|message| message.is_shared())
+            .and_then(|message| self.0.below.committed(&message.data)))
     }
 
     /// Returns what the file says about the data set at an address.
@@ -323,7 +325,8 @@ impl Objects<'_> {
         // As HDF5: what was never written and is never filled stays zero.
         let message = found.iter().find(|message| message.kind == header::FILL);
         let content = message.map(|message| hdf5.below.content(message)).transpose();
-        let is_never = content.map_err(Hdf5::damaged(name))?.is_some_and(|bytes| messages::is_never_filled(&bytes));
+        let is_never =
+            content.map_err(Hdf5::damaged(name))?.is_some_and(|bytes| messages::is_never_filled(&bytes));
         let fill = fill.filter(|_| !is_never);
         let nbytes = product(&shape).saturating_mul(items.stored as u64);
         let lengths = (&shape[..], most.as_deref());
