@@ -1,4 +1,4 @@
-"""Builds the fuzz targets, makes their corpora, and runs them: docs/fuzzing.md.
+"""Builds the fuzz targets, makes their corpora, and runs them: docs/contributing/fuzzing.md.
 
 Fails if there is a finding, or if a target made no execution. `versus_c` runs only if it is named, with python-blosc2 in this Python.
 """

@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Display};
 
 /// Guard bytes around a buffer, which must not be written: more than the widest store of a kernel.
-const GUARD: usize = 160;
+const GUARD_LEN: usize = 160;
 
 /// Runs `fill` on buffers of `len` bytes that were preset to zeros, ones and another pattern. Checks that the outcome
 /// is the same each time, since no result may depend on the old content, and that nothing is written out of bounds.
@@ -22,16 +22,16 @@ fn guarded<E: Display>(
     old: u8,
     fill: &mut impl FnMut(&mut [u8]) -> Result<(), E>,
 ) -> Result<Vec<u8>, String> {
-    let mut buffer = vec![0x5C; len + 2 * GUARD];
-    let inner = &mut buffer[GUARD..GUARD + len];
+    let mut buffer = vec![0x5C; len + 2 * GUARD_LEN];
+    let inner = &mut buffer[GUARD_LEN..GUARD_LEN + len];
     inner.fill(old);
     let outcome = fill(inner);
-    assert!(buffer[..GUARD].iter().all(|byte| *byte == 0x5C), "written in front of the buffer");
-    assert!(buffer[GUARD + len..].iter().all(|byte| *byte == 0x5C), "written behind the buffer");
+    assert!(buffer[..GUARD_LEN].iter().all(|byte| *byte == 0x5C), "written in front of the buffer");
+    assert!(buffer[GUARD_LEN + len..].iter().all(|byte| *byte == 0x5C), "written behind the buffer");
     match outcome {
         Ok(()) => {
-            buffer.truncate(GUARD + len);
-            buffer.drain(..GUARD);
+            buffer.truncate(GUARD_LEN + len);
+            buffer.drain(..GUARD_LEN);
             Ok(buffer)
         }
         Err(error) => Err(error.to_string()),

@@ -1,6 +1,6 @@
 //! Filters with arbitrary parameters on blocks of any size, with every kernel.
 
-use b2_filters::{FilterContext, Filtered, available_kernels, builtin, fuzzing};
+use b2_filters::{FilterContext, FilteredBlock, available_kernels, builtin, fuzzing};
 
 use crate::checks::{filled, same};
 use crate::dice::{Dice, Params};
@@ -62,9 +62,9 @@ pub(crate) fn run(data: &[u8]) {
     fuzzing::force(None);
 }
 
-type Outcome = Result<Vec<u8>, String>;
+type FilterResult = Result<Vec<u8>, String>;
 
-fn agree(first: &mut Option<Outcome>, outcome: Outcome, kernel: &str) {
+fn agree(first: &mut Option<FilterResult>, outcome: FilterResult, kernel: &str) {
     match first {
         None => *first = Some(outcome),
         Some(first) => same(first, &outcome, kernel),
@@ -82,7 +82,7 @@ fn part(
 ) {
     let range = dice.range(block.len());
     let got =
-        filled(range.len(), |dst| filter.backward_part(cx, meta, Filtered::Block(block), range.clone(), dst));
+        filled(range.len(), |dst| filter.backward_part(cx, meta, FilteredBlock::Block(block), range.clone(), dst));
     assert!(got.as_deref() == Ok(&whole[range.clone()]), "{filter:?}: bytes {range:?} are others");
     let Some(planes) = filter.properties(cx, meta).planes_of(block.len()) else { return };
     let (count, prefix) = (planes.count, planes.prefix(block.len(), range.end));
@@ -96,7 +96,7 @@ fn part(
         })
         .collect();
     let planes: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
-    let src = Filtered::Planes(&planes);
+    let src = FilteredBlock::Planes(&planes);
     let got = filled(range.len(), |dst| filter.backward_part(cx, meta, src, range.clone(), dst));
     assert!(got.as_deref() == Ok(&whole[range.clone()]), "{filter:?}: bytes {range:?} of planes are others");
 }

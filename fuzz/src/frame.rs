@@ -20,7 +20,7 @@ use crate::chunk::plugins;
 use crate::dice::Dice;
 
 /// Maximum number of chunks that are read.
-const SOME: usize = 12;
+const MAX_READ_CHUNKS: usize = 12;
 /// Frames with more uncompressed bytes are never read as a whole, even if the limits allow it.
 const MAX_PLAIN: u64 = 1 << 19;
 
@@ -56,7 +56,7 @@ pub(crate) fn memory(data: &[u8]) {
     // intact: the one in its place, or the copy.
     let is_restored = opened.iter().flatten().any(|(schunk, _)| schunk.is_restored());
     assert!(opened[0].is_none() || (opened[1].is_some() || is_restored) && opened[2].is_some());
-    let mut seen: Option<Vec<Outcome>> = None;
+    let mut seen: Option<Vec<ReadResult>> = None;
     for (schunk, checksums) in opened.into_iter().flatten() {
         let outcomes = observe(&schunk, &mut Dice::of(data));
         if is_restored && !checksums {
@@ -76,17 +76,17 @@ pub(crate) fn memory(data: &[u8]) {
     }
 }
 
-pub(crate) type Outcome = Result<Vec<u8>, String>;
+pub(crate) type ReadResult = Result<Vec<u8>, String>;
 
 /// Reads a frame in many ways, which must agree, and returns the results.
-pub(crate) fn observe(schunk: &SuperChunk, dice: &mut Dice) -> Vec<Outcome> {
+pub(crate) fn observe(schunk: &SuperChunk, dice: &mut Dice) -> Vec<ReadResult> {
     let mut outcomes = metadata(schunk);
     let n = schunk.nchunks();
     // The choices below must not depend on earlier errors.
     let base = dice.next();
     let few: Vec<usize> = match n {
-        0..=SOME => (0..n).collect(),
-        _ => (0..SOME).map(|_| dice.below(n)).chain([n - 1]).collect(),
+        0..=MAX_READ_CHUNKS => (0..n).collect(),
+        _ => (0..MAX_READ_CHUNKS).map(|_| dice.below(n)).chain([n - 1]).collect(),
     };
     let mut at = 0;
     let mut whole = Vec::new();
@@ -125,7 +125,7 @@ pub(crate) fn observe(schunk: &SuperChunk, dice: &mut Dice) -> Vec<Outcome> {
     outcomes
 }
 
-fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
+fn metadata(schunk: &SuperChunk) -> Vec<ReadResult> {
     let text = |error: FrameError| error.to_string();
     let mut outcomes = Vec::new();
     let vlmetalayers = schunk.vlmetalayers();
@@ -137,7 +137,7 @@ fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
         outcomes.push(Ok([name, value].concat()));
     }
     // Only chunks near the start: there may be millions.
-    for info in schunk.chunk_infos().take(SOME) {
+    for info in schunk.chunk_infos().take(MAX_READ_CHUNKS) {
         outcomes.push(info.map(|info| format!("{info:?}").into_bytes()).map_err(text));
     }
     if schunk.nchunks() <= 1 << 14 {
@@ -145,7 +145,7 @@ fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
         let _ = schunk.verify_checksums().map_err(text);
     }
     let mut nchunk = 0;
-    for _ in 0..SOME {
+    for _ in 0..MAX_READ_CHUNKS {
         match schunk.chunk(nchunk).run() {
             Ok((_, run)) => {
                 assert!(run.end > nchunk && run.end <= schunk.nchunks(), "a run that does not end");
@@ -160,7 +160,7 @@ fn metadata(schunk: &SuperChunk) -> Vec<Outcome> {
 }
 
 /// Reads a chunk as a whole, some of its blocks, and some of its items.
-fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> Outcome {
+fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> ReadResult {
     let chunk = schunk.chunk(nchunk).read().map_err(|error| error.to_string())?;
     if chunk.nbytes() as u64 > MAX_PLAIN {
         return Err("large".into());
@@ -187,7 +187,7 @@ fn one_chunk(schunk: &SuperChunk, nchunk: usize, dice: &mut Dice) -> Outcome {
 }
 
 /// Compares slices of an array with the whole.
-fn array(array: &NdArray, dice: &mut Dice) -> Vec<Outcome> {
+fn array(array: &NdArray, dice: &mut Dice) -> Vec<ReadResult> {
     if array.nbytes() > MAX_PLAIN {
         return Vec::new();
     }
@@ -276,7 +276,7 @@ fn salvaged(path: &std::path::Path, options: &ReadOptions) {
     }
 }
 
-fn compare(a: &[Outcome], b: &[Outcome], why: &str) {
+fn compare(a: &[ReadResult], b: &[ReadResult], why: &str) {
     assert_eq!(a.len(), b.len(), "{why}");
     for (a, b) in a.iter().zip(b) {
         match (a, b) {
@@ -294,24 +294,24 @@ pub(crate) fn split(data: &[u8]) {
     let options = options(small());
     let frame = Bytes::copy_from_slice(data);
     let whole = options.from_bytes(frame.clone());
-    let pieces = Pieces { data: frame.clone(), dice: dice.clone() };
+    let pieces = SplitDriver { data: frame.clone(), dice: dice.clone() };
     let opened = pieces.drive(options.open_plan(data.len() as u64, Storage::Contiguous).whole());
     // Only files on this computer and frames in memory are opened by the copy of their start.
     let is_restored = whole.as_ref().is_ok_and(SuperChunk::is_restored);
     assert!(opened.is_ok() == whole.is_ok() || is_restored, "opened in pieces: {:?}", opened.err());
     if let (Ok(opened), Ok(whole)) = (opened, &whole) {
-        let files = Arc::new(One(Arc::new(Copies(frame.clone()))));
+        let files = Arc::new(SingleFile(Arc::new(CopyingReader(frame.clone()))));
         let copies = options.opened(opened, files);
         compare(&observe(whole, &mut dice.clone()), &observe(&copies, &mut dice.clone()), "in pieces");
     }
-    for kind in [Unsteady::Failing, Unsteady::Changing, Unsteady::Short] {
+    for kind in [UnsteadyReader::Failing, UnsteadyReader::Changing, UnsteadyReader::Short] {
         let after = dice.clone().below(12) as u64;
-        let file = Trouble { data: frame.clone(), kind, left: AtomicU64::new(after), dice: dice.clone() };
-        let files = Arc::new(One(Arc::new(file)));
+        let file = ReadTrouble { data: frame.clone(), kind, left: AtomicU64::new(after), dice: dice.clone() };
+        let files = Arc::new(SingleFile(Arc::new(file)));
         match options.open_files(files, Storage::Contiguous, true) {
             Ok(schunk) => {
                 // Different reads of one chunk may see different bytes or fail, so they need not agree.
-                for nchunk in 0..schunk.nchunks().min(SOME) {
+                for nchunk in 0..schunk.nchunks().min(MAX_READ_CHUNKS) {
                     let _ = schunk.chunk(nchunk).decompress().map_err(|error| error.to_string());
                     let _ = schunk.chunk(nchunk).blocks(&[0, 1], |_, _| ());
                 }
@@ -328,12 +328,12 @@ pub(crate) fn split(data: &[u8]) {
 }
 
 /// A driver that fetches each extent in several reads and joins them.
-struct Pieces {
+struct SplitDriver {
     data: Bytes,
     dice: Dice,
 }
 
-impl Pieces {
+impl SplitDriver {
     fn drive<P: Plan>(&self, mut plan: P) -> Result<P::Output, FrameError> {
         let mut dice = self.dice.clone();
         let mut parts = Vec::new();
@@ -365,18 +365,18 @@ impl Pieces {
     }
 }
 
-struct One(Arc<dyn ReadAt>);
+struct SingleFile(Arc<dyn ReadAt>);
 
-impl FrameFiles for One {
+impl FrameFiles for SingleFile {
     fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
         OpenFile::new(self.0.clone(), "a file", 0)
     }
 }
 
 /// Returns copies, never shared memory.
-struct Copies(Bytes);
+struct CopyingReader(Bytes);
 
-impl ReadAt for Copies {
+impl ReadAt for CopyingReader {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
     }
@@ -386,7 +386,7 @@ impl ReadAt for Copies {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unsteady {
+enum UnsteadyReader {
     /// From some read on, all reads fail.
     Failing,
     /// From some read on, the bytes differ.
@@ -395,16 +395,16 @@ enum Unsteady {
     Short,
 }
 
-struct Trouble {
+struct ReadTrouble {
     data: Bytes,
-    kind: Unsteady,
+    kind: UnsteadyReader,
     left: AtomicU64,
     dice: Dice,
 }
 
-impl ReadAt for Trouble {
+impl ReadAt for ReadTrouble {
     fn len(&self) -> io::Result<u64> {
-        let more = if self.kind == Unsteady::Short { 1 << 20 } else { 0 };
+        let more = if self.kind == UnsteadyReader::Short { 1 << 20 } else { 0 };
         Ok(self.data.len() as u64 + more)
     }
 
@@ -412,10 +412,10 @@ impl ReadAt for Trouble {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
         match self.kind {
-            Unsteady::Failing if left == 0 => return Err(io::Error::other("the disk is gone")),
+            UnsteadyReader::Failing if left == 0 => return Err(io::Error::other("the disk is gone")),
             _ => self.data.read_exact_at(offset, buf)?,
         }
-        if self.kind == Unsteady::Changing && left == 0 && !buf.is_empty() {
+        if self.kind == UnsteadyReader::Changing && left == 0 && !buf.is_empty() {
             let mut dice = self.dice.clone();
             for _ in 0..3 {
                 let at = dice.below(buf.len());

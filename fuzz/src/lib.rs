@@ -1,4 +1,4 @@
-//! The checks behind the fuzz targets of b2kit (docs/fuzzing.md). Each target is a function of bytes; the files in
+//! The checks behind the fuzz targets of b2kit (docs/contributing/fuzzing.md). Each target is a function of bytes; the files in
 //! `fuzz_targets/` only name them.
 
 mod arrays;

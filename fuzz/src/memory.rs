@@ -6,11 +6,11 @@ use peak_alloc::PeakAlloc;
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
 /// Maximum memory that an input may use, in bytes: what the command allows for small files.
-const MOST: usize = 768 << 20;
+const MAX_ALLOCATED: usize = 768 << 20;
 
 /// Runs a target on an input, and checks how much memory it uses.
 pub fn bounded(target: fn(&[u8]), data: &[u8]) {
-    within(MOST, &format!("an input of {} bytes", data.len()), || target(data));
+    within(MAX_ALLOCATED, &format!("an input of {} bytes", data.len()), || target(data));
 }
 
 /// Panics if `run` uses more than `most` bytes of memory.

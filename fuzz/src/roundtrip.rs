@@ -64,7 +64,7 @@ fn frame(plain: &[u8], cparams: &CParams, dice: &mut Dice) {
 }
 
 /// The size of full chunks, in bytes.
-const FULL: usize = 120;
+const FULL_CHUNK_LEN: usize = 120;
 
 /// The expected content of a frame.
 #[derive(Clone, Default, PartialEq)]
@@ -82,7 +82,7 @@ pub(crate) fn edit(data: &[u8]) {
         Compression::new().itemsize(4).codec(codec).level(1).blocksize(64).build().expect("parameters");
     let sums = flags & 1 != 0;
     let new = FrameWriter::options().checksums(sums);
-    let new = new.memory(FrameParams::from_cparams(&cparams).chunksize(FULL));
+    let new = new.memory(FrameParams::from_cparams(&cparams).chunksize(FULL_CHUNK_LEN));
     let mut frame = new.and_then(FrameWriter::finish).expect("an empty frame").into_bytes();
     let options = || SuperChunk::options().checksums(sums);
     let mut editor = EditOptions::from(SuperChunk::options().checksums(sums))
@@ -124,14 +124,14 @@ fn apply(
     let n = model.chunks.len();
     let at = usize::from(params.u8());
     // The last chunk may be shorter; it must then stay the last.
-    let full = model.chunks.last().is_none_or(|last| last.len() == FULL);
+    let full = model.chunks.last().is_none_or(|last| last.len() == FULL_CHUNK_LEN);
     let some = |params: &mut Params<'_>, len: usize| -> Vec<u8> {
         let seed = params.bytes(4).to_vec();
         seed.iter().copied().cycle().chain([1, 2].into_iter().cycle()).take(len).collect()
     };
     match op {
         0 | 1 if full => {
-            let plain = some(params, FULL);
+            let plain = some(params, FULL_CHUNK_LEN);
             editor
                 .append(Chunk::compress_bytes(&plain, &editor.cparams().expect("cparams")).expect("a chunk"))
                 .expect("room");
@@ -142,17 +142,17 @@ fn apply(
             editor.append_bytes(&plain).expect("any bytes");
             let mut rest = &plain[..];
             while !rest.is_empty() {
-                if model.chunks.last().is_none_or(|last| last.len() == FULL) {
+                if model.chunks.last().is_none_or(|last| last.len() == FULL_CHUNK_LEN) {
                     model.chunks.push(Vec::new());
                 }
                 let last = model.chunks.last_mut().expect("one is there");
-                let (part, behind) = rest.split_at(rest.len().min(FULL - last.len()));
+                let (part, behind) = rest.split_at(rest.len().min(FULL_CHUNK_LEN - last.len()));
                 last.extend_from_slice(part);
                 rest = behind;
             }
         }
         3 => {
-            let plain = some(params, FULL);
+            let plain = some(params, FULL_CHUNK_LEN);
             editor.insert_bytes(at % (n + 1).min(n.max(1)), &plain).expect("a full chunk in front");
             model.chunks.insert(at % (n + 1).min(n.max(1)), plain);
         }
@@ -166,9 +166,9 @@ fn apply(
             model.chunks.remove(at % n);
         }
         7 if full => {
-            let chunk = Chunk::special(SpecialKind::Zeros, &[], FULL, 4, 0).expect("zeros");
+            let chunk = Chunk::special(SpecialKind::Zeros, &[], FULL_CHUNK_LEN, 4, 0).expect("zeros");
             editor.append(chunk).expect("a full chunk");
-            model.chunks.push(vec![0; FULL]);
+            model.chunks.push(vec![0; FULL_CHUNK_LEN]);
         }
         8 if n > 0 => {
             let nbytes: usize = model.chunks.iter().map(Vec::len).sum();
@@ -176,7 +176,7 @@ fn apply(
             let plain = some(params, (nbytes - start).min(at + 1));
             editor.write_bytes(start as u64, &plain).expect("inside");
             for (k, byte) in plain.iter().enumerate() {
-                model.chunks[(start + k) / FULL][(start + k) % FULL] = *byte;
+                model.chunks[(start + k) / FULL_CHUNK_LEN][(start + k) % FULL_CHUNK_LEN] = *byte;
             }
         }
         9 => {

@@ -6,7 +6,7 @@ use std::{fs, io};
 use b2_chunk::{CParams, Chunk, CodecId, Compression};
 use b2_codecs::{CodecContext, Encoded};
 use b2_frame::{Checksums, FrameParams, FrameWriter, Storage, SuperChunk};
-use b2_testkit::hostile::{Layout, Seal};
+use b2_testkit::hostile::{FrameLayout, Seal};
 use b2nd::{ArrayBuilder, Dtype};
 
 use crate::dice::Dice;
@@ -236,6 +236,6 @@ fn frame_with_values(plain: &[u8], dice: &mut Dice) -> Vec<u8> {
         writer.set_vlmetalayer(format!("v{k}"), &plain[..plain.len() - k]).expect("any value");
     }
     let frame = writer.finish().expect("a frame").into_bytes();
-    let trailer = Layout::of(&frame).expect("a valid frame").trailer;
+    let trailer = FrameLayout::of(&frame).expect("a valid frame").trailer;
     frame[trailer.start..trailer.end - 23].to_vec()
 }

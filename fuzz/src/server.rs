@@ -14,7 +14,7 @@ use b2_http::{Http, HttpOptions};
 use b2nd::{ArrayBuilder, NdArray, Selection, source};
 
 /// Two versions of a file, of equal length.
-struct Files {
+struct FileVersions {
     frames: [Vec<u8>; 2],
     items: [Vec<u8>; 2],
     port: u16,
@@ -22,7 +22,7 @@ struct Files {
 
 /// The current behaviour of the server.
 #[derive(Default)]
-struct Script {
+struct ServerScript {
     number: u64,
     manners: Vec<u8>,
     raw: Vec<u8>,
@@ -30,13 +30,13 @@ struct Script {
     guarded: bool,
 }
 
-static SCRIPT: Mutex<Script> =
-    Mutex::new(Script { number: 0, manners: Vec::new(), raw: Vec::new(), guarded: true });
+static SCRIPT: Mutex<ServerScript> =
+    Mutex::new(ServerScript { number: 0, manners: Vec::new(), raw: Vec::new(), guarded: true });
 /// Whether any response had content that does not match the version it claims.
-static LIED: AtomicBool = AtomicBool::new(false);
+static VERSION_MISMATCH: AtomicBool = AtomicBool::new(false);
 
-fn files() -> &'static Files {
-    static FILES: OnceLock<Files> = OnceLock::new();
+fn files() -> &'static FileVersions {
+    static FILES: OnceLock<FileVersions> = OnceLock::new();
     FILES.get_or_init(|| {
         let made = |n: u64| {
             let item = move |i: u64| ((i + n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
@@ -57,7 +57,7 @@ fn files() -> &'static Files {
                 thread::spawn(move || serve(stream));
             }
         });
-        Files { frames: [one, two], items: [items, others], port }
+        FileVersions { frames: [one, two], items: [items, others], port }
     })
 }
 
@@ -146,11 +146,11 @@ fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
         174 => return false,
         175..=179 => {
             // Send the other version's body with this version's tag, so the server lies.
-            LIED.store(true, SeqCst);
+            VERSION_MISMATCH.store(true, SeqCst);
             body = files.frames[1 - version].get(start..end).unwrap_or_default().to_vec();
         }
         180.. => {
-            LIED.store(true, SeqCst);
+            VERSION_MISMATCH.store(true, SeqCst);
             let from = usize::from(manner - 180) * 7 % raw.len().max(1);
             let _ = stream.write_all(raw.get(from..).unwrap_or_default());
             return false;
@@ -184,7 +184,7 @@ pub(crate) fn run(data: &[u8]) {
         script.guarded = how & 1 == 0;
         script.number
     };
-    LIED.store(false, SeqCst);
+    VERSION_MISMATCH.store(false, SeqCst);
     let http = HttpOptions::default().proxy(false).in_flight(4).pause(Duration::from_millis(1));
     let http = Http::new(http.timeout(Duration::from_millis(300)));
     let costs = if how & 2 == 0 { ReadCosts::REMOTE } else { ReadCosts::REMOTE.small(1000).head(64) };
@@ -194,7 +194,7 @@ pub(crate) fn run(data: &[u8]) {
     let url = format!("http://127.0.0.1:{}/{number}", files.port);
     let Ok(array) = NdArray::open_with(&url, &options) else { return };
     let sound = |found: &[u8], expected: [&[u8]; 2]| {
-        if !LIED.load(SeqCst) && how & 1 == 0 {
+        if !VERSION_MISMATCH.load(SeqCst) && how & 1 == 0 {
             assert!(expected.contains(&found), "items of neither version, or of both");
         }
     };

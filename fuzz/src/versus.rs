@@ -24,9 +24,9 @@ const MAX_CHUNKS: usize = 8;
 const MAX_NBYTES: usize = 1 << 18;
 const REJECTED: u32 = u32::MAX;
 /// Number of examples kept of each class.
-const EXAMPLES: u64 = 20;
+const MAX_EXAMPLES: u64 = 20;
 /// Number of inputs between two writes of the counts.
-const EVERY: u64 = 200;
+const WRITE_INTERVAL: u64 = 200;
 
 struct Peer {
     _child: Child,
@@ -37,16 +37,16 @@ struct Peer {
 }
 
 /// The result of one side for a frame: rejected, or its first chunks.
-enum Said {
+enum PeerReading {
     Rejected(String),
     Crashed,
-    Chunks(Vec<Outcome>),
+    Chunks(Vec<ChunkResult>),
 }
 
 /// A chunk, or the reason why it cannot be read.
-type Outcome = Result<Plain, String>;
+type ChunkResult = Result<PlainChunk, String>;
 
-struct Plain {
+struct PlainChunk {
     bytes: Bytes,
     /// Whether C-Blosc2 leaves the memory as it is.
     uninitialised: bool,
@@ -62,14 +62,14 @@ pub(crate) fn run(data: &[u8]) {
     let peer = peer.get_or_insert_with(|| Peer::start().expect("python-blosc2 runs"));
     let theirs = peer.ask(data).expect("the peer answers");
     let class = match (ours(data), theirs) {
-        (_, Said::Crashed) => "C crashes".to_owned(),
-        (Said::Rejected(_), Said::Rejected(_)) => "both reject the frame".to_owned(),
-        (Said::Rejected(why), Said::Chunks(_)) => {
+        (_, PeerReading::Crashed) => "C crashes".to_owned(),
+        (PeerReading::Rejected(_), PeerReading::Rejected(_)) => "both reject the frame".to_owned(),
+        (PeerReading::Rejected(why), PeerReading::Chunks(_)) => {
             format!("only we reject the frame: {}", without_numbers(&why))
         }
-        (Said::Chunks(_), Said::Rejected(_)) => "only C rejects the frame".to_owned(),
-        (Said::Chunks(ours), Said::Chunks(theirs)) => return peer.chunks(data, &ours, &theirs),
-        (Said::Crashed, _) => unreachable!("this process is there"),
+        (PeerReading::Chunks(_), PeerReading::Rejected(_)) => "only C rejects the frame".to_owned(),
+        (PeerReading::Chunks(ours), PeerReading::Chunks(theirs)) => return peer.chunks(data, &ours, &theirs),
+        (PeerReading::Crashed, _) => unreachable!("this process is there"),
     };
     peer.count(&class, data);
 }
@@ -90,7 +90,7 @@ impl Peer {
         Ok(Self { _child: child, stdin, stdout, counts: BTreeMap::new(), inputs: 0 })
     }
 
-    fn ask(&mut self, frame: &[u8]) -> io::Result<Said> {
+    fn ask(&mut self, frame: &[u8]) -> io::Result<PeerReading> {
         self.stdin.write_all(&(frame.len() as u32).to_le_bytes())?;
         self.stdin.write_all(frame)?;
         self.stdin.flush()?;
@@ -99,8 +99,8 @@ impl Peer {
         let mut answer = vec![0; u32::from_le_bytes(len) as usize];
         self.stdout.read_exact(&mut answer)?;
         match answer[0] {
-            b'R' => return Ok(Said::Rejected(String::new())),
-            b'C' => return Ok(Said::Crashed),
+            b'R' => return Ok(PeerReading::Rejected(String::new())),
+            b'C' => return Ok(PeerReading::Crashed),
             _ => {}
         }
         let mut rest = Bytes::from(answer).split_off(1);
@@ -112,13 +112,13 @@ impl Peer {
         let chunks = (0..count).map(|_| match number(&mut rest) {
             REJECTED => Err(String::new()),
             len => {
-                Ok(Plain { bytes: rest.split_to(len as usize), uninitialised: false, old_bytedelta: false })
+                Ok(PlainChunk { bytes: rest.split_to(len as usize), uninitialised: false, old_bytedelta: false })
             }
         });
-        Ok(Said::Chunks(chunks.collect()))
+        Ok(PeerReading::Chunks(chunks.collect()))
     }
 
-    fn chunks(&mut self, data: &[u8], ours: &[Outcome], theirs: &[Outcome]) {
+    fn chunks(&mut self, data: &[u8], ours: &[ChunkResult], theirs: &[ChunkResult]) {
         if ours.len() != theirs.len() {
             return self.count("other numbers of chunks", data);
         }
@@ -153,10 +153,10 @@ impl Peer {
         self.inputs += 1;
         let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
         let telling = class.contains("only") || class.contains("DIFFERENT") || class.contains("numbers");
-        if telling && n <= EXAMPLES {
+        if telling && n <= MAX_EXAMPLES {
             keep(&folder, class, n, data);
         }
-        if self.inputs.is_multiple_of(EVERY) {
+        if self.inputs.is_multiple_of(WRITE_INTERVAL) {
             let lines: String = self.counts.iter().map(|(class, n)| format!("{n:>9}  {class}\n")).collect();
             fs::create_dir_all(&folder).expect("a folder for the counts");
             fs::write(folder.join("counts.txt"), lines).expect("the counts are kept");
@@ -172,10 +172,10 @@ fn keep(folder: &Path, class: &str, n: u64, data: &[u8]) {
     fs::write(folder.join(format!("{n:02}.b2frame")), data).expect("the example is kept");
 }
 
-fn ours(data: &[u8]) -> Said {
+fn ours(data: &[u8]) -> PeerReading {
     let schunk = match options(small()).checksums(false).from_bytes(data.to_vec()) {
         Ok(schunk) => schunk,
-        Err(error) => return Said::Rejected(error.to_string()),
+        Err(error) => return PeerReading::Rejected(error.to_string()),
     };
     // Open arrays as such, because some filters and codecs need the shape of a block.
     let schunk =
@@ -189,9 +189,9 @@ fn ours(data: &[u8]) -> Said {
         let plain = chunk.decompress_bytes_with(schunk.dparams()).map_err(|error| error.to_string())?;
         let old_bytedelta =
             chunk.header().filters().iter().any(|slot| slot.id == FilterId::BYTEDELTA_HISTORIC);
-        Ok(Plain { bytes: plain.into(), uninitialised, old_bytedelta })
+        Ok(PlainChunk { bytes: plain.into(), uninitialised, old_bytedelta })
     };
-    Said::Chunks((0..schunk.nchunks().min(MAX_CHUNKS)).map(read).collect())
+    PeerReading::Chunks((0..schunk.nchunks().min(MAX_CHUNKS)).map(read).collect())
 }
 
 /// Removes numbers, in which errors of one kind differ.

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::root;
 
-type Name = Vec<String>;
+type ModulePath = Vec<String>;
 
 /// A file, its paths in `use` and in code, and whether each is a re-export.
-type File = (String, Vec<(Name, bool)>);
+type File = (String, Vec<(ModulePath, bool)>);
 
 /// Reads a path or a tree of paths, and returns what is behind it.
-fn paths<'a>(mut code: &'a str, mut path: Name, found: &mut Vec<Name>) -> &'a str {
+fn paths<'a>(mut code: &'a str, mut path: ModulePath, found: &mut Vec<ModulePath>) -> &'a str {
     if let Some(inside) = code.strip_prefix('{') {
         code = inside.trim_start();
         while !code.starts_with('}') && !code.is_empty() {
@@ -37,7 +37,7 @@ fn paths<'a>(mut code: &'a str, mut path: Name, found: &mut Vec<Name>) -> &'a st
 }
 
 /// Reads the modules of a crate, by their paths from its root.
-fn modules(src: &Path, folder: &Path, modules: &mut BTreeMap<Name, File>) {
+fn modules(src: &Path, folder: &Path, modules: &mut BTreeMap<ModulePath, File>) {
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if path.is_dir() {
             self::modules(src, &path, modules);
@@ -55,7 +55,7 @@ fn modules(src: &Path, folder: &Path, modules: &mut BTreeMap<Name, File>) {
             .map(|line| line.split("//").next().unwrap());
         let code = lines.map(|line| format!("{}\n", line.trim())).collect::<String>();
         let place: PathBuf = path.strip_prefix(src).unwrap().with_extension("");
-        let mut module: Name = place.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let mut module: ModulePath = place.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         module.pop_if(|name| ["mod", "lib", "main"].contains(&name.as_str()));
         let mut found = Vec::new();
         let starts = ["use ", "crate::", "super::"]
@@ -63,7 +63,7 @@ fn modules(src: &Path, folder: &Path, modules: &mut BTreeMap<Name, File>) {
             .flat_map(|start| code.match_indices(start).map(|(at, _)| at));
         for at in starts.filter(|&at| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')) {
             let (line, mut all) = (code[..at].rsplit('\n').next().unwrap(), Vec::new());
-            paths(code[at..].trim_start_matches("use "), Name::new(), &mut all);
+            paths(code[at..].trim_start_matches("use "), ModulePath::new(), &mut all);
             let public = line.starts_with("pub") && (line.contains("use ") || code[at..].starts_with("use "));
             for path in all {
                 let up = path.iter().take_while(|part| *part == "super").count();
@@ -81,7 +81,7 @@ fn modules(src: &Path, folder: &Path, modules: &mut BTreeMap<Name, File>) {
 }
 
 /// Returns the module that defines what a path from the root leads to, if it is in this crate.
-fn defining(modules: &BTreeMap<Name, File>, path: &[String], depth: usize) -> Option<Name> {
+fn defining(modules: &BTreeMap<ModulePath, File>, path: &[String], depth: usize) -> Option<ModulePath> {
     let known = (0..=path.len()).rev().find(|&len| modules.contains_key(&path[..len]))?;
     let module = path[..known].to_vec();
     // A module as a whole.
@@ -111,7 +111,7 @@ fn defines(code: &str, name: &str) -> bool {
 fn check(name: &str, src: &Path, layers: Option<&str>, problems: &mut Vec<String>) -> (usize, usize) {
     let mut all = BTreeMap::new();
     modules(src, src, &mut all);
-    let mut imports = BTreeMap::<&Name, BTreeSet<Name>>::new();
+    let mut imports = BTreeMap::<&ModulePath, BTreeSet<ModulePath>>::new();
     for (from, (_, paths)) in &all {
         let to = paths.iter().filter(|(_, public)| !public).filter_map(|(path, _)| defining(&all, path, 9));
         imports.insert(from, to.filter(|to| to != from).collect());
@@ -121,7 +121,8 @@ fn check(name: &str, src: &Path, layers: Option<&str>, problems: &mut Vec<String
         names.split(',').enumerate().map(move |(n, name)| (name.trim(), (level, n)))
     });
     let levels: BTreeMap<&str, (usize, usize)> = levels.collect();
-    let level = |module: &Name| levels.get(module.first()?.as_str()).or_else(|| levels.get("*")).copied();
+    let level =
+        |module: &ModulePath| levels.get(module.first()?.as_str()).or_else(|| levels.get("*")).copied();
     for (from, to) in imports.iter().flat_map(|(from, to)| to.iter().map(move |to| (*from, to))) {
         let line = format!("{name}: {} imports {}", from.join("::"), to.join("::"));
         let (mut reached, mut next) = (BTreeSet::new(), vec![to]);

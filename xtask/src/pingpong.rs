@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::conformance::checker::{caught, to_hex};
 use crate::conformance::peer::{Peer, Reply};
 use crate::conformance::watchdog;
-use crate::sh::Counts;
+use crate::sh::TestCounts;
 use crate::{python, root};
 
 /// Change files by turns with C-Blosc2: random sequences of operations, each turn by one side.
@@ -41,11 +41,11 @@ pub(crate) struct Args {
     first: u64,
     /// Only one kind of file.
     #[arg(long, value_enum)]
-    only: Option<Kind>,
+    only: Option<FileKind>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Kind {
+enum FileKind {
     /// Chunks and vlmetalayers of frames.
     Frames,
     /// Items and shapes of arrays.
@@ -60,17 +60,17 @@ impl Args {
 
 /// What was done, for the table.
 #[derive(Default)]
-struct Report {
+struct ChangeReport {
     /// Counts by kind of file, side and operation.
     operations: BTreeMap<(&'static str, &'static str, String), u64>,
     /// How often results were left out, for which reason; what checksums say after changes by C-Blosc2; how often a
     /// frame had a table of block starts or none, by who made the last change.
     notes: BTreeMap<String, u64>,
-    counts: Counts,
+    counts: TestCounts,
 }
 
 /// Runs the task and prints its table. Sequences with a difference are counted, not an error of their own.
-pub(crate) fn run(args: &Args) -> Result<Counts> {
+pub(crate) fn run(args: &Args) -> Result<TestCounts> {
     let started = Instant::now();
     let seed = root::seed(args.seed);
     println!("by turns with {}: {} sequences, --seed {seed}", python::PEER.join(", "), args.sequences);
@@ -78,11 +78,11 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
     let folder = root::temporary("pingpong-")?;
     let (arrays, frames) = match args.only {
         None => (args.sequences.div_ceil(2), args.sequences / 2),
-        Some(Kind::Arrays) => (args.sequences, 0),
-        Some(Kind::Frames) => (0, args.sequences),
+        Some(FileKind::Arrays) => (args.sequences, 0),
+        Some(FileKind::Frames) => (0, args.sequences),
     };
     watchdog::start(seed);
-    let mut report = Report::default();
+    let mut report = ChangeReport::default();
     for (kind, count) in [("arrays", arrays), ("frames", frames)] {
         let last = args.first + count;
         let mut next = args.first;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
         }
     }
     report.print();
-    let Counts { passed, failed } = report.counts;
+    let TestCounts { passed, failed } = report.counts;
     println!("seed {seed}, {:.1} s", started.elapsed().as_secs_f64());
     ensure!(passed + failed == args.sequences, "only {} sequences were run", passed + failed);
     if failed > 0 {
@@ -109,10 +109,10 @@ fn worker(
     kind: &'static str,
     first: u64,
     last: u64,
-    report: &mut Report,
+    report: &mut ChangeReport,
 ) -> Result<u64> {
     let mut peer = Peer::start(command)?;
-    let mut ours = Ours::default();
+    let mut ours = OpenFile::default();
     let mut log: Vec<String> = Vec::new();
     let mut changed = String::new();
     let mut next = first;
@@ -122,7 +122,7 @@ fn worker(
                 if let Some(number) = message["begin"].as_u64() {
                     ensure!(number == next, "sequence {number} came instead of {next}");
                     // Every second sequence uses tables of block starts.
-                    ours = Ours { block_starts: number.is_multiple_of(2), ..Ours::default() };
+                    ours = OpenFile { block_starts: number.is_multiple_of(2), ..OpenFile::default() };
                     changed = "creating".to_owned();
                     log.clear();
                 } else if let Some(words) = message["do"].as_array() {
@@ -173,7 +173,7 @@ fn worker(
     Ok(next)
 }
 
-impl Report {
+impl ChangeReport {
     fn count(&mut self, kind: &'static str, side: &'static str, operation: &str) {
         let name = operation.trim_end_matches(" array").trim_end_matches(" frame");
         *self.operations.entry((kind, side, name.to_owned())).or_default() += 1;
@@ -199,25 +199,25 @@ impl Report {
         for (what, count) in &self.notes {
             println!("{what}: {count} times");
         }
-        let Counts { passed, failed } = self.counts;
+        let TestCounts { passed, failed } = self.counts;
         let operations: u64 = self.operations.values().sum();
         println!("{operations} operations, {} sequences, {failed} with a difference", passed + failed);
     }
 }
 
 /// Costs of a remote reader, which uses the table of block starts even for small chunks.
-const FAR: ReadCosts = ReadCosts::REMOTE.small(100).head(64);
+const REMOTE_COSTS: ReadCosts = ReadCosts::REMOTE.small(100).head(64);
 
 /// What this project has open.
 #[derive(Default)]
-struct Ours {
+struct OpenFile {
     array: Option<ArrayEditor>,
     frame: Option<FrameEditor>,
     /// Whether frames get a table of block starts.
     block_starts: bool,
 }
 
-impl Ours {
+impl OpenFile {
     /// Executes a request. A panic counts as an error.
     fn answer(&mut self, words: &[Value]) -> Value {
         caught(|| self.work(words)).unwrap_or_else(|error| json!({ "error": format!("{error:#}") }))
@@ -291,7 +291,7 @@ impl Ours {
 fn read_array(path: &Path, items: &Path) -> Result<Value> {
     let array = NdArray::open(path)?;
     let all = array.all().read_bytes()?;
-    let far = NdArray::open_with(path, &SuperChunk::options().costs(FAR))?;
+    let far = NdArray::open_with(path, &SuperChunk::options().costs(REMOTE_COSTS))?;
     ensure!(far.all().read_bytes()? == all, "read as from far away, the items are others");
     if let [len, ..] = *array.shape()
         && len > 0
@@ -318,7 +318,7 @@ fn read_frame(path: &Path) -> Result<Value> {
         let value = schunk.vlmetalayers().get(&*name)?.context("a vlmetalayer without a value")?;
         layers.insert(name.into_owned(), to_hex(&value));
     }
-    let far = schunk.clone().with_costs(FAR);
+    let far = schunk.clone().with_costs(REMOTE_COSTS);
     let mut start = 0;
     for nchunk in 0..schunk.nchunks() {
         let plain = schunk.chunk(nchunk).decompress()?;
@@ -348,12 +348,12 @@ fn parsed<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T> {
 }
 
 /// Codec, level, filters, and whether the file is contiguous.
-type Written = (String, u8, Vec<u8>, bool);
+type StorageParams = (String, u8, Vec<u8>, bool);
 
 fn create_array(words: &[Value]) -> Result<()> {
     let (path, shape, chunks, blocks, dtype): (PathBuf, Vec<u64>, Vec<u32>, Vec<u32>, String) =
         parsed(&words[1..6].into())?;
-    let (written, items): (Written, PathBuf) = (parsed(&words[6..10].into())?, parsed(&words[10])?);
+    let (written, items): (StorageParams, PathBuf) = (parsed(&words[6..10].into())?, parsed(&words[10])?);
     let dtype = Dtype::parse(&dtype)?;
     let cparams = cparams(dtype.itemsize(), &written)?;
     let builder = ArrayBuilder::of_dtype(shape, dtype).compression(cparams).chunks(chunks).blocks(blocks);
@@ -362,18 +362,18 @@ fn create_array(words: &[Value]) -> Result<()> {
 
 fn create_frame(words: &[Value]) -> Result<()> {
     let (path, typesize, chunksize): (PathBuf, usize, usize) = parsed(&words[1..4].into())?;
-    let written: Written = parsed(&words[4..8].into())?;
+    let written: StorageParams = parsed(&words[4..8].into())?;
     let params = FrameParams::from_cparams(&cparams(typesize, &written)?).chunksize(chunksize);
     let options = FrameWriter::options().durability(Durability::None).storage(storage(&written));
     FrameEditor::create(path, params, &options)?;
     Ok(())
 }
 
-fn storage((.., contiguous): &Written) -> Storage {
+fn storage((.., contiguous): &StorageParams) -> Storage {
     if *contiguous { Storage::Contiguous } else { Storage::Sparse }
 }
 
-fn cparams(typesize: usize, (codec, clevel, filters, _): &Written) -> Result<CParams> {
+fn cparams(typesize: usize, (codec, clevel, filters, _): &StorageParams) -> Result<CParams> {
     let codec = CodecId::from_name(codec).context("unknown codec")?;
     let slots: Vec<FilterSlot> = filters.iter().map(|id| FilterSlot::new(FilterId(*id), 0)).collect();
     Ok(Compression::new().itemsize(typesize).codec(codec).level(*clevel).filters(&slots).build()?)

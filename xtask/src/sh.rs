@@ -45,29 +45,29 @@ pub(crate) fn json_lines(command: &mut Command) -> Result<Vec<Value>> {
 
 /// Number of tests that passed and failed.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Counts {
+pub(crate) struct TestCounts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
 }
 
 /// Runs `cargo test` and counts the tests. A command that fails without a failed test, for example because it does not
 /// compile, is an error.
-pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
+pub(crate) fn run_tests(mut command: Command) -> Result<TestCounts> {
     println!("\n$ {}", line(&command));
     let started = Instant::now();
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().context("no pipe from cargo")?;
-    let (mut counts, mut others, mut unfinished) = (Counts::default(), 0, 0);
+    let (mut counts, mut others, mut unfinished) = (TestCounts::default(), 0, 0);
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         counts.add(&line);
-        others += left_out(&line);
+        others += skipped(&line);
         unfinished += program(&line);
         writeln!(std::io::stdout(), "{line}")?;
     }
     let status = child.wait()?;
     finished(started);
-    tell_left_out(others);
+    print_skipped(others);
     if unfinished > 0 {
         println!("{unfinished} test programs ended before they told their results");
         counts.failed += unfinished.unsigned_abs();
@@ -82,19 +82,21 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Counts> {
 }
 
 /// Runs `cargo nextest run` and counts the tests.
-pub(crate) fn run_nextest(mut command: Command) -> Result<Counts> {
+pub(crate) fn run_nextest(mut command: Command) -> Result<TestCounts> {
     println!("\n$ {}", line(&command));
     let started = Instant::now();
     let mut child = command.stderr(Stdio::piped()).spawn()?;
     let stderr = child.stderr.take().context("no pipe from cargo")?;
-    let mut counts = Counts::default();
+    let mut counts = TestCounts::default();
     for line in BufReader::new(stderr).lines() {
         let line = line?;
         if line.trim_start().starts_with("Summary [") {
             let before = |what: &str| line.split_once(what)?.0.rsplit(' ').next()?.parse::<u64>().ok();
             let sum = |words: &[&str]| words.iter().filter_map(|word| before(word)).sum();
-            counts =
-                Counts { passed: sum(&[" passed"]), failed: sum(&[" failed", " timed out", " exec failed"]) };
+            counts = TestCounts {
+                passed: sum(&[" passed"]),
+                failed: sum(&[" failed", " timed out", " exec failed"]),
+            };
         }
         eprintln!("{line}");
     }
@@ -106,17 +108,17 @@ pub(crate) fn run_nextest(mut command: Command) -> Result<Counts> {
 }
 
 /// Says how many tests were left out.
-fn tell_left_out(number: u64) {
+fn print_skipped(number: u64) {
     if number > 0 {
         println!("{number} tests were left out: ignored, or by name");
     }
 }
 
-fn left_out(line: &str) -> u64 {
+fn skipped(line: &str) -> u64 {
     number(line, " ignored;") + number(line, " filtered out;")
 }
 
-impl Counts {
+impl TestCounts {
     /// Prints the final line of a check.
     pub(crate) fn print(&self, what: &str) {
         println!("{what}: {} passed, {} failed", self.passed, self.failed);
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn test_results_are_summed() {
-        let mut counts = Counts::default();
+        let mut counts = TestCounts::default();
         counts.add(
             "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.10s",
         );

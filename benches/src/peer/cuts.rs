@@ -18,9 +18,9 @@ pub(crate) struct Args {
 
 /// Encodes everything as one byte, without reading it.
 #[derive(Debug)]
-struct Nothing;
+struct OneByteCodec;
 
-impl Codec for Nothing {
+impl Codec for OneByteCodec {
     fn id(&self) -> CodecId {
         CodecId(200)
     }
@@ -39,7 +39,7 @@ impl Codec for Nothing {
     }
 }
 
-impl Encoder for Nothing {
+impl Encoder for OneByteCodec {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
         black_box(src);
         Ok(dst.first_mut().map_or(Encoded::TooBig, |byte| {
@@ -147,7 +147,7 @@ impl Case {
 
     /// Returns the CPU time of writing a frame in memory.
     fn cut(&self, src: &[u8]) -> Result<f64> {
-        let plugins = Plugins::default().with_codec(Nothing);
+        let plugins = Plugins::default().with_codec(OneByteCodec);
         let cparams = Compression::new()
             .itemsize(self.itemsize)
             .codec(CodecId(200))

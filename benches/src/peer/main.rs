@@ -13,11 +13,11 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum BenchCommand {
     /// Compress into a file of chunks
     Encode(chunks::Args),
     /// Decode a file of chunks and compare with the input
@@ -32,13 +32,13 @@ enum What {
 
 fn main() -> Result<()> {
     match Args::parse().what {
-        What::Encode(args) => chunks::encode(&args),
-        What::Decode(args) => chunks::decode(&args),
-        What::Cuts(args) => cuts::run(&args),
-        What::Kernels => {
+        BenchCommand::Encode(args) => chunks::encode(&args),
+        BenchCommand::Decode(args) => chunks::decode(&args),
+        BenchCommand::Cuts(args) => cuts::run(&args),
+        BenchCommand::Kernels => {
             println!("{}", b2_filters::kernels());
             Ok(())
         }
-        What::Nd(args) => arrays::run(&args),
+        BenchCommand::Nd(args) => arrays::run(&args),
     }
 }

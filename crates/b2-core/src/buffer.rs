@@ -10,9 +10,9 @@ use crate::OutOfMemory;
 use crate::memory::zeroed;
 
 /// Maximum number of buffers kept per thread.
-const KEPT: usize = 4;
+const MAX_CACHED_BUFFERS: usize = 4;
 /// Largest buffer that is kept, in bytes.
-const LARGEST: usize = 8 << 20;
+const MAX_CACHED_LEN: usize = 8 << 20;
 
 thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -51,13 +51,13 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let buf = std::mem::take(&mut self.buf);
-        if buf.is_empty() || buf.len() > LARGEST {
+        if buf.is_empty() || buf.len() > MAX_CACHED_LEN {
             return;
         }
         // During thread exit the thread-local may already be gone.
         let _ = POOL.try_with(|pool| {
             let Ok(mut pool) = pool.try_borrow_mut() else { return };
-            if pool.len() < KEPT {
+            if pool.len() < MAX_CACHED_BUFFERS {
                 pool.push(buf);
             } else if let Some(smallest) = pool.iter_mut().min_by_key(|kept| kept.len())
                 && smallest.len() < buf.len()
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn little_is_kept() {
-        drop(Buffer::new(LARGEST as u64 + 1).unwrap());
+        drop(Buffer::new(MAX_CACHED_LEN as u64 + 1).unwrap());
         drop(Buffer::new(0).unwrap());
         assert!(kept().is_empty());
         let many: Vec<Buffer> = (1..10).map(|len| Buffer::new(len).unwrap()).collect();

@@ -28,7 +28,7 @@ pub struct Control {
     threads: Option<usize>,
     pool: Option<Pool>,
     executor: Option<Arc<dyn Executor>>,
-    watch: Option<Watch>,
+    watch: Option<ProgressWatch>,
 }
 
 /// Runs jobs on threads that are not ours, for programs that bring their own.
@@ -60,15 +60,15 @@ impl Progress {
 type Callback = Mutex<dyn FnMut(Progress) -> ControlFlow<()> + Send>;
 
 #[derive(Clone)]
-struct Watch {
+struct ProgressWatch {
     callback: Arc<Callback>,
     /// The running call.
-    call: Option<Arc<Call>>,
+    call: Option<Arc<CallProgress>>,
     /// Whether finished work is counted. False for parts of a call that does its own counting.
     counts: bool,
 }
 
-struct Call {
+struct CallProgress {
     nbytes: AtomicU64,
     total: u64,
     itemsize: u64,
@@ -100,7 +100,7 @@ impl Control {
     /// other threads.
     pub fn progress(self, callback: impl FnMut(Progress) -> ControlFlow<()> + Send + 'static) -> Self {
         Self {
-            watch: Some(Watch { callback: Arc::new(Mutex::new(callback)), call: None, counts: true }),
+            watch: Some(ProgressWatch { callback: Arc::new(Mutex::new(callback)), call: None, counts: true }),
             ..self
         }
     }
@@ -139,7 +139,7 @@ impl Control {
         if let Some(watch) = &mut control.watch {
             watch.call.get_or_insert_with(|| {
                 let (nbytes, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-                Arc::new(Call { nbytes, total, itemsize, stopped })
+                Arc::new(CallProgress { nbytes, total, itemsize, stopped })
             });
         }
         control
@@ -168,7 +168,7 @@ impl Control {
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), Cancelled> {
         match &self.watch {
-            Some(Watch { call: Some(call), .. }) if call.stopped.load(Relaxed) => Err(Cancelled),
+            Some(ProgressWatch { call: Some(call), .. }) if call.stopped.load(Relaxed) => Err(Cancelled),
             _ => Ok(()),
         }
     }
@@ -179,7 +179,7 @@ impl Control {
     /// [`Cancelled`] if the callback has cancelled the call.
     #[doc(hidden)]
     pub fn advance(&self, nbytes: u64) -> Result<(), Cancelled> {
-        let Some(Watch { callback, call: Some(call), counts }) = &self.watch else { return Ok(()) };
+        let Some(ProgressWatch { callback, call: Some(call), counts }) = &self.watch else { return Ok(()) };
         if *counts {
             call.nbytes.fetch_add(nbytes, Relaxed);
         }
@@ -189,7 +189,7 @@ impl Control {
             // If the callback is running, do not wait: it may be this thread's own, reading through the library.
             let Ok(mut callback) = callback.try_lock() else { break };
             self.check()?;
-            let Call { total, itemsize, .. } = **call;
+            let CallProgress { total, itemsize, .. } = **call;
             let told = call.nbytes.load(Relaxed);
             if callback(Progress { nbytes: told, total, itemsize }).is_break() {
                 call.stopped.store(true, Relaxed);

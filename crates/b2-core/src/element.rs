@@ -51,7 +51,7 @@ pub trait Element: Copy + Send + Sync + 'static {
 }
 
 /// Whether numbers have the same layout in memory as in storage, which is little-endian.
-const ALIKE: bool = cfg!(target_endian = "little");
+const IS_LITTLE_ENDIAN: bool = cfg!(target_endian = "little");
 
 macro_rules! numbers {
     ($($type:ident $dtype:literal)*) => {$(
@@ -69,13 +69,13 @@ macro_rules! numbers {
                 bytes.copy_from_slice(&self.to_le_bytes());
             }
             fn as_le_bytes(items: &[Self]) -> Option<&[u8]> {
-                (ALIKE || Self::WORD == 1).then(|| items.as_bytes())
+                (IS_LITTLE_ENDIAN || Self::WORD == 1).then(|| items.as_bytes())
             }
             fn as_le_bytes_mut(items: &mut [Self]) -> Option<&mut [u8]> {
-                (ALIKE || Self::WORD == 1).then(|| items.as_mut_bytes())
+                (IS_LITTLE_ENDIAN || Self::WORD == 1).then(|| items.as_mut_bytes())
             }
             fn as_values_mut(bytes: &mut [u8]) -> Option<&mut [Self]> {
-                if ALIKE || Self::WORD == 1 { FromBytes::mut_from_bytes(bytes).ok() } else { None }
+                if IS_LITTLE_ENDIAN || Self::WORD == 1 { FromBytes::mut_from_bytes(bytes).ok() } else { None }
             }
             fn zeroed(len: usize) -> Result<Vec<Self>, OutOfMemory> {
                 let bytes = (len as u64).saturating_mul(size_of::<Self>() as u64);

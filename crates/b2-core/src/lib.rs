@@ -7,12 +7,12 @@ mod control;
 mod element;
 mod error;
 mod ids;
-mod kept;
 mod limits;
 #[doc(hidden)]
 pub mod memory;
 mod ordered;
 mod pool;
+mod pooled;
 mod process;
 mod run;
 mod setters;
@@ -29,8 +29,8 @@ pub use {
     buffer::Buffer,
     control::Executor,
     error::what_failed,
-    kept::Kept,
     ordered::in_order,
+    pooled::Pooled,
     process::{PerProcess, ProcessId},
     run::{for_each, workers},
 };

@@ -36,8 +36,8 @@ pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
         }
         return Ok(());
     };
-    let line = Line {
-        state: Mutex::new(LineState {
+    let line = Pipeline {
+        state: Mutex::new(PipelineState {
             items: Some(items),
             begun: 0,
             made: VecDeque::new(),
@@ -59,14 +59,14 @@ pub fn in_order<T: Send, R: Send, E: Send + From<Cancelled>>(
     }
 }
 
-struct Line<I, R, E, M, C> {
-    state: Mutex<LineState<I, R, E>>,
+struct Pipeline<I, R, E, M, C> {
+    state: Mutex<PipelineState<I, R, E>>,
     ahead: u64,
     make: M,
     each: Mutex<C>,
 }
 
-struct LineState<I, R, E> {
+struct PipelineState<I, R, E> {
     /// `None` after an error.
     items: Option<I>,
     /// Number of items begun.
@@ -80,8 +80,10 @@ struct LineState<I, R, E> {
     error: Option<E>,
 }
 
-impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<(), E>> Line<I, R, E, M, C> {
-    fn lock(&self) -> MutexGuard<'_, LineState<I, R, E>> {
+impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<(), E>>
+    Pipeline<I, R, E, M, C>
+{
+    fn lock(&self) -> MutexGuard<'_, PipelineState<I, R, E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +132,7 @@ impl<I: Iterator, R, E, M: Fn(I::Item) -> Result<R, E>, C: FnMut(R) -> Result<()
     }
 }
 
-impl<I, R, E> LineState<I, R, E> {
+impl<I, R, E> PipelineState<I, R, E> {
     fn put(&mut self, number: u64, result: R) {
         if self.error.is_some() {
             return;

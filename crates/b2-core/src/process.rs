@@ -32,11 +32,11 @@ pub struct PerProcess<T>(Generation<T>);
 ///
 /// Initialised without locks, because a lock held during a fork stays locked in the child.
 struct Generation<T> {
-    made: OnceBox<Made<T>>,
+    made: OnceBox<ProcessValue<T>>,
     next: OnceBox<Self>,
 }
 
-struct Made<T> {
+struct ProcessValue<T> {
     process: ProcessId,
     value: Option<T>,
 }
@@ -52,7 +52,7 @@ impl<T> PerProcess<T> {
     pub fn inherited(value: T) -> Self {
         let this = Self::new();
         let process = ProcessId(ProcessId::current().0 ^ 1);
-        let _ = this.0.made.set(Box::new(Made { process, value: Some(value) }));
+        let _ = this.0.made.set(Box::new(ProcessValue { process, value: Some(value) }));
         this
     }
 
@@ -69,7 +69,7 @@ impl<T> PerProcess<T> {
                 Some(made) => made,
                 None => {
                     let value = Some(make(parent)?);
-                    generation.made.get_or_init(|| Box::new(Made { process, value }))
+                    generation.made.get_or_init(|| Box::new(ProcessValue { process, value }))
                 }
             };
             match &made.value {
@@ -99,7 +99,7 @@ impl<T> Generation<T> {
     }
 }
 
-impl<T> Drop for Made<T> {
+impl<T> Drop for ProcessValue<T> {
     fn drop(&mut self) {
         if !self.process.is_current() {
             std::mem::forget(self.value.take());

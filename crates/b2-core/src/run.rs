@@ -247,9 +247,9 @@ mod tests {
     }
 
     /// Runs jobs on threads of the test.
-    struct Own(AtomicUsize);
+    struct TestExecutor(AtomicUsize);
 
-    impl crate::Executor for Own {
+    impl crate::Executor for TestExecutor {
         fn run(&self, jobs: usize, job: &(dyn Fn() + Sync)) {
             self.0.fetch_add(jobs, Ordering::Relaxed);
             std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(job))));
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn an_executor_gets_the_work_where_several_threads_may_work() {
         for (threads, jobs) in [(1, 0), (3, 3), (100, 10)] {
-            let own = std::sync::Arc::new(Own(AtomicUsize::new(0)));
+            let own = std::sync::Arc::new(TestExecutor(AtomicUsize::new(0)));
             let control = Control::new().threads(threads).executor(own.clone());
             let done = AtomicUsize::new(0);
             for_each(

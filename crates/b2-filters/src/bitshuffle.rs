@@ -12,14 +12,14 @@ pub(crate) mod scalar;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use b2_core::Kept;
+use b2_core::Pooled;
 use b2_core::memory::zeroed_array;
 
 use crate::checks::{SplitPart, check_part, check_planes, same_length};
 use crate::error::Result;
-use crate::kernels::{self, Kernels, PIECE, Tile, fill_past_caches, tiles};
+use crate::kernels::{self, Kernels, MAX_PIECE_LEN, Tile, fill_past_caches, tiles};
 use crate::shuffle::columns;
-use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, Filtered, Planes};
+use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, FilteredBlock, Planes};
 
 /// The bit shuffle filter (id 2). The parameter byte is unused.
 ///
@@ -67,13 +67,13 @@ impl Filter for BitShuffle {
         &self,
         cx: &FilterContext<'_>,
         _meta: u8,
-        src: Filtered<'_>,
+        src: FilteredBlock<'_>,
         range: Range<usize>,
         dst: &mut [u8],
     ) -> Result<()> {
         let typesize = cx.itemsize;
         let src = match src {
-            Filtered::Planes(planes) => {
+            FilteredBlock::Planes(planes) => {
                 check_planes(FilterId::BITSHUFFLE, typesize, planes, &range, dst)?;
                 if !planes[0].len().is_multiple_of(8) {
                     let what = "planes hold whole groups of 8 items";
@@ -82,7 +82,7 @@ impl Filter for BitShuffle {
                 bitunshuffle_part(kernels::best(), typesize, |j| planes[j], range, dst, cx.streaming);
                 return Ok(());
             }
-            Filtered::Block(src) => src,
+            FilteredBlock::Block(src) => src,
         };
         check(typesize, &[], &[])?;
         check_part(FilterId::BITSHUFFLE, src.len(), &range, dst)?;
@@ -150,7 +150,7 @@ pub(crate) fn bitshuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8]
     let (rows, rest) = dst.split_at_mut(q * typesize);
     rest.copy_from_slice(tail);
     if typesize == 1 {
-        for (i, n) in tiles(q / 8, 1024, LEAST / 8) {
+        for (i, n) in tiles(q / 8, 1024, MIN_VECTOR_ITEMS / 8) {
             let next = &items[8 * (i + n)..];
             kernels.prefetch(&next[..next.len().min(8 * n)]);
             kernels.gather_bits(&items[8 * i..], Tile::dense(n, 8, q / 8), &mut rows[i..]);
@@ -166,17 +166,17 @@ fn gather(
     typesize: usize,
     items: &[u8],
     rows: &mut [u8],
-    scratch: &mut [u8; SCRATCH],
+    scratch: &mut [u8; SCRATCH_LEN],
 ) {
     let q = items.len() / typesize;
     let step = step(typesize);
-    for (i, n) in tiles(q, step, LEAST) {
+    for (i, n) in tiles(q, step, MIN_VECTOR_ITEMS) {
         // Transposing the bits of this tile leaves memory idle, so prefetch part of the next tile for each plane.
         let mut next = items[(i + n) * typesize..].chunks(n);
         for (j, cols) in columns(typesize) {
-            let tile = Tile { n, cols, pitch: typesize, stride: step + GAP };
+            let tile = Tile { n, cols, pitch: typesize, stride: step + PLANE_PADDING };
             kernels.gather(&items[i * typesize + j..], tile, scratch);
-            for (k, plane) in scratch.chunks_exact(step + GAP).enumerate().take(cols) {
+            for (k, plane) in scratch.chunks_exact(step + PLANE_PADDING).enumerate().take(cols) {
                 kernels.prefetch(next.next().unwrap_or_default());
                 let bits = Tile::dense(n / 8, 8, q / 8);
                 kernels.gather_bits(&plane[..n], bits, &mut rows[(j + k) * q + i / 8..]);
@@ -265,7 +265,7 @@ fn scatter<'a>(
     if n == 0 {
         return;
     }
-    let step = (PIECE / typesize) & !(LEAST - 1);
+    let step = (MAX_PIECE_LEN / typesize) & !(MIN_VECTOR_ITEMS - 1);
     if streaming && step > 0 && n >= step {
         return with_scratch(|scratch| {
             fill_past_caches(kernels, items, step * typesize, |at, piece| {
@@ -282,7 +282,7 @@ fn scatter_cached<'a>(
     typesize: usize,
     row: impl Fn(usize, usize) -> &'a [u8],
     items: &mut [u8],
-    scratch: &mut [u8; SCRATCH],
+    scratch: &mut [u8; SCRATCH_LEN],
 ) {
     let n = items.len() / typesize;
     if typesize == 1 {
@@ -290,15 +290,16 @@ fn scatter_cached<'a>(
         return kernels.scatter_bits(&rows, Tile::dense(n / 8, 8, n / 8), items);
     }
     let step = step(typesize);
-    for (i, m) in tiles(n, step, LEAST) {
+    for (i, m) in tiles(n, step, MIN_VECTOR_ITEMS) {
         for (j, cols) in columns(typesize) {
-            for (k, plane) in scratch.chunks_exact_mut(step + GAP).enumerate().take(cols) {
+            for (k, plane) in scratch.chunks_exact_mut(step + PLANE_PADDING).enumerate().take(cols) {
                 let rows: [&[u8]; 8] = std::array::from_fn(|r| &row(j + k, r)[i / 8..][..m / 8]);
                 kernels.scatter_bits(&rows, Tile::dense(m / 8, 8, m / 8), &mut plane[..m]);
             }
-            let tile = Tile { n: m, cols, pitch: typesize, stride: step + GAP };
+            let tile = Tile { n: m, cols, pitch: typesize, stride: step + PLANE_PADDING };
             let mut planes: [&[u8]; 16] = [&[]; 16];
-            for (plane, bytes) in planes.iter_mut().zip(scratch.chunks_exact(step + GAP)).take(cols) {
+            for (plane, bytes) in planes.iter_mut().zip(scratch.chunks_exact(step + PLANE_PADDING)).take(cols)
+            {
                 *plane = bytes;
             }
             kernels.scatter(&planes[..cols], tile, &mut items[i * typesize + j..]);
@@ -308,25 +309,25 @@ fn scatter_cached<'a>(
 
 /// Items per tile, so that its planes take 16 KiB.
 fn step(typesize: usize) -> usize {
-    (16384 / typesize.min(16)) & !(LEAST - 1)
+    (16384 / typesize.min(16)) & !(MIN_VECTOR_ITEMS - 1)
 }
 
 /// With fewer items, the widest kernels fall back to narrower ones (64 groups of 8).
-const LEAST: usize = 512;
+const MIN_VECTOR_ITEMS: usize = 512;
 /// Padding that keeps the planes of a tile from being a power of two apart.
-const GAP: usize = 64;
+const PLANE_PADDING: usize = 64;
 /// Room for up to 16 planes with their padding.
-const SCRATCH: usize = 16384 + 16 * GAP;
+const SCRATCH_LEN: usize = 16384 + 16 * PLANE_PADDING;
 
 thread_local! {
     /// Kept, because clearing it takes as long as all other work on a block of 1 KiB.
-    static SCRATCHES: RefCell<Vec<Box<[u8; SCRATCH]>>> = const { RefCell::new(Vec::new()) };
+    static SCRATCHES: RefCell<Vec<Box<[u8; SCRATCH_LEN]>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Calls `work` with a buffer for the planes of a tile, whose content is unspecified.
-fn with_scratch(work: impl FnOnce(&mut [u8; SCRATCH])) {
-    match Kept::take(&SCRATCHES, |_| true, zeroed_array) {
+fn with_scratch(work: impl FnOnce(&mut [u8; SCRATCH_LEN])) {
+    match Pooled::take(&SCRATCHES, |_| true, zeroed_array) {
         Ok(mut kept) => work(&mut kept),
-        Err(_) => work(&mut [0; SCRATCH]),
+        Err(_) => work(&mut [0; SCRATCH_LEN]),
     }
 }

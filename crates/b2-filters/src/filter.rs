@@ -99,11 +99,11 @@ pub trait Filter: Debug + Send + Sync {
         &self,
         cx: &FilterContext<'_>,
         meta: u8,
-        src: Filtered<'_>,
+        src: FilteredBlock<'_>,
         range: Range<usize>,
         dst: &mut [u8],
     ) -> Result<()> {
-        let Filtered::Block(src) = src else {
+        let FilteredBlock::Block(src) = src else {
             return Err(FilterError::Part { filter: self.id(), what: "the filter does not work on planes" });
         };
         check_part(self.id(), src.len(), &range, dst)?;
@@ -116,7 +116,7 @@ pub trait Filter: Debug + Send + Sync {
 
 /// A filtered block, of which a part is to be undone.
 #[derive(Clone, Copy, Debug)]
-pub enum Filtered<'a> {
+pub enum FilteredBlock<'a> {
     /// The whole block in one slice.
     Block(&'a [u8]),
     /// Its [`planes`](FilterProperties::planes) as separate slices. Their bytes after [`Planes::prefix`] are not read.

@@ -4,5 +4,6 @@ use crate::kernels;
 
 /// Makes this thread use the named kernels, or the CPU's best if `None`.
 pub fn force(name: Option<&str>) {
-    kernels::FORCED.set(kernels::available().into_iter().find(|kernels| Some(kernels.name()) == name));
+    kernels::SELECTED_KERNELS
+        .set(kernels::available().into_iter().find(|kernels| Some(kernels.name()) == name));
 }

@@ -32,23 +32,23 @@ use std::sync::LazyLock;
 
 pub(crate) use kernel::{Kernels, Tile};
 pub(crate) use scan::Scan;
-pub(crate) use streaming::{PIECE, fill_past_caches};
+pub(crate) use streaming::{MAX_PIECE_LEN, fill_past_caches};
 
 #[cfg(fuzzing)]
 thread_local! {
     /// The kernels of this thread, selected by a fuzz target.
-    pub(crate) static FORCED: std::cell::Cell<Option<&'static dyn Kernels>> = const { std::cell::Cell::new(None) };
+    pub(crate) static SELECTED_KERNELS: std::cell::Cell<Option<&'static dyn Kernels>> = const { std::cell::Cell::new(None) };
 }
 
-/// Returns the kernels to use: the best for this CPU, or those that the environment variable [`VARIABLE`] names. They
+/// Returns the kernels to use: the best for this CPU, or those that the environment variable [`KERNELS_VARIABLE`] names. They
 /// are chosen once.
 pub(crate) fn best() -> &'static dyn Kernels {
     #[cfg(fuzzing)]
-    if let Some(kernels) = FORCED.get() {
+    if let Some(kernels) = SELECTED_KERNELS.get() {
         return kernels;
     }
     static BEST: LazyLock<&'static dyn Kernels> =
-        LazyLock::new(|| choose(std::env::var(VARIABLE).ok().as_deref(), &available()));
+        LazyLock::new(|| choose(std::env::var(KERNELS_VARIABLE).ok().as_deref(), &available()));
     *BEST
 }
 
@@ -59,7 +59,7 @@ fn choose(name: Option<&str>, available: &[&'static dyn Kernels]) -> &'static dy
 }
 
 /// The environment variable that selects the kernels.
-const VARIABLE: &str = "B2KIT_SIMD";
+const KERNELS_VARIABLE: &str = "B2KIT_SIMD";
 
 /// Splits `n` items into tiles of `step` items. The last tile is extended backwards to at least `least` items, if there
 /// are that many. Kernels may process the overlap twice, with the same result.

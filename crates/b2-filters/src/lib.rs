@@ -22,7 +22,7 @@ pub use bitshuffle::{BitShuffle, bitshuffle, bitunshuffle};
 pub use bytedelta::ByteDelta;
 pub use delta::Delta;
 pub use error::FilterError;
-pub use filter::{Effect, Filter, FilterContext, FilterProperties, Filtered, Planes, Reference};
+pub use filter::{Effect, Filter, FilterContext, FilterProperties, FilteredBlock, Planes, Reference};
 pub use id::{FilterId, FilterSlot};
 pub use shuffle::{Shuffle, shuffle, unshuffle};
 

@@ -13,8 +13,8 @@ use std::ops::Range;
 
 use crate::checks::{SplitPart, check_part, check_planes, same_length};
 use crate::error::Result;
-use crate::kernels::{self, Kernels, PIECE, Tile, fill_past_caches, tiles};
-use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, Filtered, Planes};
+use crate::kernels::{self, Kernels, MAX_PIECE_LEN, Tile, fill_past_caches, tiles};
+use crate::{Effect, Filter, FilterContext, FilterError, FilterId, FilterProperties, FilteredBlock, Planes};
 
 /// The byte shuffle filter (id 1). A parameter byte other than 0 overrides the item size.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,13 +51,13 @@ impl Filter for Shuffle {
         &self,
         cx: &FilterContext<'_>,
         meta: u8,
-        src: Filtered<'_>,
+        src: FilteredBlock<'_>,
         range: Range<usize>,
         dst: &mut [u8],
     ) -> Result<()> {
         let typesize = size(cx, meta);
         let src = match src {
-            Filtered::Planes(planes) => {
+            FilteredBlock::Planes(planes) => {
                 check_planes(FilterId::SHUFFLE, typesize, planes, &range, dst)?;
                 let n = planes.first().map_or(0, |plane| plane.len());
                 if dst.len() == n * typesize && (2..=16).contains(&typesize) && n > 0 && !cx.streaming {
@@ -68,7 +68,7 @@ impl Filter for Shuffle {
                 unshuffle_part(kernels::best(), typesize, |j| planes[j], range, dst, cx.streaming);
                 return Ok(());
             }
-            Filtered::Block(src) => src,
+            FilteredBlock::Block(src) => src,
         };
         check(typesize, &[], &[])?;
         check_part(FilterId::SHUFFLE, src.len(), &range, dst)?;
@@ -133,7 +133,7 @@ pub(crate) fn shuffle_with(kernels: &dyn Kernels, typesize: usize, src: &[u8], d
     let (items, tail) = src.split_at(q * typesize);
     let (planes, rest) = dst.split_at_mut(q * typesize);
     rest.copy_from_slice(tail);
-    for (i, n) in tiles(q, step(typesize), LEAST) {
+    for (i, n) in tiles(q, step(typesize), MIN_VECTOR_ITEMS) {
         for (j, cols) in columns(typesize) {
             let tile = Tile { n, cols, pitch: typesize, stride: q };
             kernels.gather(&items[i * typesize + j..], tile, &mut planes[j * q + i..]);
@@ -188,8 +188,8 @@ fn scatter<'a>(
     streaming: bool,
 ) {
     // Pieces of whole groups. The widest kernels process 64 items at a time.
-    let step = match PIECE / typesize {
-        fit @ LEAST.. => fit & !(LEAST - 1),
+    let step = match MAX_PIECE_LEN / typesize {
+        fit @ MIN_VECTOR_ITEMS.. => fit & !(MIN_VECTOR_ITEMS - 1),
         32.. => 32,
         _ => 0,
     };
@@ -216,7 +216,7 @@ fn scatter_cached<'a>(
     if typesize == 1 {
         return items.copy_from_slice(plane(0));
     }
-    for (i, n) in tiles(n, step(typesize), LEAST) {
+    for (i, n) in tiles(n, step(typesize), MIN_VECTOR_ITEMS) {
         for (j, cols) in columns(typesize) {
             let tile = Tile { n, cols, pitch: typesize, stride: n };
             let mut planes: [&[u8]; 16] = [&[]; 16];
@@ -243,8 +243,8 @@ pub(crate) fn columns(typesize: usize) -> impl Iterator<Item = (usize, usize)> {
 /// Returns how many items to process at a time. Items above 16 bytes are visited several times, so few enough are taken
 /// to stay in the first-level cache.
 fn step(typesize: usize) -> usize {
-    if typesize <= 16 { usize::MAX } else { (16384 / typesize).max(LEAST) }
+    if typesize <= 16 { usize::MAX } else { (16384 / typesize).max(MIN_VECTOR_ITEMS) }
 }
 
 /// With fewer items, the widest kernels fall back to narrower ones.
-const LEAST: usize = 64;
+const MIN_VECTOR_ITEMS: usize = 64;

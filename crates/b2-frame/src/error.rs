@@ -199,7 +199,7 @@ pub enum FrameError {
     /// belong to the parent.
     #[error("{name}: this editor or writer belongs to the process that created it")]
     #[non_exhaustive]
-    Foreign {
+    Forked {
         /// The file or directory.
         name: String,
     },
@@ -361,7 +361,7 @@ impl FrameError {
             | Self::Exists { .. }
             | Self::HoldsMore { .. }
             | Self::NotASparseFrame { .. }
-            | Self::Foreign { .. } => ErrorKind::Argument,
+            | Self::Forked { .. } => ErrorKind::Argument,
         }
     }
 

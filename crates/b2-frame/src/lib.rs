@@ -47,39 +47,39 @@ pub use read::opening::{PathKind, sniff};
 pub use read::options::ReadOptions;
 pub use read::requests::{Job, Read, Request};
 pub use read::super_chunk::SuperChunk;
-pub use read::unstored::Unstored;
+pub use read::unstored::UnstoredBytes;
 pub use repair::cross::CrossCheck;
-pub use repair::salvage::{Condition, LostBlocks, LostChunks, Salvaged, salvage};
-pub use repair::verify::Verified;
+pub use repair::salvage::{Condition, LostBlocks, LostChunks, SalvageReport, salvage};
+pub use repair::verify::VerifyReport;
 pub use storage::disk::Disk;
 pub use storage::files::Extent;
 pub use storage::lock::is_locked;
 #[cfg(feature = "mmap")]
-pub use storage::mmap::Mapped;
-pub use storage::pace::{Flight, Pace};
-pub use storage::remote::{Answer, OpenFiles, Opening, RemoteFile, RemoteSource, Version};
+pub use storage::mmap::MappedDisk;
+pub use storage::remote::{OpenFiles, OpenResponse, RangeResponse, RemoteFile, RemoteSource, Version};
+pub use storage::request_stats::{RequestStats, RequestTimer};
 pub use storage::staging::Durability;
 pub use storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
-pub use write::edit::{Committed, EditVlMeta, FrameEditor, Savepoint};
+pub use write::edit::{CommitReport, EditVlMeta, FrameEditor, Savepoint};
 pub use write::options::{EditOptions, WriteOptions};
 pub use write::params::FrameParams;
-pub use write::writer::{FrameWriter, Written};
+pub use write::writer::{FrameWriter, WrittenFrame};
 
 // For our other crates.
 #[doc(hidden)]
 pub use {
-    format::indexes::{INDEXES, Outdated, outdate_catalog, outdate_indexes},
+    format::indexes::{INDEXES, OutdatedIndexes, outdate_catalog, outdate_indexes},
     names::redact::redact,
     read::disjoint::Destination,
     read::local::read_places,
-    read::open_plan::{Layout, OpenPlan, Opened},
-    read::places::{Found, Places},
+    read::open_plan::{FrameLayout, OpenPlan, OpenedFrame},
     read::plan::{Plan, Step, drive},
-    read::target::Target,
-    repair::salvage::{Given, Use, salvage_with},
+    read::scatter_plan::{ResolvedPart, ScatterPlan},
+    read::target::{RowCopy, Target},
+    repair::salvage::{ChunkUse, KnownHeader, salvage_with},
     storage::disk::refuse_device,
     storage::files::{FrameFiles, OpenFile},
-    storage::inside::Inside,
-    write::edit::Prepared,
+    storage::rooted_dir::RootedDir,
+    write::edit::PreparedChunk,
     write::edit::table::{Table, count, is_table},
 };

@@ -30,4 +30,4 @@ mod write;
 
 pub use error::{Error, Item};
 pub use read::Reader;
-pub use write::{Fixed, Slot, Writer};
+pub use write::{FixedWidth, Slot, Writer};

@@ -1,6 +1,6 @@
 use rmp::Marker;
 
-use crate::{Error, Fixed, Item};
+use crate::{Error, FixedWidth, Item};
 
 /// Reads items from the front of a byte slice. It accepts only the prescribed encodings.
 ///
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Truncated`], or [`Error::Marker`] if the item is of another kind.
-    pub fn number<T: Fixed>(&mut self) -> Result<T, Error> {
+    pub fn number<T: FixedWidth>(&mut self) -> Result<T, Error> {
         let start = self.position;
         self.prescribed(T::ITEM)?;
         self.position = start;

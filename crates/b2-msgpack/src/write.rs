@@ -8,7 +8,7 @@ use crate::Item;
 /// A number with a fixed encoding: a marker byte, then the value in big-endian order.
 ///
 /// Implemented for `u16`, `u32`, `u64`, `i16`, `i32` and `i64`. The trait is sealed.
-pub trait Fixed: Copy + sealed::Sealed {
+pub trait FixedWidth: Copy + sealed::Sealed {
     /// The kind of item that the number is written as.
     const ITEM: Item;
     #[doc(hidden)]
@@ -26,7 +26,7 @@ mod sealed {
 macro_rules! fixed {
     ($($int:ty => $item:ident),*) => {$(
         impl sealed::Sealed for $int {}
-        impl Fixed for $int {
+        impl FixedWidth for $int {
             const ITEM: Item = Item::$item;
             type Bytes = [u8; size_of::<$int>()];
             fn to_wire(self) -> Self::Bytes {
@@ -161,13 +161,13 @@ impl Writer {
     }
 
     /// Writes a number in the width of its type.
-    pub fn number<T: Fixed>(&mut self, value: T) {
+    pub fn number<T: FixedWidth>(&mut self, value: T) {
         self.start(T::ITEM);
         self.raw(value.to_wire().as_ref());
     }
 
     /// Writes zero for a number that is not known yet. [`Writer::patch`] sets it later.
-    pub fn slot<T: Fixed + Default>(&mut self) -> Slot<T> {
+    pub fn slot<T: FixedWidth + Default>(&mut self) -> Slot<T> {
         let slot = Slot { offset: self.len() + 1, number: PhantomData };
         self.number(T::default());
         slot
@@ -177,7 +177,7 @@ impl Writer {
     ///
     /// # Panics
     /// If the slot comes from another writer and is past the end of this one.
-    pub fn patch<T: Fixed>(&mut self, slot: Slot<T>, value: T) {
+    pub fn patch<T: FixedWidth>(&mut self, slot: Slot<T>, value: T) {
         let wire = value.to_wire();
         let wire = wire.as_ref();
         self.bytes[slot.offset..][..wire.len()].copy_from_slice(wire);

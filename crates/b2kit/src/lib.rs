@@ -107,3 +107,14 @@ impl From<NdError> for Error {
         Self::Array(Box::new(error))
     }
 }
+
+/// The Rust examples of the repository's README and of the pages in `docs`, as documentation tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/get-started/rust.md")]
+    struct GetStarted;
+    #[doc = include_str!("../../../docs/how-to/plug-in.md")]
+    struct PlugIn;
+}

@@ -24,7 +24,7 @@ use b2kit::{
 const BOTH: [Storage; 2] = [Storage::Contiguous, Storage::Sparse];
 
 /// Far more than any child needs; one that hangs needs more than any time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const FORK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One test, because a thread that starts or ends holds a lock of Rust's standard library for a moment, and a child that was
 /// forked at that moment can start no threads. The threads of the test harness start and end with each test.
@@ -60,7 +60,7 @@ impl Child {
         loop {
             // SAFETY: `status` is a place for the result; the process is a child that nobody has waited for.
             match unsafe { libc::waitpid(self.0, &raw mut status, libc::WNOHANG) } {
-                0 if begun.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(2)),
+                0 if begun.elapsed() < FORK_TIMEOUT => thread::sleep(Duration::from_millis(2)),
                 0 => {
                     // SAFETY: the process is a child that has not ended.
                     unsafe {
@@ -133,7 +133,7 @@ fn lock_file(path: &Path) -> File {
 
 fn is_foreign<T>(result: Result<T, FrameError>) {
     match result {
-        Err(error @ FrameError::Foreign { .. }) => assert_eq!(error.kind(), ErrorKind::Argument),
+        Err(error @ FrameError::Forked { .. }) => assert_eq!(error.kind(), ErrorKind::Argument),
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it worked"),
     }

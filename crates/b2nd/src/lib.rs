@@ -67,7 +67,7 @@ pub use write::builder::ArrayBuilder;
 pub use write::computed as source;
 pub use write::concat::Concat;
 pub use write::edit::{ArrayEditor, AttrsMut, Axis, SharedEditor};
-pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegions, Strided};
+pub use write::source::{Amount, ChunkContent, Region, RegionSource, SharedRegions, StridedItems};
 
 // For our other crates.
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! Gives the library its name for the linker, and keeps it loaded: its threads may outlive `dlclose`.
+//! Sets the soname of the library, and keeps it loaded: its threads may outlive `dlclose`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

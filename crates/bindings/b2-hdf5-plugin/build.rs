@@ -1,5 +1,5 @@
-//! Keeps the libraries loaded: HDF5 unloads its plug-ins when it closes, and the threads that `BLOSC_NTHREADS` asks for may
-//! still be there.
+//! Keeps the libraries loaded: HDF5 unloads its plug-ins when it closes, and threads started for `BLOSC_NTHREADS` may
+//! still be running.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -4,7 +4,7 @@ use std::iter;
 use std::ops::Range;
 
 use b2_chunk::{Chunk, Compression};
-use b2_testkit::hostile::{Layout, Number, Seal, stored, sum};
+use b2_testkit::hostile::{FrameLayout, Number, Seal, stored, sum};
 
 use super::{Rng, in_place, put, walk};
 
@@ -73,7 +73,7 @@ fn mend(bytes: &mut [u8]) {
 /// Recomputes the checksums of a frame, or removes them (docs/format/checksums.md). Otherwise a mutated frame would be
 /// rejected for its checksums, and nothing after them would be tested. Returns `None` if it is no frame.
 pub(crate) fn seal(bytes: &mut [u8], how: Seal) -> Option<()> {
-    let layout = Layout::of(bytes)?;
+    let layout = FrameLayout::of(bytes)?;
     let sums = if how == Seal::Sealed { chunk_sums(bytes, &layout)? } else { Vec::new() };
     if how == Seal::Zeroed {
         bytes[layout.index.end..layout.trailer.start].fill(0);
@@ -83,13 +83,13 @@ pub(crate) fn seal(bytes: &mut [u8], how: Seal) -> Option<()> {
 }
 
 /// Returns the entries of the index. It may claim to hold gigabytes.
-fn index(bytes: &[u8], layout: &Layout) -> Option<Vec<u8>> {
+fn index(bytes: &[u8], layout: &FrameLayout) -> Option<Vec<u8>> {
     let index = Chunk::from_bytes(bytes[layout.index.clone()].to_vec()).ok()?;
     if index.nbytes() > 1 << 16 { None } else { index.decompress_bytes().ok() }
 }
 
 /// Returns the checksums of the stored chunks that the index refers to, in order.
-fn chunk_sums(bytes: &[u8], layout: &Layout) -> Option<Vec<u64>> {
+fn chunk_sums(bytes: &[u8], layout: &FrameLayout) -> Option<Vec<u64>> {
     if layout.index.is_empty() {
         return Some(Vec::new());
     }
@@ -101,7 +101,7 @@ fn chunk_sums(bytes: &[u8], layout: &Layout) -> Option<Vec<u64>> {
 }
 
 /// Decodes the index, changes entries, and stores it again.
-fn entries(bytes: &mut Vec<u8>, layout: &Layout, rng: &mut Rng) -> Option<()> {
+fn entries(bytes: &mut Vec<u8>, layout: &FrameLayout, rng: &mut Rng) -> Option<()> {
     let mut plain = index(bytes, layout)?;
     let n = plain.len() / 8;
     for _ in 0..1 + rng.0.below(2) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::sh::Counts;
+use crate::sh::TestCounts;
 use crate::{python, root};
 use report::Report;
 use session::Session;
@@ -49,11 +49,11 @@ pub(crate) struct Args {
     first: u64,
     /// Only one way.
     #[arg(long, value_enum)]
-    only: Option<Only>,
+    only: Option<CaseFilter>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Only {
+enum CaseFilter {
     /// C-Blosc2 writes, this project reads.
     Reading,
     /// This project writes, C-Blosc2 reads.
@@ -67,7 +67,7 @@ impl Args {
 }
 
 /// Runs the task and prints its report. Failed cases are counted, but do not make this return an error.
-pub(crate) fn run(args: &Args) -> Result<Counts> {
+pub(crate) fn run(args: &Args) -> Result<TestCounts> {
     let started = Instant::now();
     let seed = root::seed(args.seed);
     println!("conformance with {}: {} cases, --seed {seed}", python::PEER.join(", "), args.cases);
@@ -80,8 +80,8 @@ pub(crate) fn run(args: &Args) -> Result<Counts> {
     watchdog::start(seed);
     let (reading, writing) = match args.only {
         None => (args.cases.div_ceil(2), args.cases / 2),
-        Some(Only::Reading) => (args.cases, 0),
-        Some(Only::Writing) => (0, args.cases),
+        Some(CaseFilter::Reading) => (args.cases, 0),
+        Some(CaseFilter::Writing) => (0, args.cases),
     };
     // Panics are caught and reported with their case, so suppress the default message.
     std::panic::set_hook(Box::new(|_| ()));

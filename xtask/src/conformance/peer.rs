@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Timeout for a response of the peer. A case takes milliseconds, so longer silence is a deadlock.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Peer {
     child: Child,
@@ -60,7 +60,7 @@ impl Peer {
     }
 
     pub(crate) fn receive(&mut self) -> Result<Reply> {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.recv_timeout(REPLY_TIMEOUT) {
             Ok(line) => {
                 let value = serde_json::from_str(&line).with_context(|| format!("the peer said {line:?}"))?;
                 Ok(Reply::Line(value))

@@ -78,13 +78,13 @@ fn random_slice(rng: &mut Rng, shape: &[u64]) -> Vec<Selection> {
         .collect()
 }
 
-struct Selected {
+struct SelectedPart {
     shape: Vec<u64>,
     bytes: Vec<u8>,
 }
 
 /// The reference result of a selection: picks item by item from the whole array in C order.
-fn reference(raw: &[u8], shape: &[u64], itemsize: usize, selection: &[Selection]) -> Selected {
+fn reference(raw: &[u8], shape: &[u64], itemsize: usize, selection: &[Selection]) -> SelectedPart {
     let all = std::iter::repeat(Selection::ALL);
     let mut out_shape = Vec::new();
     let mut offsets = vec![0usize];
@@ -101,7 +101,7 @@ fn reference(raw: &[u8], shape: &[u64], itemsize: usize, selection: &[Selection]
     }
     let bytes =
         offsets.iter().flat_map(|at| raw[at * itemsize..(at + 1) * itemsize].iter().copied()).collect();
-    Selected { shape: out_shape, bytes }
+    SelectedPart { shape: out_shape, bytes }
 }
 
 /// Returns the positions along one dimension, like Python's `range(*slice.indices(len))`.

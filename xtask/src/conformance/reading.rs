@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::checker::{Checker, Fields};
 use super::peer::{Peer, Reply};
-use super::report::{Direction, Outcome};
+use super::report::{CaseOutcome, Direction};
 use super::session::Session;
 use super::{read_array, read_chunk, read_frame, watchdog};
 use crate::python;
@@ -59,7 +59,7 @@ pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<(
 }
 
 fn one(session: &mut Session, case: &Value) {
-    let mut outcome = Outcome::new(Direction::Reading, case);
+    let mut outcome = CaseOutcome::new(Direction::Reading, case);
     check(session, case, &mut outcome.checker);
     session.finish(&outcome, case);
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::checker::Checker;
 use crate::root;
-use crate::sh::Counts;
+use crate::sh::TestCounts;
 
 /// The direction of a case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
@@ -33,14 +33,14 @@ impl Direction {
 type Labels = BTreeMap<String, String>;
 
 /// The result of one case.
-pub(crate) struct Outcome {
+pub(crate) struct CaseOutcome {
     pub(crate) direction: Direction,
     pub(crate) id: String,
     labels: Labels,
     pub(crate) checker: Checker,
 }
 
-impl Outcome {
+impl CaseOutcome {
     /// Starts the checks of a case.
     pub(crate) fn new(direction: Direction, case: &Value) -> Self {
         let labels = case["labels"].as_object().into_iter().flatten();
@@ -92,7 +92,7 @@ impl Report {
     }
 
     /// Counts a case; returns true if it passed, or failed as the list of gaps says.
-    pub(crate) fn add(&mut self, outcome: &Outcome) -> bool {
+    pub(crate) fn add(&mut self, outcome: &CaseOutcome) -> bool {
         self.checks += outcome.checker.checks;
         let gap = self.gaps.iter_mut().find(|gap| {
             gap.direction == outcome.direction
@@ -132,7 +132,7 @@ impl Report {
     }
 
     /// Prints the tables and the failures. A known gap that fails as listed counts as passed.
-    pub(crate) fn print(&self) -> Counts {
+    pub(crate) fn print(&self) -> TestCounts {
         for direction in [Direction::Reading, Direction::Writing] {
             self.print_direction(direction);
         }
@@ -165,7 +165,7 @@ impl Report {
         let [passed, gaps, failed] = self.total;
         let cases = passed + gaps + failed;
         println!("\n{} comparisons in {cases} cases, {gaps} of them known gaps", self.checks);
-        let counts = Counts { passed: (passed + gaps) as u64, failed: failed as u64 };
+        let counts = TestCounts { passed: (passed + gaps) as u64, failed: failed as u64 };
         counts.print("conformance");
         counts
     }
@@ -194,7 +194,7 @@ impl Report {
     }
 }
 
-fn describe(outcome: &Outcome) -> String {
+fn describe(outcome: &CaseOutcome) -> String {
     let failures = outcome.checker.failures.iter();
     let failures = failures.map(|(check, message)| format!("\n      {check}: {}", message.trim()));
     let labels = joined(&outcome.labels);
@@ -234,7 +234,7 @@ mod tests {
     fn check(direction: Direction, codec: &str, failure: Option<&str>, wanted: (usize, usize, bool)) {
         let mut report = Report { gaps: parse_gaps(LIST).unwrap(), ..Report::default() };
         let case = serde_json::json!({ "id": "t1", "labels": { "codec": codec } });
-        let mut outcome = Outcome::new(direction, &case);
+        let mut outcome = CaseOutcome::new(direction, &case);
         if let Some(text) = failure {
             outcome.checker.fail("whole", text.to_owned());
         }

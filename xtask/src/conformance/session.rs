@@ -8,7 +8,7 @@ use b2kit::Plugins;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::report::{Outcome, Report};
+use super::report::{CaseOutcome, Report};
 use crate::root;
 
 /// One run.
@@ -22,7 +22,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Counts a case, and removes its files, or keeps them if it failed.
-    pub(super) fn finish(&mut self, outcome: &Outcome, case: &Value) {
+    pub(super) fn finish(&mut self, outcome: &CaseOutcome, case: &Value) {
         let id = &outcome.id;
         let good = self.report.add(outcome);
         let keep = || -> Result<()> {

@@ -6,21 +6,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Timeout for a case. Cases take milliseconds; the longest known ones take a second.
-const LIMIT: Duration = Duration::from_secs(180);
+const CASE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The cases in progress, in all threads.
 static CURRENT: Mutex<Vec<(String, Instant)>> = Mutex::new(Vec::new());
 
 /// Marks a case as in progress until it is dropped.
-pub(crate) struct Work(String);
+pub(crate) struct CaseInProgress(String);
 
 /// Marks case `id` as in progress.
-pub(crate) fn enter(id: &str) -> Work {
+pub(crate) fn enter(id: &str) -> CaseInProgress {
     lock().push((id.to_owned(), Instant::now()));
-    Work(id.to_owned())
+    CaseInProgress(id.to_owned())
 }
 
-impl Drop for Work {
+impl Drop for CaseInProgress {
     fn drop(&mut self) {
         let mut current = lock();
         if let Some(at) = current.iter().position(|(id, _)| *id == self.0) {
@@ -34,7 +34,7 @@ pub(crate) fn start(seed: u64) {
     thread::spawn(move || {
         loop {
             thread::sleep(Duration::from_secs(5));
-            if let Some((id, _)) = lock().iter().find(|(_, since)| since.elapsed() > LIMIT) {
+            if let Some((id, _)) = lock().iter().find(|(_, since)| since.elapsed() > CASE_TIMEOUT) {
                 println!("case {id} of --seed {seed} hangs in this project's code; giving up");
                 process::exit(1);
             }

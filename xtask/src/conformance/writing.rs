@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::checker::{Checker, caught};
 use super::draft::Draft;
 use super::peer::{Peer, Reply};
-use super::report::{Direction, Outcome};
+use super::report::{CaseOutcome, Direction};
 use super::session::Session;
 use super::{reading, watchdog, write_array, write_chunk, write_frame};
 use crate::python;
 
 /// A case, and why it could not be written.
-type Written = (Value, Option<String>);
+type WrittenCase = (Value, Option<String>);
 
 /// Runs `ncases` cases.
 pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<(
     let mut peer = start()?;
     let mut deaths = 0;
     for (case, error) in cases {
-        let mut outcome = Outcome::new(Direction::Writing, &case);
+        let mut outcome = CaseOutcome::new(Direction::Writing, &case);
         if let Some(message) = error {
             outcome.checker.fail("writing", message);
             session.finish(&outcome, &case);
@@ -40,7 +40,7 @@ pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<(
         peer.send(&case);
         let died = match peer.receive()? {
             Reply::Line(answer) if answer["id"] == case["id"] => {
-                judge(session, &case, &answer, &mut outcome.checker);
+                check_written(session, &case, &answer, &mut outcome.checker);
                 None
             }
             Reply::Line(answer) => bail!("asked about {}, the peer answers {answer}", outcome.id),
@@ -61,7 +61,7 @@ pub(crate) fn run(session: &mut Session, python: &Path, ncases: u64) -> Result<(
 }
 
 /// Combines the peer's findings with those of this project in the copy that the peer has changed.
-fn judge(session: &Session, case: &Value, answer: &Value, checker: &mut Checker) {
+fn check_written(session: &Session, case: &Value, answer: &Value, checker: &mut Checker) {
     for (check, message) in answer["checks"].as_object().into_iter().flatten() {
         checker.checks += 1;
         if let Some(message) = message.as_str() {
@@ -86,7 +86,7 @@ fn judge(session: &Session, case: &Value, answer: &Value, checker: &mut Checker)
 }
 
 /// Writes the cases in a separate thread, a few ahead of the peer.
-fn start_writing(folder: PathBuf, seed: u64, first: u64, ncases: u64) -> Receiver<Written> {
+fn start_writing(folder: PathBuf, seed: u64, first: u64, ncases: u64) -> Receiver<WrittenCase> {
     let (sender, cases) = sync_channel(32);
     thread::spawn(move || {
         for number in first..first + ncases {
@@ -99,10 +99,10 @@ fn start_writing(folder: PathBuf, seed: u64, first: u64, ncases: u64) -> Receive
 }
 
 /// How one kind of case is written.
-type Write = fn(&mut Draft<'_>) -> Result<()>;
+type CaseWriter = fn(&mut Draft<'_>) -> Result<()>;
 
 /// The kinds of cases, and how often each is written.
-const KINDS: [(&str, usize, Write); 4] = [
+const KINDS: [(&str, usize, CaseWriter); 4] = [
     ("chunk", 40, write_chunk::chunk),
     ("vlchunk", 6, write_chunk::vl_chunk),
     ("frame", 22, write_frame::frame),
@@ -110,7 +110,7 @@ const KINDS: [(&str, usize, Write); 4] = [
 ];
 
 /// Writes one case; an error or a panic of the writer counts as a failure of the case.
-fn write(folder: &Path, seed: u64, number: u64) -> Written {
+fn write(folder: &Path, seed: u64, number: u64) -> WrittenCase {
     let mut choice = Rng::case(seed ^ 0x5EED, number)
         .within(0..=KINDS.iter().map(|(_, weight, _)| weight).sum::<usize>() - 1);
     let chosen = KINDS.iter().find(|(_, weight, _)| {

@@ -247,15 +247,15 @@ impl<R: RangeReader> AsyncSlice<R> {
 
     /// Reads the selection in parts of about `nbytes` bytes along the first dimension of the
     /// result, like [`Slice::pieces`].
-    pub fn parts(&self, nbytes: u64) -> Parts<R> {
-        Parts { remote: self.remote.clone(), pieces: self.slice.pieces(nbytes), next: None }
+    pub fn parts(&self, nbytes: u64) -> SliceParts<R> {
+        SliceParts { remote: self.remote.clone(), pieces: self.slice.pieces(nbytes), next: None }
     }
 }
 
 /// A part of a selection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Part {
+pub struct SlicePart {
     /// The positions along the first dimension of the result; `0..1` for a single item.
     pub positions: std::ops::Range<u64>,
     /// The items in C order, as [`AsyncSlice::read_bytes`] returns them.
@@ -265,32 +265,32 @@ pub struct Part {
 /// The parts of a selection, in order. Returned by [`AsyncSlice::parts`].
 ///
 /// To get a `Stream`, use `futures::stream::try_unfold(parts, async |mut parts| ...)`.
-pub struct Parts<R> {
+pub struct SliceParts<R> {
     remote: Arc<Remote<R>>,
     pieces: Pieces,
     /// The part being read. It is tried again after an error.
     next: Option<Piece>,
 }
 
-impl<R> std::fmt::Debug for Parts<R> {
+impl<R> std::fmt::Debug for SliceParts<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").field("next", &self.next).finish_non_exhaustive()
     }
 }
 
-impl<R: RangeReader> Parts<R> {
+impl<R: RangeReader> SliceParts<R> {
     /// Reads the next part; `None` after the last one. A part whose reading failed or was cancelled
     /// can be read again.
     ///
     /// # Errors
     /// As for [`AsyncSlice::read_bytes`].
-    pub async fn next(&mut self) -> Result<Option<Part>, NdError> {
+    pub async fn next(&mut self) -> Result<Option<SlicePart>, NdError> {
         if self.next.is_none() {
             self.next = self.pieces.next().transpose()?;
         }
         let Some(piece) = &self.next else { return Ok(None) };
         let slice = AsyncSlice { remote: self.remote.clone(), slice: piece.slice.clone() };
-        let part = Part { positions: piece.positions.clone(), bytes: slice.read_bytes().await? };
+        let part = SlicePart { positions: piece.positions.clone(), bytes: slice.read_bytes().await? };
         self.next = None;
         Ok(Some(part))
     }

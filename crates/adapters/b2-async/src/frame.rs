@@ -6,10 +6,11 @@ use std::sync::Arc;
 use b2_chunk::Chunk;
 use b2_core::Control;
 use b2_frame::{
-    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, Places, Read, SuperChunk, VlMetalayers,
+    Checksums, ChunkInfo, Destination, Entry, FrameError, Metalayers, Read, ScatterPlan, SuperChunk,
+    VlMetalayers,
 };
 
-use crate::flock::Flock;
+use crate::future_set::FutureSet;
 use crate::options::AsyncOptions;
 use crate::reader::RangeReader;
 use crate::remote::Remote;
@@ -66,7 +67,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
     ///
     /// # Errors
     /// [`FrameError::Io`] when the store fails, [`FrameError::Changed`] when the file changes meanwhile; as for
-    /// [`SuperChunk::open`] when it holds no frame, or a damaged one: [`FrameError::Unreadable`].
+    /// [`SuperChunk::open`] when it holds no frame or a damaged one: [`FrameError::Unreadable`].
     pub async fn open(reader: R) -> Result<Self, FrameError> {
         Self::open_with(reader, &AsyncOptions::new()).await
     }
@@ -226,14 +227,14 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         Ok(())
     }
 
-    async fn read<P: Places<Error = FrameError>>(
+    async fn read<P: ScatterPlan<Error = FrameError>>(
         &self,
         places: P,
         destination: Destination<'_>,
         control: Control,
     ) -> Result<(), FrameError> {
         let mut read = Read::new(&self.frame, places, destination, control);
-        let done = self.remote.work_off(&mut read).await.and_then(|()| read.finish().map(drop));
+        let done = self.remote.drive(&mut read).await.and_then(|()| read.finish().map(drop));
         done.map_err(|error| self.frame.explain(error))
     }
 
@@ -276,7 +277,7 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         if !frame.compares_stored() {
             return Ok(self.frame.checksums());
         }
-        let mut flock = Flock::new();
+        let mut futures = FutureSet::new();
         let verify = async |nchunk: usize| {
             let chunk = self.remote.run(frame.chunk(nchunk).plan()?).await?;
             Ok::<_, FrameError>(chunk.nbytes() as u64)
@@ -284,12 +285,12 @@ impl<R: RangeReader> AsyncSuperChunk<R> {
         let stored = |nchunk: &usize| !matches!(frame.chunk(*nchunk).entry(), Ok(Entry::Special(_)));
         let mut nchunks = (0..self.nchunks()).filter(stored);
         loop {
-            while flock.len() < self.remote.most()
+            while futures.len() < self.remote.max_requests()
                 && let Some(nchunk) = nchunks.next()
             {
-                flock.push(verify(nchunk));
+                futures.push(verify(nchunk));
             }
-            match flock.next().await {
+            match futures.next().await {
                 Some(nbytes) => control.advance(nbytes?)?,
                 None => return Ok(self.frame.checksums()),
             }

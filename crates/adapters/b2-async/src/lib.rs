@@ -19,14 +19,19 @@
 )]
 
 mod array;
-mod flock;
 mod frame;
+mod future_set;
 mod options;
 mod reader;
 mod remote;
 
-pub use array::{AsyncNdArray, AsyncSlice, Part, Parts};
-pub use b2_frame::{Answer, Opening, Version};
+pub use array::{AsyncNdArray, AsyncSlice, SlicePart, SliceParts};
+pub use b2_frame::{OpenResponse, RangeResponse, Version};
 pub use frame::AsyncSuperChunk;
 pub use options::AsyncOptions;
 pub use reader::{MaybeSend, MaybeSync, RangeReader};
+
+/// The Rust examples of a page in `docs`, as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/how-to/read-remotely.md")]
+struct ReadRemotely;

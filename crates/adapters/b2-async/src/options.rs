@@ -3,7 +3,7 @@
 use b2_core::Limits;
 use b2_frame::{Compare, ReadCosts, ReadOptions, SuperChunk};
 
-use crate::remote::IN_FLIGHT;
+use crate::remote::DEFAULT_MAX_BYTES;
 
 /// Options for opening a frame or an array asynchronously:
 /// [`AsyncSuperChunk::open_with`](crate::AsyncSuperChunk::open_with) and [`AsyncNdArray::open_with`](crate::AsyncNdArray::open_with).
@@ -16,13 +16,13 @@ pub struct AsyncOptions {
 
 impl Default for AsyncOptions {
     fn default() -> Self {
-        Self { options: SuperChunk::options().costs(ReadCosts::REMOTE), max_bytes: IN_FLIGHT }
+        Self { options: SuperChunk::options().costs(ReadCosts::REMOTE), max_bytes: DEFAULT_MAX_BYTES }
     }
 }
 
 impl From<ReadOptions> for AsyncOptions {
-    /// Takes plugins, limits, control, checksums, offset and costs from options for reading. The file system is not used.
-    /// For storage far away, set the costs to [`ReadCosts::REMOTE`], which [`AsyncOptions::new`] has.
+    /// Copies plugins, limits, control, checksums, offset and costs from `ReadOptions`. The file system is not used.
+    /// For remote storage, set the costs to [`ReadCosts::REMOTE`], the default of [`AsyncOptions::new`].
     fn from(options: ReadOptions) -> Self {
         Self { options, ..Self::default() }
     }
@@ -49,8 +49,8 @@ impl AsyncOptions {
         Self { options: self.options.costs(costs), ..self }
     }
 
-    /// Sets how many bytes may be in flight at once for one call; 64 MiB by default. A single
-    /// request is always allowed, however large.
+    /// Sets the maximum number of bytes in flight for one call; 64 MiB by default. A single request is always allowed,
+    /// however large.
     pub fn max_bytes_in_flight(self, max_bytes: u64) -> Self {
         Self { max_bytes, ..self }
     }

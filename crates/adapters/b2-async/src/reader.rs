@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use b2_frame::{Answer, FrameFile, Opening, Version};
+use b2_frame::{FrameFile, OpenResponse, RangeResponse, Version};
 use bytes::Bytes;
 
 /// `Send`, except on wasm, where futures stay on their thread.
@@ -30,13 +30,13 @@ impl<T: ?Sized> MaybeSync for T {}
 
 /// Storage that serves byte ranges of one frame.
 ///
-/// The frame is one object ([`FrameFile::Main`]), or many if it is sparse: the index, which is
-/// `FrameFile::Main` too, and one object per chunk ([`FrameFile::Chunk`]). Several ranges are
-/// requested at once, by several calls whose futures are polled together.
+/// The frame is one object ([`FrameFile::Main`]), or many if it is sparse: the index, which is `FrameFile::Main` too,
+/// and one object per chunk ([`FrameFile::Chunk`]). Several ranges are requested concurrently, by calls whose futures
+/// are polled together.
 ///
 /// ```
 /// use std::{io, ops::Range};
-/// use b2_async::{Answer, Opening, RangeReader, Version};
+/// use b2_async::{RangeResponse, OpenResponse, RangeReader, Version};
 /// use b2_frame::FrameFile;
 ///
 /// struct Store(bytes::Bytes);
@@ -45,16 +45,16 @@ impl<T: ?Sized> MaybeSync for T {}
 ///     fn name(&self) -> String {
 ///         "frame in memory".to_owned()
 ///     }
-///     async fn open(&self, _: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
-///         // An HTTP client would request `bytes=0-(first-1)` and `bytes=-(last)` at once.
+///     async fn open(&self, _: FrameFile, first: u64, last: u64) -> io::Result<OpenResponse> {
+///         // An HTTP client would request `bytes=0-(first-1)` and `bytes=-(last)` concurrently.
 ///         let len = self.0.len();
 ///         let first = self.0.slice(..len.min(first as usize));
 ///         let last = self.0.slice(len.saturating_sub(last as usize)..);
-///         Ok(Opening::new(first, last, len as u64, Version::default()))
+///         Ok(OpenResponse::new(first, last, len as u64, Version::default()))
 ///     }
-///     async fn range(&self, _: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+///     async fn range(&self, _: FrameFile, range: Range<u64>) -> io::Result<RangeResponse> {
 ///         let bytes = self.0.slice(range.start as usize..range.end as usize);
-///         Ok(Answer::new(bytes, Version::default()))
+///         Ok(RangeResponse::new(bytes, Version::default()))
 ///     }
 /// }
 /// ```
@@ -62,8 +62,7 @@ pub trait RangeReader: MaybeSend + MaybeSync {
     /// Returns the name of the frame for errors. It must not contain credentials.
     fn name(&self) -> String;
 
-    /// Reads the first and the last bytes of a file at once; fewer if the file is shorter. They may
-    /// overlap.
+    /// Reads the first and the last bytes of a file concurrently; fewer if the file is shorter. They may overlap.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is no such file, or any other error of the storage. It becomes
@@ -73,7 +72,7 @@ pub trait RangeReader: MaybeSend + MaybeSync {
         file: FrameFile,
         first: u64,
         last: u64,
-    ) -> impl Future<Output = io::Result<Opening>> + MaybeSend;
+    ) -> impl Future<Output = io::Result<OpenResponse>> + MaybeSend;
 
     /// Reads a range of a file. The answer is shorter only if the file ends inside or before the
     /// range.
@@ -86,10 +85,10 @@ pub trait RangeReader: MaybeSend + MaybeSync {
         &self,
         file: FrameFile,
         range: Range<u64>,
-    ) -> impl Future<Output = io::Result<Answer>> + MaybeSend;
+    ) -> impl Future<Output = io::Result<RangeResponse>> + MaybeSend;
 
-    /// Returns how many requests may be in flight at once; 64 by default. If answers take less than 40 ms, at most 32
-    /// are, and if they take less than 10 ms, or if there is no clock, as on wasm, 16.
+    /// Returns the maximum number of concurrent requests; 64 by default. It adapts to the latency: at most 32 below 40
+    /// ms, and 16 below 10 ms or where there is no clock, as on wasm.
     fn in_flight(&self) -> usize {
         64
     }
@@ -107,14 +106,14 @@ where
         file: FrameFile,
         first: u64,
         last: u64,
-    ) -> impl Future<Output = io::Result<Opening>> + MaybeSend {
+    ) -> impl Future<Output = io::Result<OpenResponse>> + MaybeSend {
         (**self).open(file, first, last)
     }
     fn range(
         &self,
         file: FrameFile,
         range: Range<u64>,
-    ) -> impl Future<Output = io::Result<Answer>> + MaybeSend {
+    ) -> impl Future<Output = io::Result<RangeResponse>> + MaybeSend {
         (**self).range(file, range)
     }
     fn in_flight(&self) -> usize {
@@ -128,16 +127,16 @@ impl RangeReader for Bytes {
         "frame in memory".to_owned()
     }
 
-    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
+    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<OpenResponse> {
         let len = self.len() as u64;
         let version = Version::default().len(Some(len));
         let first = part(self, file, 0..first)?;
-        Ok(Opening::new(first, part(self, file, len.saturating_sub(last)..len)?, len, version))
+        Ok(OpenResponse::new(first, part(self, file, len.saturating_sub(last)..len)?, len, version))
     }
 
-    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<RangeResponse> {
         let version = Version::default().len(Some(self.len() as u64));
-        Ok(Answer::new(part(self, file, range)?, version))
+        Ok(RangeResponse::new(part(self, file, range)?, version))
     }
 }
 

@@ -6,19 +6,19 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(not(target_family = "wasm"))]
-use b2_frame::Flight;
+use b2_frame::RequestTimer;
 use b2_frame::{
-    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, Opening, Pace, Places, Plan, Read,
-    ReadAt, ReadOptions, Request, Step, Storage, SuperChunk, Version,
+    Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenResponse, Plan, Read, ReadAt,
+    ReadOptions, Request, RequestStats, ScatterPlan, Step, Storage, SuperChunk, Version,
 };
 use b2nd::{NdError, Selected, SelectionDriver};
 use bytes::Bytes;
 
-use crate::flock::Flock;
+use crate::future_set::FutureSet;
 use crate::reader::RangeReader;
 
 /// Default limit on the bytes in flight.
-pub(crate) const IN_FLIGHT: u64 = 64 << 20;
+pub(crate) const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 
 /// An open frame in a store.
 pub(crate) struct Remote<R> {
@@ -27,11 +27,11 @@ pub(crate) struct Remote<R> {
     /// Offset of the frame in the main file.
     base: u64,
     /// The main file.
-    main: Opening,
+    main: OpenResponse,
     /// The version of each chunk file that was read.
     versions: Mutex<HashMap<FrameFile, Version>>,
     pub(crate) max_bytes: u64,
-    pace: Arc<Pace>,
+    request_stats: Arc<RequestStats>,
 }
 
 impl<R: RangeReader> Remote<R> {
@@ -42,9 +42,9 @@ impl<R: RangeReader> Remote<R> {
         max_bytes: u64,
     ) -> Result<(Self, SuperChunk), FrameError> {
         let (name, base) = (Arc::<str>::from(reader.name()), options.frame_offset());
-        let (first, last) = (base.saturating_add(Opening::FIRST), Opening::LAST);
-        let pace = Arc::<Pace>::default();
-        let flight = begin(&pace);
+        let (first, last) = (base.saturating_add(OpenResponse::FIRST), OpenResponse::LAST);
+        let request_stats = Arc::<RequestStats>::default();
+        let flight = begin(&request_stats);
         let opening = reader.open(FrameFile::Main, first, last).await;
         let mut main = opening.map_err(|error| failed(&name, error))?;
         end(flight, main.first.len().saturating_add(main.last.len()));
@@ -53,15 +53,15 @@ impl<R: RangeReader> Remote<R> {
             || main.last.len() as u64 != last.min(len)
             || main.version.len.is_some_and(|reported| reported != len)
         {
-            let what = "the store returned another length than it reports";
+            let what = "the store returned a different number of bytes than it reported";
             return Err(failed(&name, io::Error::new(io::ErrorKind::InvalidData, what)));
         }
         main.version.len = Some(len);
         let Some(room) = len.checked_sub(base) else {
             return Err(FrameError::out_of_range("file bytes", base, base, len));
         };
-        let remote = Self { reader, name, base, main, versions: Mutex::default(), max_bytes, pace };
-        let extent = Extent::at_most(FrameFile::Main, 0..Opening::FIRST);
+        let remote = Self { reader, name, base, main, versions: Mutex::default(), max_bytes, request_stats };
+        let extent = Extent::at_most(FrameFile::Main, 0..OpenResponse::FIRST);
         let header =
             FrameHeader::parse(&remote.fetch(&extent).await?).map_err(|error| error.of(&remote.name))?;
         let storage = header.storage();
@@ -69,9 +69,9 @@ impl<R: RangeReader> Remote<R> {
             return Err(FrameError::argument("offset", "this frame is sparse"));
         }
         let opened = remote.run(options.open_plan(room, storage)).await?;
-        let nowhere = Arc::new(Nowhere {
+        let nowhere = Arc::new(NoLocalStorage {
             name: remote.name.clone(),
-            pace: remote.pace.clone(),
+            request_stats: remote.request_stats.clone(),
             in_flight: remote.reader.in_flight(),
         });
         let frame = options.opened(opened, nowhere).with_name(remote.name.clone());
@@ -82,7 +82,7 @@ impl<R: RangeReader> Remote<R> {
         &self.main.version
     }
 
-    /// Runs a plan to its end. The ranges of each step are requested at once.
+    /// Runs a plan to its end. The ranges of each step are requested concurrently.
     pub(crate) async fn run<P: Plan>(&self, plan: P) -> Result<P::Output, FrameError> {
         self.run_plan(plan).await.map_err(|error| error.of(&self.name))
     }
@@ -97,27 +97,27 @@ impl<R: RangeReader> Remote<R> {
         }
     }
 
-    /// Fetches extents, in any order, and returns them in the given one.
+    /// Fetches extents in any order and returns them in the given order.
     pub(crate) async fn fetch_all(&self, extents: &[Extent]) -> Result<Vec<Bytes>, FrameError> {
         let mut parts = vec![Bytes::new(); extents.len()];
-        let mut flock = Flock::new();
+        let mut futures = FutureSet::new();
         let numbered = async |at: usize, extent: Extent| (at, self.fetch(&extent).await);
         let mut rest = extents.iter().cloned().enumerate();
         loop {
-            while flock.len() < self.most()
+            while futures.len() < self.max_requests()
                 && let Some((at, extent)) = rest.next()
             {
-                flock.push(numbered(at, extent));
+                futures.push(numbered(at, extent));
             }
-            let Some((at, bytes)) = flock.next().await else { return Ok(parts) };
+            let Some((at, bytes)) = futures.next().await else { return Ok(parts) };
             if let Some(part) = parts.get_mut(at) {
                 *part = bytes?;
             }
         }
     }
 
-    pub(crate) fn most(&self) -> usize {
-        self.pace.in_flight(self.reader.in_flight())
+    pub(crate) fn max_requests(&self) -> usize {
+        self.request_stats.in_flight(self.reader.in_flight())
     }
 
     /// Fetches an extent, like [`OpenFile::read`].
@@ -134,7 +134,7 @@ impl<R: RangeReader> Remote<R> {
         if let Some(kept) = self.main.kept(&range).filter(|_| main) {
             return Ok(kept);
         }
-        let flight = begin(&self.pace);
+        let flight = begin(&self.request_stats);
         let answer = self.reader.range(extent.file, range.clone()).await;
         if let Ok(answer) = &answer {
             end(flight, answer.bytes.len());
@@ -144,7 +144,7 @@ impl<R: RangeReader> Remote<R> {
             false => self.known(extent.file, &answer.version).accept(&range, answer),
         });
         let bytes = bytes.map_err(|error| failed(&self.name, error))?;
-        // The length of a chunk file is not known before.
+        // The length of a chunk file is not known in advance.
         extent.within(range.start.saturating_add(bytes.len() as u64))?;
         Ok(bytes)
     }
@@ -164,19 +164,19 @@ fn size(request: &Request) -> u64 {
     request.extent.range.end.saturating_sub(request.extent.range.start)
 }
 
-/// Begins to measure a request. In browsers there is no clock for it.
+/// Starts timing a request. Browsers have no clock for it.
 #[cfg(not(target_family = "wasm"))]
-fn begin(pace: &Pace) -> Flight<'_> {
-    pace.begin()
+fn begin(request_stats: &RequestStats) -> RequestTimer<'_> {
+    request_stats.begin()
 }
 
 #[cfg(not(target_family = "wasm"))]
-fn end(flight: Flight<'_>, bytes: usize) {
+fn end(flight: RequestTimer<'_>, bytes: usize) {
     flight.end(bytes as u64);
 }
 
 #[cfg(target_family = "wasm")]
-fn begin(_: &Pace) {}
+fn begin(_: &RequestStats) {}
 
 #[cfg(target_family = "wasm")]
 fn end(_: (), _: usize) {}
@@ -187,39 +187,38 @@ fn failed(name: &str, error: io::Error) -> FrameError {
 
 impl<R: RangeReader> SelectionDriver for Remote<R> {
     async fn drive(&self, read: &mut Read<'_, Selected>) -> Result<(), NdError> {
-        self.work_off(read).await
+        self.drive(read).await
     }
 }
 
 impl<R: RangeReader> Remote<R> {
-    /// Fetches what a read needs, with several requests in flight, and runs its jobs until it is
-    /// done.
-    pub(crate) async fn work_off<P: Places>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
+    /// Fetches what a read needs with concurrent requests, and runs its jobs, until it is done.
+    pub(crate) async fn drive<P: ScatterPlan>(&self, read: &mut Read<'_, P>) -> Result<(), P::Error> {
         let (control, workers) = (read.control().clone(), read.workers());
-        let mut flock = Flock::new();
+        let mut futures = FutureSet::new();
         let (mut bytes, mut held, mut jobs) = (0u64, None::<Request>, VecDeque::new());
         loop {
-            while flock.len() < self.most() {
+            while futures.len() < self.max_requests() {
                 let next = match held.take() {
                     Some(request) => Some(request),
                     None => read.need()?,
                 };
                 let Some(request) = next else { break };
-                // A single request is always allowed, however large. What has arrived may wait for it.
-                let soon = flock.len() > 0 || !jobs.is_empty();
+                // A single request is always allowed, however large; received data may depend on it.
+                let soon = futures.len() > 0 || !jobs.is_empty();
                 let kept = bytes.saturating_add(read.held());
                 if soon && kept.saturating_add(size(&request)) > self.max_bytes {
                     held = Some(request);
                     break;
                 }
                 bytes = bytes.saturating_add(size(&request));
-                flock.push(self.answer(request));
+                futures.push(self.answer(request));
             }
-            let mut answers = flock.ready().await;
+            let mut answers = futures.ready().await;
             jobs.extend(std::iter::from_fn(|| read.job()));
             if answers.is_empty() && jobs.is_empty() {
-                // Nothing new has arrived, and there is nothing to decode meanwhile.
-                match flock.next().await {
+                // Nothing new has arrived, and there is nothing to decode in the meantime.
+                match futures.next().await {
                     Some(answer) => answers.push(answer),
                     None if held.is_none() => return Ok(()),
                     None => {}
@@ -231,7 +230,7 @@ impl<R: RangeReader> Remote<R> {
             }
             jobs.extend(std::iter::from_fn(|| read.job()));
             let (mut some, mut work) = (Vec::new(), 0u64);
-            while work < AT_ONCE
+            while work < DECODE_BATCH_LEN
                 && let Some(job) = jobs.pop_front()
             {
                 work = work.saturating_add(job.work());
@@ -243,31 +242,31 @@ impl<R: RangeReader> Remote<R> {
 }
 
 /// Number of bytes that are decoded before requests are handled again: responses arrive only while they are polled.
-const AT_ONCE: u64 = 8 << 20;
+const DECODE_BATCH_LEN: u64 = 8 << 20;
 
-/// Stands for the files of a frame that can only be read asynchronously.
+/// A placeholder for the files of a frame that can only be read asynchronously.
 #[derive(Clone)]
-struct Nowhere {
+struct NoLocalStorage {
     name: Arc<str>,
-    pace: Arc<Pace>,
+    request_stats: Arc<RequestStats>,
     in_flight: usize,
 }
 
-impl FrameFiles for Nowhere {
+impl FrameFiles for NoLocalStorage {
     fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
         OpenFile::new(Arc::new(self.clone()), self.name.clone(), 0)
     }
 
-    fn pace(&self) -> Option<&Pace> {
-        Some(&self.pace)
+    fn request_stats(&self) -> Option<&RequestStats> {
+        Some(&self.request_stats)
     }
 
     fn in_flight(&self) -> usize {
-        self.pace.in_flight(self.in_flight)
+        self.request_stats.in_flight(self.in_flight)
     }
 }
 
-impl ReadAt for Nowhere {
+impl ReadAt for NoLocalStorage {
     /// Unknown, so any length must be accepted.
     fn len(&self) -> io::Result<u64> {
         Ok(u64::MAX)

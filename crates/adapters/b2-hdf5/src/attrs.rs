@@ -1,4 +1,4 @@
-//! Attributes, as the package `b2kit` stores them for xarray (docs/xarray.md): vlmetalayers that each hold one msgpack
+//! Attributes, as the package `b2kit` stores them for xarray (docs/reference/xarray.md): vlmetalayers that each hold one msgpack
 //! value.
 
 use b2nd::{Dtype, Value};

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use b2_core::PerProcess;
-use b2_frame::{Answer, Version};
+use b2_frame::{RangeResponse, Version};
 use ureq::http::{HeaderMap, StatusCode};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Proxy};
 
-use crate::resolve::LookUp;
+use crate::resolve::HostResolver;
 use crate::url::Url;
 
 /// Settings of requests.
@@ -44,8 +44,8 @@ impl HttpOptions {
         Self { timeout, ..self }
     }
 
-    /// Sets how many requests a call may have in flight at once; 64 by default. If answers take less than 40 ms, at
-    /// most 32 are, and if they take less than 10 ms, 16.
+    /// Sets the maximum number of concurrent requests of a call; 64 by default. It adapts to the latency: at most 32
+    /// below 40 ms, and 16 below 10 ms.
     pub fn in_flight(self, in_flight: usize) -> Self {
         Self { in_flight: in_flight.max(1), ..self }
     }
@@ -71,7 +71,7 @@ impl HttpOptions {
 /// Number of requests and received bytes so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct RequestCounts {
     /// Number of requests, including redirects and retries.
     pub requests: u64,
     /// Number of received bytes of files.
@@ -95,7 +95,7 @@ pub(crate) struct Client {
 
 /// A range to request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum RangeRequest {
     /// The offsets from the first number up to, but not including, the second.
     Part(u64, u64),
     /// This many bytes at the end.
@@ -104,32 +104,32 @@ pub(crate) enum Asked {
 
 /// The response to a range request.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    pub(crate) answer: Answer,
+pub(crate) struct RangeReply {
+    pub(crate) answer: RangeResponse,
     /// The URL that redirects led to.
     pub(crate) url: Url,
 }
 
 /// A failed attempt.
-enum Failed {
+enum RequestError {
     /// A permanent error; a retry would not help.
     Always(io::Error),
-    /// There is no such host, or nothing answers there. It may be restarting, but more often the name is wrong.
+    /// The host does not exist or does not respond. It may be restarting, but more often the name is wrong.
     Unreached(io::Error),
     /// A temporary error; a retry may succeed, after this time if the server specified one.
     Now(io::Error, Option<Duration>),
 }
 
 /// Maximum number of redirects that are followed.
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 /// Maximum number of retries.
-const MOST_TRIES: u32 = 6;
-/// Maximum number of retries where no server is reached, and how long it may have taken so far.
-const MOST_UNREACHED: (u32, Duration) = (2, Duration::from_secs(1));
+const MAX_RETRIES: u32 = 6;
+/// Maximum number of retries if no server was reached, and the maximum time so far.
+const MAX_UNREACHED: (u32, Duration) = (2, Duration::from_secs(1));
 /// Longest pause before a retry.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Maximum memory that is reserved before bytes arrive, in bytes.
-const RESERVED: u64 = 4 << 20;
+const MAX_RESERVED: u64 = 4 << 20;
 
 impl Client {
     pub(crate) fn new(options: HttpOptions) -> Arc<Self> {
@@ -140,8 +140,8 @@ impl Client {
         Arc::new(Self { agents, options, timeout, other_hosts, requests, bytes })
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        Counts { requests: self.requests.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    pub(crate) fn counts(&self) -> RequestCounts {
+        RequestCounts { requests: self.requests.load(Relaxed), bytes: self.bytes.load(Relaxed) }
     }
 
     pub(crate) fn set_timeout(&self, timeout: Duration) -> Duration {
@@ -153,26 +153,26 @@ impl Client {
     }
 
     /// Requests a range, retrying after temporary errors.
-    pub(crate) fn get(&self, url: &Url, asked: Asked) -> io::Result<Reply> {
+    pub(crate) fn get(&self, url: &Url, requested: RangeRequest) -> io::Result<RangeReply> {
         let begun = Instant::now();
         let timeout = Duration::from_millis(self.timeout.load(Relaxed));
         let left = || timeout.saturating_sub(begun.elapsed());
         let mut tries = 0_u32;
         loop {
-            let (most, longest) = MOST_UNREACHED;
-            let (error, wait) = match self.follow(url, asked, &left) {
+            let (most, longest) = MAX_UNREACHED;
+            let (error, wait) = match self.follow(url, requested, &left) {
                 Ok(reply) => return Ok(reply),
-                Err(Failed::Always(error)) => return Err(error),
-                Err(Failed::Unreached(error)) if tries >= most || begun.elapsed() > longest => {
+                Err(RequestError::Always(error)) => return Err(error),
+                Err(RequestError::Unreached(error)) if tries >= most || begun.elapsed() > longest => {
                     return Err(error);
                 }
-                Err(Failed::Unreached(error)) => (error, None),
-                Err(Failed::Now(error, wait)) => (error, wait),
+                Err(RequestError::Unreached(error)) => (error, None),
+                Err(RequestError::Now(error, wait)) => (error, wait),
             };
-            let pause = self.options.pause.saturating_mul(1 << tries).min(LONGEST_PAUSE);
+            let pause = self.options.pause.saturating_mul(1 << tries).min(MAX_PAUSE);
             let pause = wait.unwrap_or(pause.saturating_add(jitter(pause)));
             tries = tries.saturating_add(1);
-            if tries > MOST_TRIES || pause >= left() {
+            if tries > MAX_RETRIES || pause >= left() {
                 return Err(error);
             }
             std::thread::sleep(pause);
@@ -180,10 +180,15 @@ impl Client {
     }
 
     /// Requests a range once, following redirects.
-    fn follow(&self, url: &Url, asked: Asked, left: &dyn Fn() -> Duration) -> Result<Reply, Failed> {
+    fn follow(
+        &self,
+        url: &Url,
+        requested: RangeRequest,
+        left: &dyn Fn() -> Duration,
+    ) -> Result<RangeReply, RequestError> {
         let mut url = url.clone();
-        for _ in 0..=MOST_REDIRECTS {
-            match self.once(&url, asked, left())? {
+        for _ in 0..=MAX_REDIRECTS {
+            match self.once(&url, requested, left())? {
                 Ok(reply) => return Ok(reply),
                 Err(location) => {
                     let to = url.redirect(&location).and_then(|to| {
@@ -192,30 +197,35 @@ impl Client {
                             false => Err("the server redirects to another host, which is not allowed"),
                         }
                     });
-                    url = to.map_err(|what| Failed::Always(io::Error::other(what)))?;
+                    url = to.map_err(|what| RequestError::Always(io::Error::other(what)))?;
                 }
             }
         }
-        Err(Failed::Always(io::Error::other("the server redirects too often")))
+        Err(RequestError::Always(io::Error::other("the server redirects too often")))
     }
 
     /// Sends a single request. Returns the response, or the location of a redirect.
-    fn once(&self, url: &Url, asked: Asked, left: Duration) -> Result<Result<Reply, String>, Failed> {
+    fn once(
+        &self,
+        url: &Url,
+        requested: RangeRequest,
+        left: Duration,
+    ) -> Result<Result<RangeReply, String>, RequestError> {
         self.requests.fetch_add(1, Relaxed);
-        let range = match asked {
-            Asked::Part(start, end) => format!("bytes={start}-{}", end.saturating_sub(1)),
-            Asked::Last(len) => format!("bytes=-{len}"),
+        let range = match requested {
+            RangeRequest::Part(start, end) => format!("bytes={start}-{}", end.saturating_sub(1)),
+            RangeRequest::Last(len) => format!("bytes=-{len}"),
         };
         let Ok(agent) = self.agents.get_or_try_init(|_| Ok::<_, Infallible>(agent(&self.options)));
         let mut request = agent.get(url.target()).header("range", range);
         if let Some(authorization) = url.authorization() {
             request = request.header("authorization", authorization);
         }
-        // A limit of zero would mean no limit.
+        // Zero would mean no limit.
         let left = left.max(Duration::from_millis(1));
         let connect = left.min(Duration::from_secs(15));
         let request = request.config().timeout_global(Some(left)).timeout_connect(Some(connect)).build();
-        let mut response = request.call().map_err(failed)?;
+        let mut response = request.call().map_err(transport_error)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         if status.is_redirection()
@@ -224,9 +234,9 @@ impl Client {
             return Ok(Err(location.to_owned()));
         }
         if status != StatusCode::PARTIAL_CONTENT {
-            return Err(refused(status, &headers));
+            return Err(status_error(status, &headers));
         }
-        let wrong = |what: &str| Failed::Always(io::Error::new(io::ErrorKind::InvalidData, what));
+        let wrong = |what: &str| RequestError::Always(io::Error::new(io::ErrorKind::InvalidData, what));
         // The header may occur several times, and each may list several encodings.
         let plain =
             |encoding: &str| encoding.split(',').all(|word| word.trim().eq_ignore_ascii_case("identity"));
@@ -235,29 +245,29 @@ impl Client {
         }
         let told = text("content-range").and_then(content_range);
         let Some((start, end, len)) = told else {
-            return Err(wrong("the server does not say which range it sends"));
+            return Err(wrong("the server does not state which range it sends"));
         };
-        // The last bytes end with the file, so `a-b/*` states its length as well.
-        let len = if matches!(asked, Asked::Last(_)) { len.or(Some(end)) } else { len };
-        let fits = match asked {
-            Asked::Part(from, to) => {
+        // A suffix ends with the file, so `a-b/*` implies its length.
+        let len = if matches!(requested, RangeRequest::Last(_)) { len.or(Some(end)) } else { len };
+        let fits = match requested {
+            RangeRequest::Part(from, to) => {
                 let to = len.map_or(to, |len| to.min(len));
                 start == from && (end == to || len.is_none() && end < to)
             }
-            Asked::Last(most) => {
+            RangeRequest::Last(most) => {
                 len.is_some_and(|len| end == len && end.saturating_sub(start) == most.min(len))
             }
         };
         if !fits {
-            return Err(wrong("the server sends another range than the requested one"));
+            return Err(wrong("the server sends a different range than requested"));
         }
         let count = end.saturating_sub(start);
         if text("content-length").is_some_and(|length| length.trim().parse() != Ok(count)) {
             return Err(wrong("the server sends more or less than the range it announces"));
         }
         let mut bytes = Vec::new();
-        let reserved = usize::try_from(count.min(RESERVED)).unwrap_or(0);
-        let lack = |_| Failed::Always(io::ErrorKind::OutOfMemory.into());
+        let reserved = usize::try_from(count.min(MAX_RESERVED)).unwrap_or(0);
+        let lack = |_| RequestError::Always(io::ErrorKind::OutOfMemory.into());
         bytes.try_reserve(reserved).map_err(lack)?;
         let body = response.body_mut().as_reader();
         let read = body.take(count.saturating_add(1)).read_to_end(&mut bytes);
@@ -266,15 +276,15 @@ impl Client {
         if got > count {
             return Err(wrong("the server sends more than the range it announces"));
         }
-        read.map_err(|error| Failed::Now(lost(error), None))?;
+        read.map_err(|error| RequestError::Now(connection_error(error), None))?;
         if got < count {
             let what = format!("the connection ended after {got} of {count} bytes");
-            return Err(Failed::Now(io::Error::new(io::ErrorKind::UnexpectedEof, what), None));
+            return Err(RequestError::Now(io::Error::new(io::ErrorKind::UnexpectedEof, what), None));
         }
         let etag = text("etag").map(str::to_owned);
         let last_modified = text("last-modified").map(str::to_owned);
         let version = Version::default().etag(etag).last_modified(last_modified).len(len);
-        Ok(Ok(Reply { answer: Answer::new(bytes.into(), version), url: url.clone() }))
+        Ok(Ok(RangeReply { answer: RangeResponse::new(bytes.into(), version), url: url.clone() }))
     }
 }
 
@@ -289,7 +299,7 @@ fn agent(options: &HttpOptions) -> Agent {
         .accept_encoding("identity")
         .user_agent(concat!("b2kit/", env!("CARGO_PKG_VERSION")))
         .proxy(if options.proxy { Proxy::try_from_env() } else { None });
-    Agent::with_parts(config.build(), DefaultConnector::default(), LookUp::default())
+    Agent::with_parts(config.build(), DefaultConnector::default(), HostResolver::default())
 }
 
 fn millis(time: Duration) -> u64 {
@@ -310,8 +320,8 @@ fn content_range(value: &str) -> Option<(u64, u64, Option<u64>)> {
 }
 
 /// Returns the error for a status other than 206 (partial content).
-fn refused(status: StatusCode, headers: &HeaderMap) -> Failed {
-    let always = |kind, what: String| Failed::Always(io::Error::new(kind, what));
+fn status_error(status: StatusCode, headers: &HeaderMap) -> RequestError {
+    let always = |kind, what: String| RequestError::Always(io::Error::new(kind, what));
     match status.as_u16() {
         200..=299 => always(
             io::ErrorKind::Unsupported,
@@ -332,36 +342,38 @@ fn refused(status: StatusCode, headers: &HeaderMap) -> Failed {
         ),
         408 | 429 | 500 | 502 | 503 | 504 => {
             let after = headers.get("retry-after").and_then(|value| value.to_str().ok()?.trim().parse().ok());
-            let error = io::Error::other(format!("the server cannot answer now ({status})"));
-            Failed::Now(error, after.map(Duration::from_secs))
+            let error = io::Error::other(format!("the server is temporarily unavailable ({status})"));
+            RequestError::Now(error, after.map(Duration::from_secs))
         }
         _ => always(io::ErrorKind::Other, format!("the server answered {status}")),
     }
 }
 
 /// Returns the error for a request without a response. Its message never contains the URL, which may have secrets.
-fn failed(error: ureq::Error) -> Failed {
+fn transport_error(error: ureq::Error) -> RequestError {
     use ureq::Error as E;
-    let now = |kind, what: String| Failed::Now(io::Error::new(kind, what), None);
-    let unreached = |what: &str| Failed::Unreached(io::Error::new(io::ErrorKind::HostUnreachable, what));
+    let now = |kind, what: String| RequestError::Now(io::Error::new(kind, what), None);
+    let unreached =
+        |what: &str| RequestError::Unreached(io::Error::new(io::ErrorKind::HostUnreachable, what));
     match error {
         E::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            let what = "the connection was refused: no server answers at this address";
-            Failed::Unreached(io::Error::new(error.kind(), what))
+            let what = "the connection was refused: no server is listening at this address";
+            RequestError::Unreached(io::Error::new(error.kind(), what))
         }
-        E::Io(error) => Failed::Now(lost(error), None),
-        E::Timeout(what) => now(io::ErrorKind::TimedOut, timed_out(what).to_owned()),
+        E::Io(error) => RequestError::Now(connection_error(error), None),
+        E::Timeout(what) => now(io::ErrorKind::TimedOut, timeout_message(what).to_owned()),
         E::HostNotFound => unreached("the host cannot be found"),
         E::ConnectionFailed => unreached("the host cannot be reached"),
-        E::BadUri(_) | E::Http(_) => {
-            Failed::Always(io::Error::new(io::ErrorKind::InvalidInput, "not a URL that can be requested"))
-        }
-        other => Failed::Always(io::Error::other(other.to_string())),
+        E::BadUri(_) | E::Http(_) => RequestError::Always(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a URL that can be requested",
+        )),
+        other => RequestError::Always(io::Error::other(other.to_string())),
     }
 }
 
-/// Says what took too long.
-fn timed_out(what: ureq::Timeout) -> &'static str {
+/// Describes what timed out.
+fn timeout_message(what: ureq::Timeout) -> &'static str {
     use ureq::Timeout as T;
     match what {
         T::Resolve => "timed out while looking up the host",
@@ -371,25 +383,25 @@ fn timed_out(what: ureq::Timeout) -> &'static str {
 }
 
 /// Returns the error for a broken connection.
-fn lost(error: io::Error) -> io::Error {
+fn connection_error(error: io::Error) -> io::Error {
     let kind = match error.kind() {
-        // These kinds mean something else to callers.
+        // These kinds have another meaning for callers.
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => io::ErrorKind::Other,
         kind => kind,
     };
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
     if kind == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_))) {
-        return io::Error::new(io::ErrorKind::TimedOut, "timed out before the answer was complete");
+        return io::Error::new(io::ErrorKind::TimedOut, "timed out before the response was complete");
     }
     let text = error.to_string();
-    // What TLS says about an answer that is not TLS.
+    // The TLS error for a response that is not TLS.
     if text.contains("InvalidContentType") {
-        return io::Error::new(kind, "the server does not speak https here (try http://)");
+        return io::Error::new(kind, "the server does not support https here (try http://)");
     }
     io::Error::new(kind, format!("the connection was lost: {text}"))
 }
 
-/// Returns a random part of the pause, so that clients do not retry at the same moment.
+/// Returns a random fraction of the pause, so that clients do not retry simultaneously.
 fn jitter(pause: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let part = RandomState::new().hash_one(0) % 256;

@@ -5,19 +5,19 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use b2_frame::{Answer, Opening, Pace, RemoteFile, RemoteSource};
+use b2_frame::{OpenResponse, RangeResponse, RemoteFile, RemoteSource, RequestStats};
 use bytes::Bytes;
 
-use crate::client::{Asked, Client, Reply};
+use crate::client::{Client, RangeReply, RangeRequest};
 use crate::url::Url;
 
-/// Length of the first read of a chunk file, in bytes. Its end has no metadata and needs no separate read.
-const CHUNK: u64 = 128 << 10;
+/// Length of the first read of a chunk file, in bytes. It has no metadata at its end, so no second read is needed.
+const CHUNK_FILE_HEAD_LEN: u64 = 128 << 10;
 
 /// A file on a server, read in ranges.
 pub type HttpFile = RemoteFile<HttpSource>;
 
-/// Where requests for the ranges of a file go.
+/// The source of a file's ranges.
 #[derive(Debug)]
 pub struct HttpSource {
     client: Arc<Client>,
@@ -27,33 +27,33 @@ pub struct HttpSource {
 }
 
 pub(crate) fn open(client: &Arc<Client>, url: Url) -> io::Result<HttpFile> {
-    let pace = Pace::default();
-    let get = |asked| {
-        let flight = pace.begin();
-        let reply = client.get(&url, asked)?;
+    let request_stats = RequestStats::default();
+    let get = |requested| {
+        let flight = request_stats.begin();
+        let reply = client.get(&url, requested)?;
         flight.end(reply.answer.bytes.len() as u64);
         Ok::<_, io::Error>(reply)
     };
-    let start = |len| get(Asked::Part(0, len));
+    let start = |len| get(RangeRequest::Part(0, len));
     let (first, last) = if url.name().ends_with(".chunk") {
-        (start(CHUNK), None)
+        (start(CHUNK_FILE_HEAD_LEN), None)
     } else {
         thread::scope(|scope| {
-            let last = || get(Asked::Last(Opening::LAST));
+            let last = || get(RangeRequest::Last(OpenResponse::LAST));
             match thread::Builder::new().spawn_scoped(scope, last) {
                 Ok(other) => {
-                    let first = start(Opening::FIRST);
+                    let first = start(OpenResponse::FIRST);
                     let last = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                     (first, Some(last))
                 }
-                Err(_) => (start(Opening::FIRST), None),
+                Err(_) => (start(OpenResponse::FIRST), None),
             }
         })
     };
-    let Reply { answer: first, url: target } = first?;
+    let RangeReply { answer: first, url: target } = first?;
     let (mut version, mut end) = (first.version, Bytes::new());
     match last {
-        Some(Ok(Reply { answer: last, .. })) => {
+        Some(Ok(RangeReply { answer: last, .. })) => {
             version.len = version.len.or(last.version.len);
             let range = 0..last.bytes.len() as u64;
             end = version.accept(&range, last)?;
@@ -67,20 +67,21 @@ pub(crate) fn open(client: &Arc<Client>, url: Url) -> io::Result<HttpFile> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     };
     let target = Mutex::new((target != url).then_some(target));
-    let opening = Opening::new(first.bytes, end, len, version);
-    Ok(RemoteFile::new(HttpSource { client: client.clone(), url, target }, opening).with_pace(pace))
+    let opening = OpenResponse::new(first.bytes, end, len, version);
+    Ok(RemoteFile::new(HttpSource { client: client.clone(), url, target }, opening)
+        .with_request_stats(request_stats))
 }
 
 impl RemoteSource for HttpSource {
-    fn range(&self, range: Range<u64>) -> io::Result<Answer> {
-        let asked = Asked::Part(range.start, range.end);
+    fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
+        let requested = RangeRequest::Part(range.start, range.end);
         let lock = || self.target.lock().unwrap_or_else(PoisonError::into_inner);
         let target = lock().clone();
         let reply = match &target {
-            None => self.client.get(&self.url, asked),
-            Some(target) => self.client.get(target, asked).or_else(|_| {
+            None => self.client.get(&self.url, requested),
+            Some(target) => self.client.get(target, requested).or_else(|_| {
                 // The target of a redirect may have expired.
-                let reply = self.client.get(&self.url, asked)?;
+                let reply = self.client.get(&self.url, requested)?;
                 *lock() = (reply.url != self.url).then(|| reply.url.clone());
                 Ok(reply)
             }),

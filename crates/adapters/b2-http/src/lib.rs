@@ -14,7 +14,7 @@
         clippy::string_slice,
         clippy::unreachable,
         clippy::unwrap_used,
-        reason = "servers may send anything, and nothing of it may cause a panic or a wrong number"
+        reason = "servers may send anything, and none of it may cause a panic or a wrong number"
     )
 )]
 
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use b2_frame::{ReadCosts, ReadOptions, SuperChunk};
 
-pub use client::{Counts, HttpOptions};
+pub use client::{HttpOptions, RequestCounts};
 pub use file::{HttpFile, HttpSource};
 pub use system::Http;
 pub use url::is_url;

@@ -13,9 +13,9 @@ use ureq::unversioned::transport::time::Duration;
 /// Looks up addresses on a separate thread, so that the time limit of the request holds. If no thread can be started,
 /// it uses the calling thread without a limit, because ureq's own resolver would panic.
 #[derive(Debug, Default)]
-pub(crate) struct LookUp(DefaultResolver);
+pub(crate) struct HostResolver(DefaultResolver);
 
-impl Resolver for LookUp {
+impl Resolver for HostResolver {
     fn resolve(
         &self,
         uri: &Uri,
@@ -34,7 +34,7 @@ impl Resolver for LookUp {
             Ok(_) => receiver.recv_timeout(*timeout.after).unwrap_or(Err(Error::Timeout(timeout.reason))),
             Err(_) => self.0.resolve(uri, config, unlimited),
         };
-        // What the system says about a name that it cannot find.
+        // The system's error for an unknown name.
         found.map_err(|error| if let Error::Io(_) = error { Error::HostNotFound } else { error })
     }
 }

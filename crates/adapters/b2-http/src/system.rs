@@ -9,26 +9,26 @@ use std::time::Duration;
 
 use b2_frame::{FileKind, INDEX_NAME, Links, OpenFiles, ReadAt, ReadFiles, redact};
 
-use crate::client::{Client, Counts, HttpOptions};
+use crate::client::{Client, HttpOptions, RequestCounts};
 use crate::file::{self, HttpFile, HttpSource};
 use crate::url::{Url, is_url};
 
 /// A file system whose paths are URLs. It only reads. Cloning is cheap; clones share connections.
 ///
-/// The path of a sparse frame is that of the folder with its files.
+/// The path of a sparse frame is the folder that contains its files.
 #[derive(Clone, Debug)]
-pub struct Http(Arc<Shared>);
+pub struct Http(Arc<HttpState>);
 
-struct Shared {
+struct HttpState {
     client: Arc<Client>,
     open: OpenFiles<HttpSource>,
     /// URLs by their names without secrets; see [`Http::hide`].
     hidden: Mutex<HashMap<String, String>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for HttpState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The hidden URLs have secrets.
+        // The hidden URLs contain secrets.
         f.debug_struct("Shared").field("client", &self.client).finish_non_exhaustive()
     }
 }
@@ -43,15 +43,15 @@ impl Http {
     /// Creates a file system with these settings.
     pub fn new(options: HttpOptions) -> Self {
         let client = Client::new(options);
-        Self(Arc::new(Shared { client, open: OpenFiles::default(), hidden: Mutex::default() }))
+        Self(Arc::new(HttpState { client, open: OpenFiles::default(), hidden: Mutex::default() }))
     }
 
     /// Creates a file system that shares the connections of this one but has no open files. A file system keeps files
     /// open and assumes that they do not change, so use a new one to see changes.
     #[must_use]
-    pub fn afresh(&self) -> Self {
+    pub fn reopened(&self) -> Self {
         let client = self.0.client.clone();
-        Self(Arc::new(Shared { client, open: OpenFiles::default(), hidden: Mutex::default() }))
+        Self(Arc::new(HttpState { client, open: OpenFiles::default(), hidden: Mutex::default() }))
     }
 
     /// Sets the total time limit of a request, from now on, for all clones. Returns the previous value.
@@ -65,24 +65,24 @@ impl Http {
     }
 
     /// Returns the number of requests and received bytes so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> RequestCounts {
         self.0.client.counts()
     }
 
     /// Returns a name for a URL that does not show its user, password and query. This file system
     /// opens the name like the URL itself. A URL without them is its own name.
     pub fn hide(&self, url: &str) -> String {
-        let shown = redact(url);
-        // What is no URL for requests, for example because of a blank, may have secrets, too.
-        if shown == url || is_url(url) && Url::parse(url).is_some_and(|url| url.is_public()) {
+        let redacted = redact(url);
+        // An invalid URL, such as one with a blank, may contain secrets, too.
+        if redacted == url || is_url(url) && Url::parse(url).is_some_and(|url| url.is_public()) {
             return url.to_owned();
         }
         let mut hidden = self.0.hidden.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut name = shown.clone();
+        let mut name = redacted.clone();
         let mut count = 1_u32;
         while hidden.get(&name).is_some_and(|known| known != url) {
             count = count.saturating_add(1);
-            name = format!("{shown}#{count}");
+            name = format!("{redacted}#{count}");
         }
         hidden.insert(name.clone(), url.to_owned());
         name
@@ -92,15 +92,15 @@ impl Http {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] when the path is not a URL; [`io::ErrorKind::NotFound`] or
-    /// [`io::ErrorKind::PermissionDenied`] when the server says so; [`io::ErrorKind::Unsupported`] when it does not
-    /// support ranges; [`io::ErrorKind::TimedOut`], [`io::ErrorKind::HostUnreachable`] or what the connection fails with
-    /// when it cannot be reached; [`io::ErrorKind::InvalidData`] when its answer makes no sense.
+    /// [`io::ErrorKind::PermissionDenied`] as reported by the server; [`io::ErrorKind::Unsupported`] when it does not
+    /// support ranges; [`io::ErrorKind::TimedOut`], [`io::ErrorKind::HostUnreachable`] or the connection's error when
+    /// it cannot be reached; [`io::ErrorKind::InvalidData`] when its response is invalid.
     pub fn open_file(&self, path: &Path) -> io::Result<Arc<HttpFile>> {
         self.0.open_file(path)
     }
 }
 
-impl Shared {
+impl HttpState {
     fn open_file(&self, path: &Path) -> io::Result<Arc<HttpFile>> {
         let url = self.url(path)?;
         let key = format!("{} {:?}", url.target(), url.authorization());
@@ -142,7 +142,7 @@ impl ReadFiles for Http {
     }
 }
 
-impl ReadFiles for Shared {
+impl ReadFiles for HttpState {
     fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
         Ok(self.open_file(path)?)
     }
@@ -157,7 +157,7 @@ mod tests {
         let http = Http::default();
         let folder = http.hide("http://me:secret@host/a/b.b2nd?key=1");
         for name in [INDEX_NAME, "0000000F.chunk"] {
-            // As this system joins them.
+            // As joined on this system.
             let url = http.0.url(&Path::new(&folder).join(name)).unwrap();
             assert_eq!(url.target(), format!("http://host/a/b.b2nd/{name}?key=1"));
             assert!(url.authorization().is_some());

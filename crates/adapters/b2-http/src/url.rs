@@ -37,7 +37,7 @@ pub(crate) struct Url {
 
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Url").field(&self.shown()).finish()
+        f.debug_tuple("Url").field(&self.redacted()).finish()
     }
 }
 
@@ -61,7 +61,7 @@ impl Url {
             Some((user, host)) => (Some(user.to_owned()), host),
             None => (None, authority),
         };
-        // What looks like a port and is none is part of a password with a slash in it.
+        // An invalid port is part of a password that contains a slash.
         let port = if host.starts_with('[') { "" } else { host.split_once(':').map_or("", |(_, port)| port) };
         if host.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
@@ -99,7 +99,7 @@ impl Url {
     }
 
     /// Returns the URL without user, password and query, which may be secret.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn redacted(&self) -> String {
         redact(&self.target())
     }
 
@@ -163,7 +163,7 @@ mod tests {
     fn urls_are_taken_apart_and_secrets_hidden() {
         let url = Url::parse("HTTPS://me:p%40ss@host:81/a/b.b2nd?sig=1#top").unwrap();
         assert_eq!(url.target(), "https://host:81/a/b.b2nd?sig=1");
-        assert_eq!(url.shown(), "https://host:81/a/b.b2nd?...");
+        assert_eq!(url.redacted(), "https://host:81/a/b.b2nd?...");
         assert_eq!(url.authorization().unwrap(), format!("Basic {}", BASE64.encode(b"me:p@ss")));
         assert_eq!(url.join("x").target(), "https://host:81/a/b.b2nd/x?sig=1");
         assert_eq!(url.name(), "b.b2nd");

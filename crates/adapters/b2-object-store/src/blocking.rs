@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use b2_async::RangeReader;
 use b2_core::{PerProcess, ProcessId};
 use b2_frame::{
-    Answer, FrameFile, INDEX_NAME, Links, OpenFiles, Opening, Pace, ReadAt, ReadFiles, RemoteFile,
-    RemoteSource,
+    FrameFile, INDEX_NAME, Links, OpenFiles, OpenResponse, RangeResponse, ReadAt, ReadFiles, RemoteFile,
+    RemoteSource, RequestStats,
 };
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::multipart::{MultipartStore, PartId};
@@ -25,13 +25,13 @@ use tokio::runtime::{Builder, Runtime};
 use crate::object::{Object, failed};
 
 /// Number of requests of a reader in flight.
-const IN_FLIGHT: usize = 64;
+const MAX_IN_FLIGHT: usize = 64;
 /// Number of parts of an upload in flight, all of which are in memory.
-const PARTS_IN_FLIGHT: u64 = 4;
+const MAX_PARTS_IN_FLIGHT: u64 = 4;
 /// Minimum part size of an upload, in bytes. S3 requires at least 5 MiB for all parts but the last.
-const PART: u64 = 8 << 20;
+const MIN_PART_LEN: u64 = 8 << 20;
 /// Maximum number of parts of an upload; S3 accepts 10,000.
-const MOST_PARTS: u64 = 9_000;
+const MAX_PARTS: u64 = 9_000;
 
 /// Object stores accessed by URL. For [`ReadFiles`] the path of a sparse frame is that of the
 /// folder with its objects. Cloning is cheap.
@@ -39,23 +39,23 @@ const MOST_PARTS: u64 = 9_000;
 /// Buckets are opened on first use, with settings from the environment such as `AWS_ACCESS_KEY_ID` and
 /// `AWS_ENDPOINT_URL`, as `object_store` reads them.
 #[derive(Clone)]
-pub struct Stores(Arc<Shared>);
+pub struct Stores(Arc<StoresState>);
 
-struct Shared {
-    here: PerProcess<Inner>,
+struct StoresState {
+    process_state: PerProcess<ProcessState>,
     requests: AtomicU64,
     bytes: AtomicU64,
 }
 
 /// The state of one process. A forked child has no threads of its parent and must not use its connections, so it
 /// creates its own.
-struct Inner {
+struct ProcessState {
     runtime: Runtime,
     buckets: Mutex<HashMap<String, Bucket>>,
-    open: OpenFiles<Source>,
+    open: OpenFiles<ObjectSource>,
 }
 
-impl Inner {
+impl ProcessState {
     fn new(buckets: HashMap<String, Bucket>) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         Ok(Self { runtime, buckets: Mutex::new(buckets), open: OpenFiles::default() })
@@ -63,21 +63,21 @@ impl Inner {
 
     /// Creates the state of a child, with the stores that were inserted in its parent. Stores from the environment are
     /// opened again on use.
-    fn of_child(parent: Option<&Self>) -> io::Result<Self> {
+    fn for_child(parent: Option<&Self>) -> io::Result<Self> {
         let Some(parent) = parent else { return Self::new(HashMap::new()) };
-        // A thread that the child does not have may hold the lock forever, so do not wait for it.
+        // The lock may be held by a thread that does not exist in the child, so do not wait for it.
         let Ok(buckets) = parent.buckets.try_lock() else {
             return Err(io::Error::other("the process was forked while stores were being opened"));
         };
-        let given = buckets.iter().filter(|(_, bucket)| bucket.given);
-        Self::new(given.map(|(prefix, bucket)| (prefix.clone(), bucket.clone())).collect())
+        let inserted = buckets.iter().filter(|(_, bucket)| bucket.is_inserted);
+        Self::new(inserted.map(|(prefix, bucket)| (prefix.clone(), bucket.clone())).collect())
     }
 }
 
-impl Shared {
+impl StoresState {
     /// Returns the state of this process.
-    fn here(&self) -> io::Result<&Inner> {
-        self.here.get_or_try_init(Inner::of_child)
+    fn process_state(&self) -> io::Result<&ProcessState> {
+        self.process_state.get_or_try_init(ProcessState::for_child)
     }
 }
 
@@ -86,13 +86,13 @@ struct Bucket {
     objects: Arc<dyn ObjectStore>,
     parts: Arc<dyn MultipartStore>,
     /// Whether it was added by [`Stores::insert`].
-    given: bool,
+    is_inserted: bool,
 }
 
 impl Bucket {
     fn new<S: ObjectStore + MultipartStore>(store: S) -> Self {
         let store = Arc::new(store);
-        Self { objects: store.clone(), parts: store, given: false }
+        Self { objects: store.clone(), parts: store, is_inserted: false }
     }
 }
 
@@ -111,19 +111,20 @@ impl Stores {
         #[cfg(feature = "cloud")]
         crate::tls::install_tls();
         let stores = Self::with(PerProcess::new());
-        stores.0.here()?;
+        stores.0.process_state()?;
         Ok(stores)
     }
 
-    fn with(here: PerProcess<Inner>) -> Self {
-        Self(Arc::new(Shared { here, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) }))
+    fn with(process_state: PerProcess<ProcessState>) -> Self {
+        Self(Arc::new(StoresState { process_state, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) }))
     }
 
     /// Uses the given store for URLs that start with `prefix`, such as `s3://bucket`.
     pub fn insert<S: ObjectStore + MultipartStore>(&self, prefix: &str, store: S) {
         // If the threads of this process cannot be started, the next call reports the error.
-        if let Ok(here) = self.0.here() {
-            lock(&here.buckets).insert(prefix.to_owned(), Bucket { given: true, ..Bucket::new(store) });
+        if let Ok(process_state) = self.0.process_state() {
+            lock(&process_state.buckets)
+                .insert(prefix.to_owned(), Bucket { is_inserted: true, ..Bucket::new(store) });
         }
     }
 
@@ -137,8 +138,8 @@ impl Stores {
     /// `going` is called after each part. An error from it, like any other error, aborts the upload, so
     /// that the store keeps no parts.
     ///
-    /// Without `replace` an existing object of that name is an error. For an object with a single part
-    /// the store checks this atomically on creation; for others it is checked before the upload.
+    /// Without `replace`, an existing object of that name is an error. Single-part objects are checked atomically by
+    /// the store; others are checked before the upload.
     ///
     /// # Errors
     /// When the file cannot be read, the store fails, or the object exists and `replace` is not set.
@@ -152,11 +153,11 @@ impl Stores {
     ) -> io::Result<()> {
         let (bucket, path) = self.bucket(url)?;
         let len = file.len()?;
-        let here = self.0.here()?;
-        here.open.clear();
-        here.runtime.block_on(async {
+        let process_state = self.0.process_state()?;
+        process_state.open.clear();
+        process_state.runtime.block_on(async {
             going()?;
-            if len <= PART {
+            if len <= MIN_PART_LEN {
                 self.0.requests.fetch_add(1, Relaxed);
                 let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
                 let payload = PutPayload::from(file.read_at(0..len)?);
@@ -171,7 +172,7 @@ impl Stores {
             }
             let id = bucket.parts.create_multipart(&path).await.map_err(failed)?;
             let sent = async {
-                let size = PART.max(len.div_ceil(MOST_PARTS));
+                let size = MIN_PART_LEN.max(len.div_ceil(MAX_PARTS));
                 let count = len.div_ceil(size);
                 let send = |n: u64| {
                     let (bucket, path, id) = (&bucket, &path, &id);
@@ -183,7 +184,7 @@ impl Stores {
                         bucket.parts.put_part(path, id, at, bytes.into()).await.map_err(failed)
                     }
                 };
-                let in_flight = usize::try_from(PARTS_IN_FLIGHT).unwrap_or(1);
+                let in_flight = usize::try_from(MAX_PARTS_IN_FLIGHT).unwrap_or(1);
                 let mut others = stream::iter(1..count).map(send).buffered(in_flight);
                 let mut parts: Vec<PartId> = Vec::new();
                 while let Some(part) = others.try_next().await? {
@@ -209,11 +210,11 @@ impl Stores {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| bad("not a URL"))?;
         let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
         if name.is_empty() || path.is_empty() {
-            return Err(bad("a URL of a store names a bucket and an object: s3://bucket/path"));
+            return Err(bad("a store URL must name a bucket and an object: s3://bucket/path"));
         }
         let path = Path::parse(path.trim_end_matches('/')).map_err(|error| bad(&error.to_string()))?;
         let prefix = format!("{}://{name}", scheme.to_ascii_lowercase());
-        let mut buckets = lock(&self.0.here()?.buckets);
+        let mut buckets = lock(&self.0.process_state()?.buckets);
         if let Some(bucket) = buckets.get(&prefix) {
             return Ok((bucket.clone(), path));
         }
@@ -222,19 +223,20 @@ impl Stores {
         Ok((bucket, path))
     }
 
-    fn open_object(&self, url: &str) -> io::Result<RemoteFile<Source>> {
+    fn open_object(&self, url: &str) -> io::Result<RemoteFile<ObjectSource>> {
         let (bucket, path) = self.bucket(url)?;
         let object = Object::new(bucket.objects, path);
         self.0.requests.fetch_add(2, Relaxed);
-        let opening = object.open(FrameFile::Main, Opening::FIRST, Opening::LAST);
-        let pace = Pace::default();
-        let flight = pace.begin();
-        let opening = self.0.here()?.runtime.block_on(opening)?;
+        let opening = object.open(FrameFile::Main, OpenResponse::FIRST, OpenResponse::LAST);
+        let request_stats = RequestStats::default();
+        let flight = request_stats.begin();
+        let opening = self.0.process_state()?.runtime.block_on(opening)?;
         let bytes = opening.first.len() as u64 + opening.last.len() as u64;
         flight.end(bytes);
         self.0.bytes.fetch_add(bytes, Relaxed);
         let (stores, process) = (self.clone(), ProcessId::current());
-        Ok(RemoteFile::new(Source { stores, url: url.to_owned(), process, object }, opening).with_pace(pace))
+        Ok(RemoteFile::new(ObjectSource { stores, url: url.to_owned(), process, object }, opening)
+            .with_request_stats(request_stats))
     }
 }
 
@@ -261,14 +263,14 @@ fn open_bucket(prefix: &str) -> io::Result<Bucket> {
             Ok(Bucket::new(store.map_err(failed)?))
         }
         scheme => {
-            let what = format!("this build has no stores for {scheme} URLs (features aws, gcp, azure)");
+            let what = format!("this build does not support {scheme} URLs (features aws, gcp, azure)");
             Err(io::Error::new(io::ErrorKind::Unsupported, what))
         }
     }
 }
 
-/// Where requests for the ranges of an object go.
-struct Source {
+/// The source of an object's ranges.
+struct ObjectSource {
     stores: Stores,
     url: String,
     /// The process that opened it.
@@ -276,35 +278,35 @@ struct Source {
     object: Object,
 }
 
-impl RemoteSource for Source {
-    fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+impl RemoteSource for ObjectSource {
+    fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
         let shared = &self.stores.0;
         shared.requests.fetch_add(1, Relaxed);
-        let here = shared.here()?;
+        let process_state = shared.process_state()?;
         let answer = if self.process.is_current() {
-            here.runtime.block_on(self.object.range(FrameFile::Main, range))?
+            process_state.runtime.block_on(self.object.range(FrameFile::Main, range))?
         } else {
             // The file was opened in the parent, whose connections must not be used here.
             let (bucket, path) = self.stores.bucket(&self.url)?;
-            here.runtime.block_on(Object::new(bucket.objects, path).range(FrameFile::Main, range))?
+            process_state.runtime.block_on(Object::new(bucket.objects, path).range(FrameFile::Main, range))?
         };
         shared.bytes.fetch_add(answer.bytes.len() as u64, Relaxed);
         Ok(answer)
     }
 
     fn in_flight(&self) -> usize {
-        IN_FLIGHT
+        MAX_IN_FLIGHT
     }
 }
 
 impl ReadFiles for Stores {
     fn open(&self, path: &FsPath, _: Links) -> io::Result<Arc<dyn ReadAt>> {
         let url = url_of(path.to_str().ok_or(io::ErrorKind::InvalidInput)?, std::path::is_separator);
-        Ok(self.0.here()?.open.get(&url, || self.open_object(&url))?)
+        Ok(self.0.process_state()?.open.get(&url, || self.open_object(&url))?)
     }
 }
 
-/// Returns the URL of an object. Windows joins the name of a file of a sparse frame to its folder by a backslash.
+/// Returns the URL of an object. On Windows, paths of files in sparse frames are joined with a backslash.
 fn url_of(path: &str, is_separator: fn(char) -> bool) -> Cow<'_, str> {
     let of_frame = |name: &str| name == INDEX_NAME || name.ends_with(".chunk");
     match path.rsplit_once(is_separator) {
@@ -343,21 +345,22 @@ mod tests {
             .unwrap();
         let near = NdArray::from_bytes(frame.clone()).unwrap().all().read_bytes().unwrap();
         let memory = InMemory::new();
-        let parent = Inner::new(HashMap::new()).unwrap();
+        let parent = ProcessState::new(HashMap::new()).unwrap();
         parent.runtime.block_on(memory.put(&Path::from("a.b2nd"), frame.into())).unwrap();
-        lock(&parent.buckets).insert("mem://b".to_owned(), Bucket { given: true, ..Bucket::new(memory) });
+        lock(&parent.buckets)
+            .insert("mem://b".to_owned(), Bucket { is_inserted: true, ..Bucket::new(memory) });
         let stores = Stores::with(PerProcess::inherited(parent));
         let options = SuperChunk::options().file_system(Arc::new(stores.clone())).costs(ReadCosts::REMOTE);
         let far = NdArray::open_with("mem://b/a.b2nd", &options).unwrap();
         assert!(far.all().read_bytes().unwrap() == near);
         // The file is in the child's list of open files, not in its parent's.
-        let open = &stores.0.here().unwrap().open;
+        let open = &stores.0.process_state().unwrap().open;
         assert!(open.get("mem://b/a.b2nd", || Err(io::ErrorKind::NotFound.into())).is_ok());
         // The process was forked while a thread of the parent held the lock.
-        let parent = Inner::new(HashMap::new()).unwrap();
+        let parent = ProcessState::new(HashMap::new()).unwrap();
         let held = parent.buckets.lock().unwrap();
-        assert!(Inner::of_child(Some(&parent)).is_err());
+        assert!(ProcessState::for_child(Some(&parent)).is_err());
         drop(held);
-        assert!(Inner::of_child(Some(&parent)).is_ok());
+        assert!(ProcessState::for_child(Some(&parent)).is_ok());
     }
 }

@@ -31,7 +31,7 @@ pub async fn open(
 ) -> Result<AsyncNdArray<Object>, NdError> {
     let object = Object::new(store, path);
     match AsyncNdArray::open(object.clone()).await {
-        Err(error) if is_no_object(&error) => match AsyncNdArray::open(object.sparse()).await {
+        Err(error) if may_be_folder(&error) => match AsyncNdArray::open(object.sparse()).await {
             Err(_) => Err(error),
             array => array,
         },
@@ -39,8 +39,8 @@ pub async fn open(
     }
 }
 
-/// Whether there may be a folder at the path. Windows denies to open a folder as a file.
-fn is_no_object(error: &NdError) -> bool {
+/// Returns whether there may be a folder at the path. Windows refuses to open a folder as a file.
+fn may_be_folder(error: &NdError) -> bool {
     let NdError::Frame(b2_frame::FrameError::Io { source, .. }) = error else { return false };
     source.kind() == io::ErrorKind::NotFound || cfg!(windows) && source.kind() == io::ErrorKind::Other
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use b2_async::{Answer, Opening, RangeReader, Version};
+use b2_async::{OpenResponse, RangeReader, RangeResponse, Version};
 use b2_frame::{FrameFile, INDEX_NAME};
 use futures_util::future::join;
 use object_store::path::Path;
@@ -51,7 +51,7 @@ impl RangeReader for Object {
         self.path.to_string()
     }
 
-    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
+    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<OpenResponse> {
         let path = self.path_of(file);
         let start = self.get(&path, GetRange::Bounded(0..first));
         let (start, end) = join(start, self.get(&path, GetRange::Suffix(last))).await;
@@ -66,13 +66,13 @@ impl RangeReader for Object {
         };
         let version = version(&meta);
         let range = meta.size.saturating_sub(last.len() as u64)..meta.size;
-        let last = version.accept(&range, Answer::new(last, self::version(&end)))?;
-        Ok(Opening::new(first, last, meta.size, version))
+        let last = version.accept(&range, RangeResponse::new(last, self::version(&end)))?;
+        Ok(OpenResponse::new(first, last, meta.size, version))
     }
 
-    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<RangeResponse> {
         let (bytes, meta) = self.get(&self.path_of(file), GetRange::Bounded(range)).await?;
-        Ok(Answer::new(bytes, version(&meta)))
+        Ok(RangeResponse::new(bytes, version(&meta)))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The command and the library against an S3 server: that of moto, whose program `B2KIT_MOTO` names. `.ci/run`
-//! installs it and runs this. Without it this fails: a test that does nothing must not pass.
+//! Tests the command and the library with an S3 server, moto, whose program is named by `B2KIT_MOTO`. `.ci/run`
+//! installs it. The test fails without it: a test that does nothing must not pass.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ struct Moto {
 impl Moto {
     fn start() -> Self {
         let program = std::env::var_os("B2KIT_MOTO")
-            .expect("B2KIT_MOTO must name moto_server, of `pip install moto[server]`");
+            .expect("B2KIT_MOTO must name moto_server, from `pip install moto[server]`");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(program);
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
@@ -39,7 +39,7 @@ impl Moto {
 
     fn ask(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        // The server tells services apart by this.
+        // The server identifies services by this.
         let signed = "Authorization: AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, \
                       SignedHeaders=host, Signature=0";
         write!(
@@ -103,7 +103,7 @@ fn the_command_reads_and_writes_objects() {
     let moto = Moto::start();
     let dir = tempfile::tempdir().unwrap();
     let here = dir.path();
-    // 24 MB that do not compress, so several parts; and a file of one part.
+    // 24 MB that do not compress, hence several parts; and a file of one part.
     let large = ArrayBuilder::new::<u32>([3000, 2000]).chunks([300, 500]).blocks([50, 100]);
     large.write(here.join("large.b2nd"), source::by_index(item)).unwrap();
     let small = ArrayBuilder::new::<u32>([30, 20]);
@@ -122,7 +122,7 @@ fn the_command_reads_and_writes_objects() {
         moto.ok(here, &["copy", "--force", "--block-starts", &file, &url]);
         let info = String::from_utf8(moto.ok(here, &["info", &url])).unwrap();
         assert_eq!(info.contains("block starts"), name == "large", "{info}");
-        // Back again.
+        // And back.
         moto.ok(here, &["copy", &url, &format!("{name}.back")]);
         moto.ok(here, &["diff", &file, &format!("{name}.back")]);
     }
@@ -169,7 +169,7 @@ fn a_stopped_upload_leaves_nothing() {
         assert!(!moto.has_parts());
         assert!(moto.ask("GET", "/bucket/x").starts_with("HTTP/1.1 404"));
     }
-    // Another object of the name stays.
+    // An existing object stays unchanged.
     stores.upload("s3://bucket/x", &Bytes::from_static(b"old"), false, &mut || Ok(())).unwrap();
     let error = stores.upload("s3://bucket/x", &frame, false, &mut || Ok(())).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
@@ -199,9 +199,9 @@ fn a_stopped_upload_leaves_nothing() {
 }
 
 /// A file that fails in the middle.
-struct Broken(Bytes);
+struct FailingReader(Bytes);
 
-impl ReadAt for Broken {
+impl ReadAt for FailingReader {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
     }
@@ -224,7 +224,7 @@ fn a_file_that_fails_leaves_nothing() {
         .with_secret_access_key("b");
     let stores = Stores::new().unwrap();
     stores.insert("s3://bucket", store.build().unwrap());
-    let file = Broken(Bytes::from(vec![7; 50 << 20]));
+    let file = FailingReader(Bytes::from(vec![7; 50 << 20]));
     let error = stores.upload("s3://bucket/x", &file, false, &mut || Ok(())).unwrap_err();
     assert_eq!(error.to_string(), "the disk fails");
     assert!(!moto.has_parts());

@@ -26,7 +26,7 @@ async fn arrays_in_memory_read_as_here() {
     store.put(&Path::from("a/b.b2nd"), frame.clone().into()).await.unwrap();
     let far = b2_object_store::open(store.clone(), "a/b.b2nd").await.unwrap();
     assert!(far.is_guarded());
-    // On a task of its own, which may move between threads.
+    // In a separate task, which may move between threads.
     let all = far.all();
     let all = tokio::spawn(async move { all.read_bytes().await }).await.unwrap().unwrap();
     assert!(all == near.all().read_bytes().unwrap());
@@ -61,7 +61,7 @@ async fn sparse_frames_are_folders_of_objects() {
     assert!(far.all().read_bytes().await.unwrap() == near);
 }
 
-/// Uploads go through a store that notes the order of parts.
+/// Uploads to a store that records the order of parts.
 #[cfg(feature = "blocking")]
 mod uploads {
     use std::fmt;
@@ -76,16 +76,16 @@ mod uploads {
     use super::*;
 
     #[derive(Debug, Clone, Default)]
-    struct Noting(Arc<InMemory>, Arc<Mutex<Vec<String>>>);
+    struct RecordingStore(Arc<InMemory>, Arc<Mutex<Vec<String>>>);
 
-    impl fmt::Display for Noting {
+    impl fmt::Display for RecordingStore {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("noting")
         }
     }
 
     #[async_trait::async_trait]
-    impl MultipartStore for Noting {
+    impl MultipartStore for RecordingStore {
         async fn create_multipart(&self, path: &Path) -> Result<MultipartId> {
             self.1.lock().unwrap().push("create".into());
             self.0.create_multipart(path).await
@@ -116,7 +116,7 @@ mod uploads {
     }
 
     #[async_trait::async_trait]
-    impl ObjectStore for Noting {
+    impl ObjectStore for RecordingStore {
         async fn put_opts(&self, path: &Path, data: PutPayload, opts: PutOptions) -> Result<PutResult> {
             self.0.put_opts(path, data, opts).await
         }
@@ -152,7 +152,7 @@ mod uploads {
 
     #[test]
     fn the_part_with_the_header_goes_last() {
-        let (stores, store) = (Stores::new().unwrap(), Noting::default());
+        let (stores, store) = (Stores::new().unwrap(), RecordingStore::default());
         stores.insert("mem://x", store.clone());
         let file: Bytes = (0..30u32 << 20).map(|i| (i >> 12) as u8).collect::<Vec<_>>().into();
         stores.upload("mem://x/a", &file, false, &mut || Ok(())).unwrap();

@@ -8,36 +8,36 @@ use b2_frame::ReadAt;
 use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ReaderAt, ZipLocator};
 
 use crate::StoreError;
-use crate::members::{Member, Members, Place};
+use crate::members::{Member, MemberLocation, Members};
 use crate::names::{self, EMBEDDED, MAX_MEMBERS, key_of, last_part};
 
 /// Length of the header of a member without its name and extra field.
-const HEADER: usize = 30;
-/// How the header of a member starts.
+const HEADER_LEN: usize = 30;
+/// Signature of a local file header.
 const SIGNATURE: [u8; 4] = *b"PK\x03\x04";
-/// The flags that change how a member is read: encryption, a descriptor behind the data, the encoding of the name.
-const FLAGS: u16 = 1 | DESCRIPTOR | 1 << 6 | 1 << 11;
-/// The flag for lengths and checksum behind the data, instead of in the header of the member.
-const DESCRIPTOR: u16 = 1 << 3;
-/// Length of the longest descriptor.
-const LONGEST_DESCRIPTOR: u64 = 24;
-/// In place of a length that needs 64 bits, and is in the extra field with this id.
-const IN_EXTRA: u32 = u32::MAX;
+/// The flags that change how a member is read: encryption, a descriptor after the data, the encoding of the name.
+const CHECKED_FLAGS: u16 = 1 | HAS_DESCRIPTOR | 1 << 6 | 1 << 11;
+/// The flag for a descriptor: lengths and checksum follow the data instead of being in the member's header.
+const HAS_DESCRIPTOR: u16 = 1 << 3;
+/// Maximum length of a descriptor.
+const MAX_DESCRIPTOR_LEN: u64 = 24;
+/// Placeholder for a length that needs 64 bits and is stored in the extra field with this id.
+const LEN_IN_EXTRA_FIELD: u32 = u32::MAX;
 const ZIP64: u16 = 1;
 
 /// An open archive. Its members can be read while other programs replace the file.
 pub struct Archive {
     file: Arc<dyn ReadAt>,
     /// All entries of the directory, by the offsets of their headers.
-    listed: Vec<Listed>,
+    entries: Vec<DirectoryEntry>,
     /// Where the directory starts.
     directory: u64,
-    /// How many entries the end of the archive promises.
-    promised: u64,
+    /// Number of entries according to the end record.
+    declared_count: u64,
 }
 
-/// What the directory says of an entry, to be compared with its header.
-struct Listed {
+/// An entry of the directory, to be compared with its header.
+struct DirectoryEntry {
     header: u64,
     name: Box<[u8]>,
     method: u16,
@@ -47,11 +47,14 @@ struct Listed {
     lens: [u64; 2],
 }
 
-impl Listed {
-    /// Returns where the entry ends at the earliest: the length of its extra field is only in its header.
-    fn least_end(&self) -> u64 {
+impl DirectoryEntry {
+    /// Returns the lowest possible end of the entry: only its header has the length of its extra field.
+    fn min_end(&self) -> u64 {
         let [len, _] = self.lens;
-        self.header.saturating_add(HEADER as u64).saturating_add(self.name.len() as u64).saturating_add(len)
+        self.header
+            .saturating_add(HEADER_LEN as u64)
+            .saturating_add(self.name.len() as u64)
+            .saturating_add(len)
     }
 
     fn damaged(&self, what: &str) -> StoreError {
@@ -62,7 +65,7 @@ impl Listed {
 
 /// A member as the directory describes it.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ArchiveEntry {
     pub name: String,
     /// Offset of the header of the member.
     pub header: u64,
@@ -78,14 +81,15 @@ impl std::fmt::Debug for Archive {
 }
 
 impl Archive {
-    /// Opens an archive of members, and returns those of them that are files, by key, and the frame with small members.
-    pub fn members(file: Arc<dyn ReadAt>) -> Result<(Self, Members, Option<Place>), StoreError> {
+    /// Opens an archive of members. Returns its file members by key, and the frame with small members.
+    pub fn members(file: Arc<dyn ReadAt>) -> Result<(Self, Members, Option<MemberLocation>), StoreError> {
         let wanted = |name: &str| name == EMBEDDED || key_of(last_part(name)).is_some();
         let (archive, entries) = Self::open(file, wanted)?;
         let (mut members, mut embedded) = (Members::default(), None);
         // Of several entries of one name, the last one counts, as in Python.
-        for Entry { name, header, len, unreadable } in entries {
-            let place = unreadable.map_or(Place::Archived { header, len }, Place::Unreadable);
+        for ArchiveEntry { name, header, len, unreadable } in entries {
+            let place =
+                unreadable.map_or(MemberLocation::Archived { header, len }, MemberLocation::Unreadable);
             match key_of(last_part(&name)) {
                 Some((stem, kind)) => {
                     let folder = name.strip_suffix(last_part(&name)).unwrap_or_default();
@@ -101,16 +105,16 @@ impl Archive {
     pub fn open(
         file: Arc<dyn ReadAt>,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<(Self, Vec<Entry>), StoreError> {
+    ) -> Result<(Self, Vec<ArchiveEntry>), StoreError> {
         let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
         let end = file.len().map_err(StoreError::archive)?;
-        let located = ZipLocator::new().locate_in_reader(Reader(file.clone()), &mut buffer, end);
+        let located = ZipLocator::new().locate_in_reader(ArchiveFile(file.clone()), &mut buffer, end);
         let archive = located.map_err(|(_, error)| StoreError::archive(error))?;
-        let (directory, promised) = (archive.directory_offset(), archive.entries_hint());
-        let (mut found, mut listed) = (Vec::new(), Vec::new());
-        let mut entries = archive.entries(&mut buffer);
-        while let Some(entry) = entries.next_entry().map_err(StoreError::archive)? {
-            if listed.len() >= MAX_MEMBERS {
+        let (directory, declared_count) = (archive.directory_offset(), archive.entries_hint());
+        let (mut found, mut entries) = (Vec::new(), Vec::new());
+        let mut cursor = archive.entries(&mut buffer);
+        while let Some(entry) = cursor.next_entry().map_err(StoreError::archive)? {
+            if entries.len() >= MAX_MEMBERS {
                 return Err(StoreError::Damaged(format!("zip archive: more than {MAX_MEMBERS} members")));
             }
             let method = entry.compression_method();
@@ -118,7 +122,7 @@ impl Archive {
             let (header, len) = (entry.local_header_offset(), entry.compressed_size_hint());
             let path = entry.file_path();
             let raw: &[u8] = path.as_bytes();
-            listed.push(Listed {
+            entries.push(DirectoryEntry {
                 header,
                 name: raw.into(),
                 method: method.as_u16(),
@@ -139,18 +143,18 @@ impl Archive {
                     "compressed in the archive ({method}), must be stored; unpack the archive and use the directory"
                 ))
             } else if entry.uncompressed_size_hint() != len {
-                Some("of two lengths in the archive".to_owned())
+                Some("stored with two different lengths in the archive".to_owned())
             } else {
                 None
             };
-            found.push(Entry { name: name.into_owned(), header, len, unreadable });
+            found.push(ArchiveEntry { name: name.into_owned(), header, len, unreadable });
         }
-        listed.sort_by_key(|entry| (entry.header, entry.least_end()));
-        let starts = listed.iter().map(|entry| entry.header).skip(1).chain([directory]);
-        if listed.iter().zip(starts).any(|(entry, next)| entry.least_end() > next) {
+        entries.sort_by_key(|entry| (entry.header, entry.min_end()));
+        let starts = entries.iter().map(|entry| entry.header).skip(1).chain([directory]);
+        if entries.iter().zip(starts).any(|(entry, next)| entry.min_end() > next) {
             return Err(StoreError::Damaged("zip archive: members overlap".to_owned()));
         }
-        Ok((Self { file, listed, directory, promised }, found))
+        Ok((Self { file, entries, directory, declared_count }, found))
     }
 
     /// The file of the archive.
@@ -159,32 +163,32 @@ impl Archive {
     }
 
     /// Returns where the bytes of a member are. The header of the member is read and compared with the directory only
-    /// now, so that listing an archive far away takes no request per member.
+    /// now, so that listing a remote archive takes no request per member.
     pub fn data(&self, header: u64, len: u64) -> Result<Range<u64>, StoreError> {
         let none = || StoreError::Damaged(format!("zip archive: no member starts at byte {header}"));
-        let at = self.listed.binary_search_by_key(&header, |entry| entry.header).map_err(|_| none())?;
-        let data = self.compared(at)?;
+        let at = self.entries.binary_search_by_key(&header, |entry| entry.header).map_err(|_| none())?;
+        let data = self.verified_data(at)?;
         match data.end.checked_sub(data.start) {
             Some(found) if found == len => Ok(data),
             _ => Err(none()),
         }
     }
 
-    /// Compares the directory with the headers of all members, also of those that are no members of a store.
+    /// Compares the directory with the headers of all entries, including those that are not store members.
     pub fn verify(&self) -> Result<(), StoreError> {
-        // Without 64 bits the count of many is only the rest of it.
+        // The 16-bit count of an archive without zip64 wraps around.
         let count = |entries: u64| entries & u64::from(u16::MAX);
-        if count(self.promised) != count(self.listed.len() as u64) {
+        if count(self.declared_count) != count(self.entries.len() as u64) {
             return Err(StoreError::Damaged(format!(
-                "zip archive: the directory has {} entries, its end says {}",
-                self.listed.len(),
-                self.promised
+                "zip archive: the directory has {} entries, the end record says {}",
+                self.entries.len(),
+                self.declared_count
             )));
         }
-        self.check_unlisted(0, self.listed.first().map_or(self.directory, |entry| entry.header))?;
-        for (at, entry) in self.listed.iter().enumerate() {
-            let (end, next) = (self.compared(at)?.end, self.next(at));
-            let end = match entry.flags & DESCRIPTOR {
+        self.check_unlisted(0, self.entries.first().map_or(self.directory, |entry| entry.header))?;
+        for (at, entry) in self.entries.iter().enumerate() {
+            let (end, next) = (self.verified_data(at)?.end, self.next(at));
+            let end = match entry.flags & HAS_DESCRIPTOR {
                 0 => end,
                 _ => end.saturating_add(self.descriptor(entry, end, next)?),
             };
@@ -193,17 +197,17 @@ impl Archive {
         Ok(())
     }
 
-    /// Returns where the entry behind the one at an index starts, or the directory.
+    /// Returns the start of the entry after the one at an index, or of the directory.
     fn next(&self, at: usize) -> u64 {
-        self.listed.get(at.saturating_add(1)).map_or(self.directory, |entry| entry.header)
+        self.entries.get(at.saturating_add(1)).map_or(self.directory, |entry| entry.header)
     }
 
     /// Returns where the bytes of an entry are, after comparing its header with the directory.
-    fn compared(&self, at: usize) -> Result<Range<u64>, StoreError> {
-        let Some(entry) = self.listed.get(at) else { return Err(StoreError::Damaged(String::new())) };
+    fn verified_data(&self, at: usize) -> Result<Range<u64>, StoreError> {
+        let Some(entry) = self.entries.get(at) else { return Err(StoreError::Damaged(String::new())) };
         let [len, _] = entry.lens;
         let header = entry.header;
-        let name_at = header.saturating_add(HEADER as u64);
+        let name_at = header.saturating_add(HEADER_LEN as u64);
         let extra_at = name_at.saturating_add(entry.name.len() as u64);
         let head = self.file.read_at(header..extra_at).map_err(StoreError::archive)?;
         let number =
@@ -220,46 +224,46 @@ impl Archive {
             Some(end) if end <= self.next(at) => start..end,
             _ => {
                 return Err(StoreError::Damaged(format!(
-                    "zip archive: the member at byte {header} is longer than its place in the archive"
+                    "zip archive: the member at byte {header} is longer than its slot in the archive"
                 )));
             }
         };
-        if head.get(HEADER..) != Some(&*entry.name) || usize::from(name_len) != entry.name.len() {
+        if head.get(HEADER_LEN..) != Some(&*entry.name) || usize::from(name_len) != entry.name.len() {
             return Err(entry.damaged("its name"));
         }
         if method != entry.method {
-            return Err(entry.damaged("the method of compression"));
+            return Err(entry.damaged("the compression method"));
         }
-        if flags & FLAGS != entry.flags & FLAGS {
+        if flags & CHECKED_FLAGS != entry.flags & CHECKED_FLAGS {
             return Err(entry.damaged("the flags"));
         }
-        // Where both are in a descriptor, they may be missing here.
-        let later = flags & DESCRIPTOR != 0;
+        // With a descriptor, both may be missing here.
+        let later = flags & HAS_DESCRIPTOR != 0;
         if crc != entry.crc && !(later && crc == 0) {
             return Err(entry.damaged("the checksum"));
         }
         let mut lens = [uncompressed, stored].map(u64::from);
-        if [uncompressed, stored].contains(&IN_EXTRA) {
+        if [uncompressed, stored].contains(&LEN_IN_EXTRA_FIELD) {
             let extra = extra_at..extra_at.saturating_add(extra_len.into());
             let extra = self.file.read_at(extra).map_err(StoreError::archive)?;
             let mut long = zip64(&extra);
-            for len in lens.iter_mut().filter(|len| **len == IN_EXTRA.into()) {
+            for len in lens.iter_mut().filter(|len| **len == LEN_IN_EXTRA_FIELD.into()) {
                 if let Some((first, rest)) = long.split_first_chunk() {
                     (*len, long) = (u64::from_le_bytes(*first), rest);
                 }
             }
         }
         lens.reverse();
-        let same = |(found, listed): (u64, u64)| found == listed || later && found == 0;
+        let same = |(found, expected): (u64, u64)| found == expected || later && found == 0;
         if !lens.into_iter().zip(entry.lens).all(same) {
             return Err(entry.damaged("the length"));
         }
         Ok(data)
     }
 
-    /// Returns the length of the descriptor behind the data of an entry, after comparing it with the directory.
-    fn descriptor(&self, entry: &Listed, at: u64, next: u64) -> Result<u64, StoreError> {
-        let found = at..next.min(at.saturating_add(LONGEST_DESCRIPTOR));
+    /// Returns the length of the descriptor that follows the data of an entry, after comparing it with the directory.
+    fn descriptor(&self, entry: &DirectoryEntry, at: u64, next: u64) -> Result<u64, StoreError> {
+        let found = at..next.min(at.saturating_add(MAX_DESCRIPTOR_LEN));
         let found = self.file.read_at(found).map_err(StoreError::archive)?;
         let [short, long] = [
             entry.lens.iter().flat_map(|len| u32::try_from(*len).unwrap_or(u32::MAX).to_le_bytes()).collect(),
@@ -274,7 +278,7 @@ impl Archive {
                 }
             }
         }
-        Err(entry.damaged("the lengths and the checksum behind the data"))
+        Err(entry.damaged("the descriptor after the data"))
     }
 
     /// Fails if there is a member in a gap between members.
@@ -303,9 +307,9 @@ fn zip64(mut extra: &[u8]) -> &[u8] {
 }
 
 /// Adapts a file to the reader of archives.
-struct Reader(Arc<dyn ReadAt>);
+struct ArchiveFile(Arc<dyn ReadAt>);
 
-impl ReaderAt for Reader {
+impl ReaderAt for ArchiveFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let room = self.0.len()?.saturating_sub(offset);
         let count = buf.len().min(usize::try_from(room).unwrap_or(usize::MAX));

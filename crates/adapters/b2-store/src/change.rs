@@ -1,42 +1,42 @@
-//! Changes of stores in directories, each of which is visible to others when it is complete.
+//! Changes of stores in directories. Each becomes visible to others when it is complete.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_frame::{
-    EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Inside, Links,
-    ReadFiles, ReadOptions, SuperChunk, Table, count, is_table,
+    EditOptions, Entry, FileKind, FileSystem, FrameEditor, FrameParams, FrameWriter, Links, ReadFiles,
+    ReadOptions, RootedDir, SuperChunk, Table, count, is_table,
 };
 use rmpv::Value;
 
 use crate::StoreError;
-use crate::members::{Place, kind_of};
-use crate::names::{self, EMBEDDED, Kind, MAP, absolute, last_part};
-use crate::store::{Files, Root, Store};
-use crate::table::META;
+use crate::members::{MemberLocation, kind_of};
+use crate::names::{self, EMBEDDED, EMBEDDED_MAP, MemberKind, absolute, last_part};
+use crate::store::{Files, Store, StoreRoot};
+use crate::table::TABLE_META;
 
-/// The vlmetalayer of [`EMBEDDED`] that counts changes of members which are files.
-const TICK: &str = "dstore_tick";
+/// The vlmetalayer of [`EMBEDDED`] that counts changes of file members.
+const CHANGE_COUNTER: &str = "dstore_tick";
 
 impl Store {
-    /// Returns the directory of the store, which does not follow links: the file system for what is written to
+    /// Returns the directory of the store as a file system that does not follow links, for writing to
     /// [`place_for`](Self::place_for). `None` for archives and frames, which cannot be changed.
     pub fn directory(&self) -> Option<Arc<dyn FileSystem>> {
         self.inside().map(|inside| inside.clone() as _)
     }
 
-    /// Returns the directory with all that it can do.
+    /// Returns the directory with its full interface.
     #[doc(hidden)]
-    pub fn inside(&self) -> Option<&Arc<Inside>> {
+    pub fn inside(&self) -> Option<&Arc<RootedDir>> {
         match &self.root {
-            Root::Directory { files: Files::Inside(inside), .. } => Some(inside),
+            StoreRoot::Directory { files: Files::RootedDir(inside), .. } => Some(inside),
             _ => None,
         }
     }
 
-    /// Allows changes of members of tables of python-blosc2 (`CTable`) after which it cannot read the table any more, or
-    /// reads other rows: columns that get another length, are replaced or removed, and changes of `_valid_rows`.
+    /// Allows changes of tables of python-blosc2 (`CTable`) after which it cannot read the table, or reads other rows:
+    /// resizing, replacing or removing columns, and changing `_valid_rows`.
     #[must_use]
     pub fn allow_table_edits(mut self) -> Self {
         self.table_edits = true;
@@ -55,8 +55,9 @@ impl Store {
         EditOptions::from(read).lock(self.locks)
     }
 
-    /// Opens a member for changing. In a table of python-blosc2, each commit of changed items marks the indexes of the table
-    /// as outdated first, and fails if the column gets another length (see [`allow_table_edits`](Self::allow_table_edits)).
+    /// Opens a member for changing. In a table of python-blosc2, each commit of changed items marks the indexes of the
+    /// table as outdated first, and fails if the length of the column changes (see
+    /// [`allow_table_edits`](Self::allow_table_edits)).
     ///
     /// ```no_run
     /// # use b2_frame::ReadOptions;
@@ -75,7 +76,7 @@ impl Store {
     /// cannot be changed, [`StoreError::Frame`] as for [`EditOptions::edit`].
     pub fn edit(&self, key: &str, options: &ReadOptions) -> Result<FrameEditor, StoreError> {
         self.changed()?;
-        let Place::Path(path) = &self.member(key)?.place else {
+        let MemberLocation::Path(path) = &self.member(key)?.place else {
             return Err(StoreError::Unsupported(format!(
                 "{key}: small members in {EMBEDDED} cannot be changed"
             )));
@@ -84,39 +85,38 @@ impl Store {
         Ok(self.edit_options(read).allow_table_edit(self.table_edits).edit(path)?)
     }
 
-    /// Tells other handles that share the store that members were added, replaced or removed: those of python-blosc2 that
-    /// were opened with `locking=True` list the members again. Call it after writing a member to
+    /// Notifies other handles that share the store that members were added, replaced or removed: handles of
+    /// python-blosc2 opened with `locking=True` list the members again. Call it after writing a member to
     /// [`place_for`](Self::place_for). Does nothing if no program shares the store in this way.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Frame`] when the frame that is to tell
-    /// cannot be changed.
+    /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Frame`] when the frame with the
+    /// counter cannot be changed.
     pub fn announce(&self) -> Result<(), StoreError> {
         let inside = self.changed()?;
         let path = inside.path().join(EMBEDDED);
         let lock = inside.path().join(format!("{EMBEDDED}.b2lock"));
-        let ticks = self
-            .embedded
-            .as_ref()
-            .is_some_and(|frame| frame.vlmetalayers().iter().any(|(name, _)| name == TICK.as_bytes()));
+        let ticks = self.embedded.as_ref().is_some_and(|frame| {
+            frame.vlmetalayers().iter().any(|(name, _)| name == CHANGE_COUNTER.as_bytes())
+        });
         let is_there = |path: &PathBuf| matches!(inside.kind(path, Links::Refuse), Ok(FileKind::File));
         if !is_there(&path) || !(ticks || is_there(&lock)) {
             return Ok(());
         }
         let mut editor = self.edit_options(self.options(&ReadOptions::default())).edit(path)?;
-        count(&mut editor, TICK)?;
+        count(&mut editor, CHANGE_COUNTER)?;
         editor.commit()?;
         Ok(())
     }
 
-    /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`, and
-    /// `_valid_rows` says which rows there are. The root is `""`.
+    /// Returns whether a group is a table of python-blosc2 (`CTable`). Its columns are arrays below `_cols`;
+    /// `_valid_rows` marks the existing rows. The root is `""`.
     pub fn is_table(&self, group: &str, options: &ReadOptions) -> bool {
-        let key = format!("{}/{META}", absolute(group).trim_end_matches('/'));
+        let key = format!("{}/{TABLE_META}", absolute(group).trim_end_matches('/'));
         self.frame(&key, options).is_ok_and(|frame| is_table(&frame))
     }
 
-    /// Fails if a member belongs to a table, unless all is allowed, and prepares the table for the change.
+    /// Fails if a member belongs to a table, unless table edits are allowed, and prepares the table for the change.
     fn check_table(&self, key: &str) -> Result<(), StoreError> {
         let read = self.options(&ReadOptions::default());
         let Some(table) = Table::of(&self.path_of(key)?, &read) else { return Ok(()) };
@@ -130,39 +130,39 @@ impl Store {
     /// Creates the directories above it.
     ///
     /// # Errors
-    /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken,
+    /// [`StoreError::Key`] when the key is not a relative path, [`StoreError::Exists`] when it is taken,
     /// [`StoreError::Unsupported`] when the store cannot be changed, or when a column of a table would be replaced (see
     /// [`allow_table_edits`](Self::allow_table_edits)); [`StoreError::Io`] when a directory cannot be created.
-    pub fn place_for(&self, key: &str, kind: Kind, overwrite: bool) -> Result<PathBuf, StoreError> {
-        let free = self.free(key, overwrite)?;
+    pub fn place_for(&self, key: &str, kind: MemberKind, overwrite: bool) -> Result<PathBuf, StoreError> {
+        let path = self.unused_path(key, overwrite)?;
         if self.members.0.contains_key(&absolute(key)) {
             self.check_table(key)?;
         }
-        let path = self.with_folder(free, kind)?;
+        let path = self.with_parent_dirs(path, kind)?;
         match self.members.0.get(&absolute(key)).map(|member| &member.place) {
-            // Readers would go on to find the other file, or might.
-            Some(Place::Path(there)) if *there != path => {
-                Err(StoreError::Exists(format!("{key}: there is a member of another kind: remove it first")))
+            // Readers might find the other file instead.
+            Some(MemberLocation::Path(there)) if *there != path => {
+                Err(StoreError::Exists(format!("{key}: a member of another kind exists; remove it first")))
             }
             _ => Ok(path),
         }
     }
 
-    /// Returns the path of the file of a member, to change it. A member in the frame with small members gets a file of its
-    /// own, and is taken off the list of that frame, as python-blosc2 keeps members that are not small.
+    /// Returns the path of the file of a member, to change it. A member in the frame with small members is moved to a
+    /// separate file and removed from the list of that frame, as python-blosc2 stores members that are not small.
     ///
     /// # Errors
     /// [`StoreError::NoSuchKey`] when there is no such member, [`StoreError::Unsupported`] when the store cannot be
-    /// changed, [`StoreError::Frame`] when the member cannot be read or its file not be written; otherwise as for
+    /// changed, [`StoreError::Frame`] when the member cannot be read or its file cannot be written; otherwise as for
     /// [`place_for`](Self::place_for).
     pub fn file_of(&self, key: &str, options: &ReadOptions) -> Result<PathBuf, StoreError> {
         let inside = self.changed()?;
-        if let Place::Path(path) = &self.member(key)?.place {
+        if let MemberLocation::Path(path) = &self.member(key)?.place {
             return Ok(path.clone());
         }
         let frame = self.frame(key, options)?;
-        let path = self.with_folder(self.path_of(&absolute(key))?, kind_of(&frame))?;
-        // Another thread or process may have been faster.
+        let path = self.with_parent_dirs(self.path_of(&absolute(key))?, kind_of(&frame))?;
+        // Another thread or process may have created it first.
         if inside.kind(&path, Links::Refuse).is_err() {
             copy_frame(&frame, inside, &path)?;
         }
@@ -170,8 +170,8 @@ impl Store {
         Ok(path)
     }
 
-    /// Takes members off the list of the frame with small members, if they are on it. Their bytes remain, as
-    /// python-blosc2 leaves them.
+    /// Removes members from the list of the frame with small members, if they are listed. Their bytes remain, as in
+    /// python-blosc2.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] when the store cannot be changed, [`StoreError::Damaged`] or [`StoreError::Frame`]
@@ -182,8 +182,8 @@ impl Store {
             return Ok(());
         }
         let mut editor = self.edit_options(self.options(&SuperChunk::options())).edit(path)?;
-        let list = editor.snapshot()?.vlmetalayers().get(MAP)?.unwrap_or_default();
-        let damaged = || StoreError::Damaged(format!("{MAP} is malformed"));
+        let list = editor.snapshot()?.vlmetalayers().get(EMBEDDED_MAP)?.unwrap_or_default();
+        let damaged = || StoreError::Damaged(format!("{EMBEDDED_MAP} is malformed"));
         let mut list = rmpv::decode::read_value(&mut list.as_slice()).map_err(|_| damaged())?;
         let Value::Map(fields) = &mut list else { return Err(damaged()) };
         let found = fields.iter_mut().find(|(name, _)| name.as_str() == Some("embed_map"));
@@ -195,26 +195,26 @@ impl Store {
         }
         let mut bytes = Vec::new();
         rmpv::encode::write_value(&mut bytes, &list).map_err(|_| damaged())?;
-        editor.vlmeta().set(MAP, &bytes)?;
+        editor.vlmeta().set(EMBEDDED_MAP, &bytes)?;
         editor.commit()?;
         Ok(())
     }
 
-    /// Creates a group. Readers see it only once it has members or attributes, since nothing else is stored.
+    /// Creates a group. Readers see it only once it has members or attributes; nothing else is stored.
     ///
     /// # Errors
     /// As for [`place_for`](Self::place_for).
     pub fn create_group(&self, key: &str) -> Result<(), StoreError> {
-        let path = self.free(key, false)?;
+        let path = self.unused_path(key, false)?;
         self.changed()?.create_dirs(&path).map_err(StoreError::io(&path))
     }
 
     /// Removes a member, or a group and all its contents.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchKey`] when there is neither, [`StoreError::Unsupported`] when the store cannot be changed or it
-    /// belongs to a table (see [`allow_table_edits`](Self::allow_table_edits)), [`StoreError::Io`] when a file cannot be
-    /// removed, or as for [`forget`](Self::forget).
+    /// [`StoreError::NoSuchKey`] when neither exists, [`StoreError::Unsupported`] when the store cannot be changed or
+    /// it belongs to a table (see [`allow_table_edits`](Self::allow_table_edits)), [`StoreError::Io`] when a file
+    /// cannot be removed, or as for [`forget`](Self::forget).
     pub fn remove(&self, key: &str) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, absolute(key));
         let group = format!("{key}/");
@@ -225,12 +225,12 @@ impl Store {
             return Err(StoreError::NoSuchKey(key));
         }
         self.check_table(&key)?;
-        // Also of those that are files now: there may be an older one of that key.
+        // Including file members: the list may have an older member with the same key.
         self.forget(&gone.iter().map(|(member, _)| (*member).clone()).collect::<Vec<_>>())?;
         let mut paths = Vec::new();
         for (_, found) in gone {
-            let Place::Path(path) = &found.place else { continue };
-            // Files of the same key with another suffix would come to light.
+            let MemberLocation::Path(path) = &found.place else { continue };
+            // Files with the same key and another suffix would reappear.
             let others = names::suffixes().map(|suffix| path.with_extension(suffix));
             paths.extend(others.filter(|other| other != path && inside.kind(other, Links::Refuse).is_ok()));
             paths.push(path.clone());
@@ -257,7 +257,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let (inside, key) = (self.changed()?, names::attributes_of(group));
         let missing = |name: &String| StoreError::NoSuchKey(name.clone());
-        if let Some(Place::Path(path)) = self.members.0.get(&key).map(|member| &member.place) {
+        if let Some(MemberLocation::Path(path)) = self.members.0.get(&key).map(|member| &member.place) {
             let mut editor = self.edit_options(self.options(options)).edit(path)?;
             for name in removed {
                 editor.vlmeta().remove(name).then_some(()).ok_or_else(|| missing(name))?;
@@ -268,7 +268,7 @@ impl Store {
             editor.commit()?;
             return Ok(());
         }
-        // Attributes in the frame with small members get a file of their own.
+        // Move attributes in the frame with small members to a separate file.
         let mut all = BTreeMap::new();
         if let Some(frame) = self.attributes(group, options)? {
             for (name, _) in frame.vlmetalayers().iter() {
@@ -279,14 +279,14 @@ impl Store {
             all.remove(name.as_bytes()).ok_or_else(|| missing(name))?;
         }
         all.extend(changed.iter().map(|(name, value)| (name.clone().into_bytes(), value.clone())));
-        let path = self.with_folder(self.path_of(&key)?, Kind::SuperChunk)?;
-        let writer = FrameWriter::options().file_system(inside.clone()).create(path, bare())?;
+        let path = self.with_parent_dirs(self.path_of(&key)?, MemberKind::SuperChunk)?;
+        let writer = FrameWriter::options().file_system(inside.clone()).create(path, empty_frame_params())?;
         write_attributes(writer, &all)?;
         self.forget(&[key])?;
         self.announce()
     }
 
-    fn changed(&self) -> Result<&Arc<Inside>, StoreError> {
+    fn changed(&self) -> Result<&Arc<RootedDir>, StoreError> {
         let fixed = || StoreError::Unsupported("only stores in directories (.b2d) can be changed".to_owned());
         self.inside().ok_or_else(fixed)
     }
@@ -298,7 +298,7 @@ impl Store {
     }
 
     /// Creates the directories above a member, and returns its path with the suffix.
-    fn with_folder(&self, mut path: PathBuf, kind: Kind) -> Result<PathBuf, StoreError> {
+    fn with_parent_dirs(&self, mut path: PathBuf, kind: MemberKind) -> Result<PathBuf, StoreError> {
         if let Some(parent) = path.parent() {
             self.changed()?.create_dirs(parent).map_err(StoreError::io(parent))?;
         }
@@ -307,9 +307,9 @@ impl Store {
     }
 
     /// Returns the path for a new member or group, unless its key is taken.
-    fn free(&self, key: &str, overwrite: bool) -> Result<PathBuf, StoreError> {
+    fn unused_path(&self, key: &str, overwrite: bool) -> Result<PathBuf, StoreError> {
         let (path, key) = (self.path_of(key)?, absolute(key));
-        check_free(
+        check_unused(
             &key,
             overwrite,
             |key| self.members.0.contains_key(key),
@@ -325,8 +325,8 @@ impl Store {
     }
 }
 
-/// Checks that a key can be used: it is no group, no part of it is a member, and neither is the key itself.
-pub(crate) fn check_free(
+/// Checks that a key is free: it is not a group, and neither the key nor any prefix of it is a member.
+pub(crate) fn check_unused(
     key: &str,
     overwrite: bool,
     is_member: impl Fn(&str) -> bool,
@@ -336,18 +336,18 @@ pub(crate) fn check_free(
         return Err(StoreError::Key(key.to_owned()));
     }
     if is_group(&format!("{key}/")) {
-        return Err(StoreError::Exists(format!("{key}: there is a group of that name")));
+        return Err(StoreError::Exists(format!("{key}: a group of that name exists")));
     }
     let slashes = key.match_indices('/').map(|(at, _)| at).skip(1);
     let above = slashes.filter_map(|at| key.get(..at)).chain((!overwrite).then_some(key));
     match above.into_iter().find(|key| is_member(key)) {
-        Some(key) => Err(StoreError::Exists(format!("{key}: there is a member of that name"))),
+        Some(key) => Err(StoreError::Exists(format!("{key}: a member of that name exists"))),
         None => Ok(()),
     }
 }
 
 /// Writes a copy of a frame to a new file, chunk by chunk.
-fn copy_frame(frame: &SuperChunk, inside: &Arc<Inside>, path: &Path) -> Result<(), StoreError> {
+fn copy_frame(frame: &SuperChunk, inside: &Arc<RootedDir>, path: &Path) -> Result<(), StoreError> {
     let mut params = FrameParams::like(frame.header()).plugins(frame.dparams().plugins.clone());
     for (name, value) in frame.metalayers().iter() {
         params = params.metalayer(name, value);
@@ -373,7 +373,7 @@ fn copy_frame(frame: &SuperChunk, inside: &Arc<Inside>, path: &Path) -> Result<(
 }
 
 /// Parameters of a frame without data, for attributes.
-pub(crate) fn bare() -> FrameParams {
+pub(crate) fn empty_frame_params() -> FrameParams {
     FrameParams::new(1).chunksize(0)
 }
 
@@ -381,7 +381,7 @@ pub(crate) fn bare() -> FrameParams {
 pub(crate) fn write_attributes(
     mut writer: FrameWriter,
     attributes: &BTreeMap<Vec<u8>, Vec<u8>>,
-) -> Result<b2_frame::Written, StoreError> {
+) -> Result<b2_frame::WrittenFrame, StoreError> {
     for (name, value) in attributes {
         writer.set_vlmetalayer(name, value)?;
     }

@@ -9,7 +9,7 @@ use b2_frame::FrameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store is not what it should be, or exceeds a limit. The [`detail`](Self::detail) says why.
+    /// The store is malformed or exceeds a limit. [`detail`](Self::detail) returns the reason.
     #[error("cannot read {name}")]
     #[non_exhaustive]
     Unreadable {
@@ -27,30 +27,30 @@ pub enum StoreError {
         /// The error that it returned.
         source: io::Error,
     },
-    /// A frame, which is a member or has members, could not be read or written.
+    /// A frame that is a member or contains members could not be read or written.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The zip archive is damaged or could not be read.
     #[error("the zip archive is damaged or cannot be read")]
     #[non_exhaustive]
     Archive {
-        /// What the zip library or the storage below it reports.
+        /// The error of the zip library or of the storage.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The store is malformed, or leads out of itself.
+    /// The store is malformed, or refers to something outside itself.
     #[error("{0}")]
     Damaged(String),
-    /// The member cannot be read or changed where it is.
+    /// The member cannot be read or changed in place.
     #[error("{0}")]
     Unsupported(String),
     /// There is no member with this key, or no attribute with this name.
-    #[error("{0}: there is no such key")]
+    #[error("{0}: no such key")]
     NoSuchKey(String),
     /// A member, group or store of this name exists already.
     #[error("{0}")]
     Exists(String),
     /// The key cannot be used for a new member.
-    #[error("{0:?} is no key: the parts between slashes must be names, at most 64 of them")]
+    #[error("{0:?} is not a valid key: it must consist of at most 64 names separated by slashes")]
     Key(String),
 }
 
@@ -88,8 +88,8 @@ impl StoreError {
         }
     }
 
-    /// The archive could not be read. Callers see the error of the zip library only as a boxed one, so that another version
-    /// of it is no change of this crate's API.
+    /// The archive could not be read. The error of the zip library is boxed, so that its version is not part of this
+    /// crate's API.
     pub(crate) fn archive(source: impl Into<rawzip::Error>) -> Self {
         Self::Archive { source: Box::new(source.into()) }
     }

@@ -29,11 +29,11 @@ mod window;
 mod write;
 
 pub use error::StoreError;
-pub use members::{Member, Place};
-pub use names::{ATTRIBUTES, Kind};
+pub use members::{Member, MemberLocation};
+pub use names::{ATTRIBUTES, MemberKind};
 pub use store::Store;
-pub use write::{Layout, StoreWriter};
+pub use write::{StoreLayout, StoreWriter};
 
-// For the page in a browser, which reads archives and frames asynchronously.
+// For the browser viewer, which reads archives and frames asynchronously.
 #[doc(hidden)]
 pub use {archive::Archive, members::Members};

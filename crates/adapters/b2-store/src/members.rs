@@ -8,12 +8,12 @@ use b2_frame::SuperChunk;
 use b2nd::{METALAYER, OLD_METALAYER, Object};
 
 use crate::StoreError;
-use crate::names::{self, Kind, MAP, MARKS, MAX_DEPTH, MAX_MEMBERS};
+use crate::names::{self, EMBEDDED_MAP, EMBEDDED_MARKS, MAX_DEPTH, MAX_MEMBERS, MemberKind};
 
 /// Where a member is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Place {
+pub enum MemberLocation {
     /// A file, or the directory of a sparse frame.
     Path(PathBuf),
     /// Stored in the archive. [`Store::window`](crate::Store::window) returns its bytes.
@@ -25,7 +25,7 @@ pub enum Place {
     },
     /// A range of the uncompressed bytes of the frame with small members.
     Embedded(Range<u64>),
-    /// It cannot be opened: it is compressed in the archive, or elsewhere on the network.
+    /// It cannot be opened: it is compressed in the archive, or on another server.
     Unreadable(String),
 }
 
@@ -33,10 +33,10 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Member {
-    /// What its name says it holds.
-    pub kind: Kind,
+    /// The kind of content according to its name.
+    pub kind: MemberKind,
     /// Where it is.
-    pub place: Place,
+    pub place: MemberLocation,
 }
 
 /// Members by key.
@@ -46,8 +46,8 @@ pub struct Members(pub BTreeMap<String, Member>);
 impl Members {
     /// Returns whether a frame has members.
     pub fn has(frame: &SuperChunk) -> bool {
-        let marked = MARKS.iter().any(|mark| frame.metalayers().get(mark).is_some());
-        marked && frame.vlmetalayers().iter().any(|(name, _)| name == MAP.as_bytes())
+        let marked = EMBEDDED_MARKS.iter().any(|mark| frame.metalayers().get(mark).is_some());
+        marked && frame.vlmetalayers().iter().any(|(name, _)| name == EMBEDDED_MAP.as_bytes())
     }
 
     /// Adds a member.
@@ -65,9 +65,9 @@ impl Members {
         }
         match (self.0.get(&key).map(|there| &there.place), &member.place) {
             // The names differ only in their suffix. Which one is used must not depend on the order of the directory.
-            (Some(Place::Path(there)), Place::Path(path)) if there < path => {}
-            // Files come before embedded members, as in Python.
-            (Some(there), Place::Embedded(_)) if !matches!(there, Place::Embedded(_)) => {}
+            (Some(MemberLocation::Path(there)), MemberLocation::Path(path)) if there < path => {}
+            // Files take precedence over embedded members, as in Python.
+            (Some(there), MemberLocation::Embedded(_)) if !matches!(there, MemberLocation::Embedded(_)) => {}
             _ => drop(self.0.insert(key, member)),
         }
         Ok(())
@@ -78,9 +78,9 @@ impl Members {
     /// # Errors
     /// [`StoreError::Damaged`] if the list of them is malformed.
     pub fn embedded(&mut self, frame: &SuperChunk) -> Result<(), StoreError> {
-        let damaged = |what: &str| StoreError::Damaged(format!("{MAP}{what}"));
-        let map = frame.vlmetalayers().get(MAP)?.unwrap_or_default();
-        let map = Object::decode(MAP, &map, &frame.dparams().limits)
+        let damaged = |what: &str| StoreError::Damaged(format!("{EMBEDDED_MAP}{what}"));
+        let map = frame.vlmetalayers().get(EMBEDDED_MAP)?.unwrap_or_default();
+        let map = Object::decode(EMBEDDED_MAP, &map, &frame.dparams().limits)
             .map_err(|error| damaged(&format!(": {error}")))?;
         let Some(Object::Map(entries)) = field(&map, "embed_map") else {
             return Err(damaged(" is malformed"));
@@ -94,33 +94,33 @@ impl Members {
             };
             let place = match (number("offset"), number("length"), field(entry, "urlbase")) {
                 (Some(start), Some(len), _) => match start.checked_add(len) {
-                    Some(end) if end <= frame.nbytes() => Place::Embedded(start..end),
+                    Some(end) if end <= frame.nbytes() => MemberLocation::Embedded(start..end),
                     _ => {
                         return Err(damaged(&format!(
                             ": key {key}: bytes {start} + {len} are outside the frame"
                         )));
                     }
                 },
-                (None, None, Some(_)) => Place::Unreadable(
+                (None, None, Some(_)) => MemberLocation::Unreadable(
                     "a reference to an array on the network, which is not followed".to_owned(),
                 ),
                 _ => return Err(damaged(": an entry is malformed")),
             };
-            self.insert(names::absolute(key), Member { kind: Kind::Unknown, place })?;
+            self.insert(names::absolute(key), Member { kind: MemberKind::Unknown, place })?;
         }
         Ok(())
     }
 }
 
 /// Returns what a frame holds.
-pub(crate) fn kind_of(frame: &SuperChunk) -> Kind {
+pub(crate) fn kind_of(frame: &SuperChunk) -> MemberKind {
     let has = |name: &str| frame.metalayers().get(name).is_some();
     if has(METALAYER) || has(OLD_METALAYER) {
-        Kind::Array
+        MemberKind::Array
     } else if has("batcharray") {
-        Kind::Batches
+        MemberKind::Batches
     } else {
-        Kind::SuperChunk
+        MemberKind::SuperChunk
     }
 }
 

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 use crate::StoreError;
 
-/// What the name of a member says it holds. Opening it tells for sure.
+/// The kind of content according to the name of a member. Only opening it makes sure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum MemberKind {
     /// An array: `.b2nd`.
     Array,
     /// A super-chunk: `.b2f`.
     SuperChunk,
     /// Batches of objects: `.b2b`.
     Batches,
-    /// Nothing, as for embedded members.
+    /// Unknown, as for embedded members.
     Unknown,
 }
 
@@ -23,31 +23,31 @@ pub const ATTRIBUTES: &str = "__vlmeta__";
 /// The frame with small members, in the root of directories and archives.
 pub(crate) const EMBEDDED: &str = "embed.b2e";
 /// The vlmetalayer with the positions of the embedded members.
-pub(crate) const MAP: &str = "estore_metadata";
+pub(crate) const EMBEDDED_MAP: &str = "estore_metadata";
 /// Metalayers that mark frames with embedded members.
-pub(crate) const MARKS: [&str; 3] = ["b2embed", "b2dict", "b2tree"];
+pub(crate) const EMBEDDED_MARKS: [&str; 3] = ["b2embed", "b2dict", "b2tree"];
 /// Maximum number of members, and of entries of an archive.
 pub(crate) const MAX_MEMBERS: usize = 1 << 20;
-/// Maximum nesting. It is limited because trees are indented, so that the size of one grows with the square of the depth.
+/// Maximum nesting. Printed trees are indented, so their size grows with the square of the depth.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-const SUFFIXES: [(&str, Kind); 3] =
-    [(".b2nd", Kind::Array), (".b2f", Kind::SuperChunk), (".b2b", Kind::Batches)];
+const SUFFIXES: [(&str, MemberKind); 3] =
+    [(".b2nd", MemberKind::Array), (".b2f", MemberKind::SuperChunk), (".b2b", MemberKind::Batches)];
 
 pub(crate) fn last_part(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or_default()
 }
 
-/// Returns the last part of the key for the name of a file, and what it says about the content; `None` for files that
-/// are no members.
-pub(crate) fn key_of(name: &str) -> Option<(&str, Kind)> {
+/// Splits the name of a file into the last part of its key and the kind of member; `None` for files that are not
+/// members.
+pub(crate) fn key_of(name: &str) -> Option<(&str, MemberKind)> {
     let (stem, kind) =
         SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)))?;
-    // As for Python, dots at the start belong to the name: it has no suffix then.
+    // As in Python, leading dots are part of the stem.
     (!stem.trim_start_matches('.').is_empty()).then_some((stem, kind))
 }
 
-pub(crate) fn suffix(kind: Kind) -> &'static str {
+pub(crate) fn suffix(kind: MemberKind) -> &'static str {
     SUFFIXES.iter().find(|(_, other)| *other == kind).map_or(".b2f", |(suffix, _)| suffix)
 }
 
@@ -69,16 +69,16 @@ pub(crate) fn text_of(name: &[u8]) -> Cow<'_, str> {
     text.into()
 }
 
-/// Returns whether a part of a path is the name of a file or directory, and nothing else: no `..`, no drive, and no path
-/// on any system.
+/// Returns whether a part of a path is a plain name of a file or directory: no `..`, no drive, and not a path on any
+/// system.
 fn is_name(part: &str) -> bool {
     let drive =
         cfg!(windows) && matches!(part.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
     !part.trim_start_matches('.').is_empty() && !drive && !part.contains(['\\', '\0'])
 }
 
-/// Returns whether Windows takes a name for something else than a file of that name: a device, a drive, a stream of another
-/// file, a pattern, or the name without its last character.
+/// Returns whether Windows gives a name another meaning than a file of that name: a device, a drive, a stream of
+/// another file, a pattern, or the name without its last character.
 fn is_special_on_windows(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default().trim_end();
     let device = ["con", "prn", "aux", "nul", "conin$", "conout$"];
@@ -97,7 +97,7 @@ fn is_special_on_windows(name: &str) -> bool {
         || name.contains(|char| matches!(char, ':' | '*' | '?' | '"' | '<' | '>' | '|') || char < ' ')
 }
 
-/// Returns whether a directory of this name is still being written, by this crate or by `b2kit.dask.to_b2kit`.
+/// Returns whether a name is that of a directory still being written by this crate or by `b2kit.dask.to_b2kit`.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with(".b2kit-") && name.ends_with(".tmp") || name.contains(".b2nd.parts-")
 }
@@ -112,7 +112,7 @@ pub(crate) fn check_entry(name: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the parts of a key under which something is to be stored. The slash at the start may be omitted.
+/// Splits the key of a new member into its parts. The leading slash may be omitted.
 pub(crate) fn parts(key: &str) -> Result<Vec<&str>, StoreError> {
     let parts: Vec<&str> = key.strip_prefix('/').unwrap_or(key).split('/').collect();
     let special = cfg!(windows) && parts.iter().any(|part| is_special_on_windows(part));
@@ -125,7 +125,7 @@ pub(crate) fn parts(key: &str) -> Result<Vec<&str>, StoreError> {
     }
 }
 
-/// Returns the key with a slash at its start.
+/// Returns the key with a leading slash.
 pub(crate) fn absolute(key: &str) -> String {
     if key.starts_with('/') { key.to_owned() } else { format!("/{key}") }
 }
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn suffixes_are_not_part_of_keys() {
-        assert_eq!(key_of("a.b.b2nd"), Some(("a.b", Kind::Array)));
-        assert_eq!(key_of("..a.b2f"), Some(("..a", Kind::SuperChunk)));
+        assert_eq!(key_of("a.b.b2nd"), Some(("a.b", MemberKind::Array)));
+        assert_eq!(key_of("..a.b2f"), Some(("..a", MemberKind::SuperChunk)));
         for name in [".b2nd", "..b2nd", "...b2f", "a.B2ND", "a.b2e", "embed.b2e", "a", "a.b2nd.tmp"] {
             assert_eq!(key_of(name), None, "{name}");
         }

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use b2_frame::{
-    FileKind, FrameError, INDEX_NAME, Inside, Links, MAGIC, ReadAt, ReadFiles, ReadOptions, SuperChunk,
+    FileKind, FrameError, INDEX_NAME, Links, MAGIC, ReadAt, ReadFiles, ReadOptions, RootedDir, SuperChunk,
 };
 
 use crate::StoreError;
 use crate::archive::Archive;
-use crate::members::{Member, Members, Place};
+use crate::members::{Member, MemberLocation, Members};
 use crate::names::{self, ATTRIBUTES, EMBEDDED, MAX_DEPTH, MAX_MEMBERS, key_of, last_part};
-use crate::table::{self, META};
-use crate::window::{Decoded, Window};
+use crate::table::{self, TABLE_META};
+use crate::window::{FileWindow, FrameData};
 
-/// An open store: the keys, and where their members are. It does not follow later changes of the store.
+/// An open store: its keys and the locations of its members. It does not follow later changes.
 pub struct Store {
     name: String,
-    pub(crate) root: Root,
+    pub(crate) root: StoreRoot,
     pub(crate) members: Members,
     /// The frame with small members.
     pub(crate) embedded: Option<SuperChunk>,
@@ -31,7 +31,7 @@ pub struct Store {
     pub(crate) locks: bool,
 }
 
-pub(crate) enum Root {
+pub(crate) enum StoreRoot {
     Directory { files: Files, path: PathBuf },
     Archive(Archive),
     Frame,
@@ -39,22 +39,22 @@ pub(crate) enum Root {
 
 /// The files of a directory.
 pub(crate) enum Files {
-    /// On this computer: links are not followed.
-    Inside(Arc<Inside>),
+    /// On the local disk: links are not followed.
+    RootedDir(Arc<RootedDir>),
     Other(Arc<dyn ReadFiles>),
 }
 
 impl Files {
     pub(crate) fn file_system(&self) -> Arc<dyn ReadFiles> {
         match self {
-            Self::Inside(inside) => inside.clone(),
+            Self::RootedDir(inside) => inside.clone(),
             Self::Other(fs) => fs.clone(),
         }
     }
 
     fn entries(&self, dir: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
         match self {
-            Self::Inside(inside) => inside.entries(dir),
+            Self::RootedDir(inside) => inside.entries(dir),
             Self::Other(fs) => {
                 let kind = |name: OsString| Ok((name.clone(), fs.kind(&dir.join(name), Links::Refuse)?));
                 fs.list(dir)?.into_iter().map(kind).collect()
@@ -62,7 +62,7 @@ impl Files {
         }
     }
 
-    /// Returns whether there is something of this name.
+    /// Returns whether anything exists at this path.
     fn exists(&self, path: &Path) -> Result<bool, StoreError> {
         match self.file_system().kind(path, Links::Refuse) {
             Ok(_) => Ok(true),
@@ -72,7 +72,7 @@ impl Files {
     }
 }
 
-/// Returns whether there is nothing of a name. A link in place of a directory counts as nothing.
+/// Returns whether an error means that nothing exists. A link in place of a directory counts as missing.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -87,12 +87,12 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store at a path, told by its content; `None` if there is something else, or a frame that does not open.
-    /// `options` say how to read it, and from which file system.
+    /// Opens the store at a path, detected by its content; `None` if the path is something else, or a frame that does
+    /// not open. `options` determine how to read it, and from which file system.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if there is nothing or it cannot be read, [`StoreError::Unreadable`] if it is damaged, with
-    /// [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail),
+    /// [`StoreError::Io`] if nothing exists there or it cannot be read, [`StoreError::Unreadable`] if it is damaged,
+    /// with [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail),
     /// [`StoreError::Frame`] if the frame with the embedded members does not open.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
         let path = path.as_ref();
@@ -117,7 +117,7 @@ impl Store {
         options: &ReadOptions,
         open_frame: impl FnOnce() -> Result<SuperChunk, FrameError>,
     ) -> Result<Option<Self>, StoreError> {
-        let start = start_of(&*file, options.frame_offset()).map_err(StoreError::io(path))?;
+        let start = read_start(&*file, options.frame_offset()).map_err(StoreError::io(path))?;
         match start.as_slice() {
             b"PK\x03\x04" | b"PK\x05\x06" if options.frame_offset() == 0 => {
                 Self::open_archive(file, path.display().to_string(), options)
@@ -129,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Opens a store in a file that is not at a path, such as a remote one; `None` if there is something else. `name` is
+    /// Opens a store in a file that is not at a path, such as a remote one; `None` if it is something else. `name` is
     /// used in errors.
     ///
     /// # Errors
@@ -152,21 +152,21 @@ impl Store {
         if !Members::has(&frame) {
             return Ok(None);
         }
-        let mut store = Self::new(String::new(), Root::Frame);
+        let mut store = Self::new(String::new(), StoreRoot::Frame);
         store.list_embedded(frame)?;
         Ok(Some(store))
     }
 
-    fn new(name: String, root: Root) -> Self {
+    fn new(name: String, root: StoreRoot) -> Self {
         Self { name, root, members: Members::default(), embedded: None, table_edits: false, locks: true }
     }
 
     fn open_directory(path: &Path, options: &ReadOptions) -> Result<Option<Self>, StoreError> {
         let fs = options.frame_file_system();
         let (files, path) = if fs.is_local() {
-            let inside = Inside::new(path).map_err(StoreError::io(path))?;
+            let inside = RootedDir::new(path).map_err(StoreError::io(path))?;
             let path = inside.path().to_owned();
-            (Files::Inside(Arc::new(inside)), path)
+            (Files::RootedDir(Arc::new(inside)), path)
         } else {
             (Files::Other(fs.clone()), path.to_owned())
         };
@@ -178,7 +178,7 @@ impl Store {
         if !has_embedded && path.extension().is_none_or(|end| end != "b2d") && !has_member(&files, &path)? {
             return Ok(None);
         }
-        let mut store = Self::new(path.display().to_string(), Root::Directory { files, path });
+        let mut store = Self::new(path.display().to_string(), StoreRoot::Directory { files, path });
         store.list_directory()?;
         if has_embedded {
             store.list_embedded(store.options(options).open(embedded)?)?;
@@ -195,10 +195,10 @@ impl Store {
         if members.0.is_empty() && embedded.is_none() {
             return Ok(None);
         }
-        let mut store = Self::new(name, Root::Archive(archive));
+        let mut store = Self::new(name, StoreRoot::Archive(archive));
         store.members = members;
         if let Some(place) = embedded {
-            let frame = store.open_place(&place, EMBEDDED, options)?;
+            let frame = store.open_at(&place, EMBEDDED, options)?;
             store.list_embedded(frame)?;
         }
         Ok(Some(store))
@@ -215,19 +215,19 @@ impl Store {
         keys.filter(|key| last_part(key) != ATTRIBUTES && !self.is_index(key))
     }
 
-    /// Returns whether a member is an index that python-blosc2 keeps of an array or of a column of a table.
+    /// Returns whether a member is an index that python-blosc2 maintains for an array or a column of a table.
     #[doc(hidden)]
     pub fn is_index(&self, key: &str) -> bool {
         let of_table = || {
-            key.match_indices(table::INDEXES).any(|(at, _)| {
+            key.match_indices(table::TABLE_INDEXES).any(|(at, _)| {
                 let group = key.get(..at).filter(|group| group.ends_with('/'));
-                group.is_some_and(|group| self.members.0.contains_key(&format!("{group}{META}")))
+                group.is_some_and(|group| self.members.0.contains_key(&format!("{group}{TABLE_META}")))
             })
         };
         table::is_index(last_part(key)) || of_table()
     }
 
-    /// Returns the member with this key. The slash at its start may be omitted.
+    /// Returns the member with this key. The leading slash may be omitted.
     ///
     /// # Errors
     /// [`StoreError::NoSuchKey`] if there is none.
@@ -240,9 +240,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoSuchKey`] if there is none, [`StoreError::Frame`] as for [`SuperChunk::open`],
-    /// [`StoreError::Unreadable`] if its place in the store is damaged or of a kind that cannot be read.
+    /// [`StoreError::Unreadable`] if its location in the store is damaged or cannot be read.
     pub fn frame(&self, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
-        let opened = self.open_place(&self.member(key)?.place, key, options);
+        let opened = self.open_at(&self.member(key)?.place, key, options);
         opened.map_err(|error| error.of(&format!("{}:{key}", self.name)))
     }
 
@@ -257,20 +257,20 @@ impl Store {
         }
     }
 
-    /// Compares the directory of an archive with the headers of all its members. Other stores have no directory, and are
-    /// fine. The members are not read; [`SuperChunk::verify`] does that for each.
+    /// Compares the directory of an archive with the headers of all its members. Other stores have no directory and
+    /// pass. The members are not read; use [`SuperChunk::verify`] for each.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] when they contradict each other or cannot be read, with
     /// [`Archive`](StoreError::Archive) or [`Damaged`](StoreError::Damaged) as [`detail`](StoreError::detail).
     pub fn verify_directory(&self) -> Result<(), StoreError> {
         match &self.root {
-            Root::Archive(archive) => archive.verify().map_err(|error| error.of(&self.name)),
-            Root::Directory { .. } | Root::Frame => Ok(()),
+            StoreRoot::Archive(archive) => archive.verify().map_err(|error| error.of(&self.name)),
+            StoreRoot::Directory { .. } | StoreRoot::Frame => Ok(()),
         }
     }
 
-    /// Returns the bytes of the archive that a member has; `None` for other stores and members.
+    /// Returns the range of the archive that holds a member; `None` for other stores and members.
     ///
     /// # Errors
     /// [`StoreError::NoSuchKey`] when there is no such member; [`StoreError::Unreadable`] when its header is damaged or
@@ -278,7 +278,7 @@ impl Store {
     /// [`detail`](StoreError::detail).
     pub fn window(&self, key: &str) -> Result<Option<Range<u64>>, StoreError> {
         match (&self.root, &self.member(key)?.place) {
-            (Root::Archive(archive), Place::Archived { header, len }) => {
+            (StoreRoot::Archive(archive), MemberLocation::Archived { header, len }) => {
                 let window = archive.data(*header, *len).map(Some);
                 window.map_err(|error| error.of(&format!("{}:{key}", self.name)))
             }
@@ -290,38 +290,45 @@ impl Store {
     pub(crate) fn options(&self, options: &ReadOptions) -> ReadOptions {
         let options = options.clone().offset(0);
         match &self.root {
-            Root::Directory { files, .. } => options.file_system(files.file_system()),
+            StoreRoot::Directory { files, .. } => options.file_system(files.file_system()),
             _ => options,
         }
     }
 
-    fn open_place(&self, place: &Place, key: &str, options: &ReadOptions) -> Result<SuperChunk, StoreError> {
+    fn open_at(
+        &self,
+        place: &MemberLocation,
+        key: &str,
+        options: &ReadOptions,
+    ) -> Result<SuperChunk, StoreError> {
         let options = self.options(options);
         let name = || format!("{}:{key}", self.name);
         match (place, &self.root, &self.embedded) {
-            (Place::Path(path), ..) => Ok(options.open(path)?),
-            (Place::Archived { header, len }, Root::Archive(archive), _) => {
+            (MemberLocation::Path(path), ..) => Ok(options.open(path)?),
+            (MemberLocation::Archived { header, len }, StoreRoot::Archive(archive), _) => {
                 let data = archive.data(*header, *len)?;
-                let window = Window::new(archive.file().clone(), data.start, *len);
+                let window = FileWindow::new(archive.file().clone(), data.start, *len);
                 options.from_reader(Arc::new(window), name()).map_err(|error| match error.detail() {
-                    FrameError::Truncated { need, .. } if need > len => {
-                        StoreError::Damaged(format!("has {need} bytes, its place in the archive {len}"))
-                    }
+                    FrameError::Truncated { need, .. } if need > len => StoreError::Damaged(format!(
+                        "has {need} bytes, but its slot in the archive has {len}"
+                    )),
                     _ => error.into(),
                 })
             }
-            (Place::Embedded(range), _, Some(frame)) => {
+            (MemberLocation::Embedded(range), _, Some(frame)) => {
                 let len = range.end.saturating_sub(range.start);
-                let window = Window::new(Arc::new(Decoded(frame.clone())), range.start, len);
+                let window = FileWindow::new(Arc::new(FrameData(frame.clone())), range.start, len);
                 Ok(options.from_reader(Arc::new(window), name())?)
             }
-            (Place::Unreadable(why), ..) => Err(StoreError::Unsupported(format!("{key} is {why}"))),
-            (Place::Archived { .. } | Place::Embedded(_), ..) => Err(StoreError::NoSuchKey(key.to_owned())),
+            (MemberLocation::Unreadable(why), ..) => Err(StoreError::Unsupported(format!("{key} is {why}"))),
+            (MemberLocation::Archived { .. } | MemberLocation::Embedded(_), ..) => {
+                Err(StoreError::NoSuchKey(key.to_owned()))
+            }
         }
     }
 
     fn list_directory(&mut self) -> Result<(), StoreError> {
-        let Root::Directory { files, path } = &self.root else { return Ok(()) };
+        let StoreRoot::Directory { files, path } = &self.root else { return Ok(()) };
         let (mut found, mut pending) = (Vec::new(), vec![(path.clone(), String::new(), 0usize)]);
         while let Some((dir, prefix, depth)) = pending.pop() {
             if depth > MAX_DEPTH || found.len() > MAX_MEMBERS {
@@ -350,7 +357,7 @@ impl Store {
             }
         }
         for (key, kind, path) in found {
-            self.members.insert(key, Member { kind, place: Place::Path(path) })?;
+            self.members.insert(key, Member { kind, place: MemberLocation::Path(path) })?;
         }
         Ok(())
     }
@@ -368,13 +375,13 @@ impl Store {
 }
 
 /// Returns the first four bytes from `offset` on, or fewer.
-fn start_of(file: &dyn ReadAt, offset: u64) -> io::Result<Vec<u8>> {
+fn read_start(file: &dyn ReadAt, offset: u64) -> io::Result<Vec<u8>> {
     let len = file.len()?;
     Ok(file.read_at(offset.min(len)..offset.saturating_add(4).min(len))?.to_vec())
 }
 
-/// Returns whether a directory, or one of its subdirectories, has an entry with the name of a member. Looks no deeper,
-/// since the directory may be any.
+/// Returns whether a directory, or one of its subdirectories, has an entry with the name of a member. It looks no
+/// deeper, since the directory may be any directory.
 fn has_member(files: &Files, dir: &Path) -> Result<bool, StoreError> {
     let is_member =
         |(name, _): &(OsString, FileKind)| key_of(&names::text_of(name.as_encoded_bytes())).is_some();

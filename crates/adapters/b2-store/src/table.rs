@@ -1,9 +1,9 @@
-//! The names of the members of tables of python-blosc2 (`CTable`) that are no data of the user.
+//! The names of members of python-blosc2 tables (`CTable`) that are not user data.
 
 /// The member that makes a group a table.
-pub(crate) const META: &str = "_meta";
+pub(crate) const TABLE_META: &str = "_meta";
 /// The group with the indexes, as a part of keys.
-pub(crate) const INDEXES: &str = "_indexes/";
+pub(crate) const TABLE_INDEXES: &str = "_indexes/";
 
 /// Returns whether the name of a member, or of a file without its suffix, is that of an index of an array.
 pub(crate) fn is_index(name: &str) -> bool {

@@ -1,25 +1,25 @@
-//! Members that are a range of something else.
+//! Members stored as a range of something else.
 
 use std::io;
 use std::sync::Arc;
 
-use b2_frame::{Pace, ReadAt, SuperChunk};
+use b2_frame::{ReadAt, RequestStats, SuperChunk};
 
-/// A range of bytes as a file of its own, so that nothing outside is read.
-pub(crate) struct Window {
+/// A range of a file as a separate file, so that nothing outside it is read.
+pub(crate) struct FileWindow {
     file: Arc<dyn ReadAt>,
     start: u64,
     len: u64,
 }
 
-impl Window {
+impl FileWindow {
     /// The range must be inside the file.
     pub(crate) fn new(file: Arc<dyn ReadAt>, start: u64, len: u64) -> Self {
         Self { file, start, len }
     }
 }
 
-impl ReadAt for Window {
+impl ReadAt for FileWindow {
     fn len(&self) -> io::Result<u64> {
         Ok(self.len)
     }
@@ -36,15 +36,15 @@ impl ReadAt for Window {
         self.file.in_flight()
     }
 
-    fn pace(&self) -> Option<&Pace> {
-        self.file.pace()
+    fn request_stats(&self) -> Option<&RequestStats> {
+        self.file.request_stats()
     }
 }
 
 /// The uncompressed bytes of a frame, decoded as they are read.
-pub(crate) struct Decoded(pub(crate) SuperChunk);
+pub(crate) struct FrameData(pub(crate) SuperChunk);
 
-impl ReadAt for Decoded {
+impl ReadAt for FrameData {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.nbytes())
     }

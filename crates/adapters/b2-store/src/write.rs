@@ -14,37 +14,38 @@ use rawzip::path::EntryPath;
 use tempfile::TempDir;
 
 use crate::StoreError;
-use crate::change::{bare, check_free, write_attributes};
+use crate::change::{check_unused, empty_frame_params, write_attributes};
 use crate::members::kind_of;
-use crate::names::{self, ATTRIBUTES, EMBEDDED, MAP, MAX_MEMBERS, last_part};
+use crate::names::{self, ATTRIBUTES, EMBEDDED, EMBEDDED_MAP, MAX_MEMBERS, last_part};
 use crate::store::Store;
 use crate::table;
 
 /// Chunk size of the frame for small members, as python-blosc2 creates it, in bytes.
-const CHUNKSIZE: usize = 1 << 13;
-/// Bytes copied at once.
-const PIECE: u64 = 1 << 20;
+const EMBEDDED_CHUNKSIZE: usize = 1 << 13;
+/// Number of bytes copied at a time.
+const COPY_LEN: u64 = 1 << 20;
 
-/// How a store is kept.
+/// The layout of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Layout {
-    /// A directory with a file per member, as `TreeStore` keeps it: `.b2d`.
+pub enum StoreLayout {
+    /// A directory with a file per member, as in `TreeStore`: `.b2d`.
     Directory,
     /// A zip archive of these files: `.b2z`.
     Archive,
-    /// One frame whose bytes are the members, as `EmbedStore` keeps it: `.b2e`.
+    /// One frame whose bytes are the members, as in `EmbedStore`: `.b2e`.
     Frame,
 }
 
-/// Writes a new store, which gets its name when it is [finished](Self::finish). Dropped before that, it leaves nothing.
+/// Writes a new store, which appears under its name when it is [finished](Self::finish). Dropping it before leaves
+/// nothing behind.
 pub struct StoreWriter {
     target: PathBuf,
     overwrite: bool,
-    /// In front of the directory, which Windows removes only when no file in it is open.
-    inner: Inner,
-    /// A directory beside the target, with the store under the name `new`.
-    beside: TempDir,
+    /// Must come before `staging`: Windows removes a directory only when no file in it is open.
+    inner: LayoutWriter,
+    /// A directory next to the target; the store is `new` in it.
+    staging: TempDir,
     members: BTreeSet<String>,
     groups: BTreeSet<String>,
     attributes: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -52,7 +53,7 @@ pub struct StoreWriter {
     failed: bool,
 }
 
-enum Inner {
+enum LayoutWriter {
     Directory(PathBuf),
     Archive(ZipArchiveWriter<File>),
     Frame { editor: Box<FrameEditor>, map: Vec<(String, u64, u64)> },
@@ -72,36 +73,36 @@ impl StoreWriter {
     ///
     /// # Errors
     /// [`StoreError::Exists`] when the path is taken, [`StoreError::Io`] or [`StoreError::Frame`] when nothing can be
-    /// created beside it.
-    pub fn create(path: impl AsRef<Path>, layout: Layout, overwrite: bool) -> Result<Self, StoreError> {
+    /// created next to it.
+    pub fn create(path: impl AsRef<Path>, layout: StoreLayout, overwrite: bool) -> Result<Self, StoreError> {
         let mut target = std::path::absolute(path.as_ref()).map_err(StoreError::io(path.as_ref()))?;
         check_target(&target, layout, overwrite)?;
         if target.is_symlink() {
-            // Keep the user's link and replace the file behind it.
+            // Keep the user's link and replace its target.
             target = Disk.resolve(&target).map_err(StoreError::io(&target))?;
         }
         let parent = target.parent().unwrap_or(&target);
-        let beside = tempfile::Builder::new().prefix(".b2kit-").suffix(".tmp").tempdir_in(parent);
-        let beside = beside.map_err(StoreError::io(&target))?;
-        let new = beside.path().join("new");
+        let staging = tempfile::Builder::new().prefix(".b2kit-").suffix(".tmp").tempdir_in(parent);
+        let staging = staging.map_err(StoreError::io(&target))?;
+        let new = staging.path().join("new");
         let inner = match layout {
-            Layout::Directory => {
+            StoreLayout::Directory => {
                 fs::create_dir(&new).map_err(StoreError::io(&target))?;
-                Inner::Directory(new)
+                LayoutWriter::Directory(new)
             }
-            Layout::Archive => {
-                Inner::Archive(ZipArchiveWriter::new(File::create_new(new).map_err(StoreError::io(&target))?))
-            }
-            Layout::Frame => {
+            StoreLayout::Archive => LayoutWriter::Archive(ZipArchiveWriter::new(
+                File::create_new(new).map_err(StoreError::io(&target))?,
+            )),
+            StoreLayout::Frame => {
                 let editor = FrameEditor::create(new, embedding("b2embed"), &FrameWriter::options())?;
-                Inner::Frame { editor: Box::new(editor), map: Vec::new() }
+                LayoutWriter::Frame { editor: Box::new(editor), map: Vec::new() }
             }
         };
         let (members, groups) = (BTreeSet::new(), BTreeSet::new());
         Ok(Self {
             target,
             overwrite,
-            beside,
+            staging,
             inner,
             members,
             groups,
@@ -110,13 +111,13 @@ impl StoreWriter {
         })
     }
 
-    /// Adds a member: a copy of the frame, byte by byte if it is contiguous. Only the description of the indexes that
-    /// python-blosc2 keeps of an array is left out, since they are not copied.
+    /// Adds a member: a copy of the frame, byte by byte if it is contiguous. The description of python-blosc2's indexes
+    /// of an array is left out, since they are not copied.
     ///
     /// # Errors
-    /// [`StoreError::Key`] when the key is no relative path, [`StoreError::Exists`] when it is taken;
+    /// [`StoreError::Key`] when the key is not a relative path, [`StoreError::Exists`] when it is taken;
     /// [`StoreError::Frame`] when the frame cannot be read; [`StoreError::Io`] or [`StoreError::Frame`] when the copy
-    /// cannot be written; [`StoreError::Unsupported`] when an archive cannot hold the name, or the store so many
+    /// cannot be written; [`StoreError::Unsupported`] when an archive cannot store the name, or the store has too many
     /// members. If writing has begun, the store is incomplete, and cannot be finished.
     pub fn put(&mut self, key: &str, frame: &SuperChunk) -> Result<(), StoreError> {
         let key = self.take(key)?;
@@ -125,11 +126,11 @@ impl StoreWriter {
         written
     }
 
-    /// Sets an attribute of a group, for which there need be no members. The value is msgpack; the root is `""`.
+    /// Sets an attribute of a group, which need not have members. The value is msgpack; the root is `""`.
     ///
     /// # Errors
-    /// [`StoreError::Key`] when the group is no relative path, [`StoreError::Exists`] when there is a member of that
-    /// name.
+    /// [`StoreError::Key`] when the group is not a relative path, [`StoreError::Exists`] when a member of that name
+    /// exists.
     pub fn set_attribute(
         &mut self,
         group: &str,
@@ -139,7 +140,7 @@ impl StoreWriter {
         let key = names::attributes_of(group);
         names::parts(&key)?;
         if self.members.contains(names::absolute(group).as_str()) {
-            return Err(StoreError::Exists(format!("{group}: there is a member of that name")));
+            return Err(StoreError::Exists(format!("{group}: a member of that name exists")));
         }
         self.note_groups(&key);
         self.attributes.entry(key).or_default().insert(name.as_ref().to_vec(), value.to_vec());
@@ -191,39 +192,40 @@ impl StoreWriter {
             return Err(StoreError::Unsupported(what));
         }
         for (key, attributes) in std::mem::take(&mut self.attributes) {
-            let frame = write_attributes(FrameWriter::memory(bare())?, &attributes)?.into_bytes();
+            let frame =
+                write_attributes(FrameWriter::memory(empty_frame_params())?, &attributes)?.into_bytes();
             self.write(&key, &SuperChunk::from_bytes(frame)?)?;
         }
-        let new = self.beside.path().join("new");
+        let new = self.staging.path().join("new");
         let io = || StoreError::io(&self.target);
-        if !matches!(self.inner, Inner::Frame { .. }) {
+        if !matches!(self.inner, LayoutWriter::Frame { .. }) {
             let mut empty = FrameWriter::memory(embedding("b2tree"))?;
-            empty.set_vlmetalayer(MAP, &encode(&[], 0))?;
+            empty.set_vlmetalayer(EMBEDDED_MAP, &encode(&[], 0))?;
             let empty = SuperChunk::from_bytes(empty.finish()?.into_bytes())?;
             write_file(&mut self.inner, EMBEDDED, &empty).map_err(|error| error.or(&self.target))?;
         }
         let layout = match self.inner {
-            Inner::Directory(root) => {
+            LayoutWriter::Directory(root) => {
                 sync_dirs(&root).map_err(io())?;
-                Layout::Directory
+                StoreLayout::Directory
             }
-            Inner::Archive(writer) => {
+            LayoutWriter::Archive(writer) => {
                 let file = writer.finish().map_err(into_io).map_err(io())?;
                 file.sync_all().map_err(io())?;
-                Layout::Archive
+                StoreLayout::Archive
             }
-            Inner::Frame { mut editor, map } => {
+            LayoutWriter::Frame { mut editor, map } => {
                 let end = editor.nbytes();
-                editor.vlmeta().set(MAP, &encode(&map, end))?;
+                editor.vlmeta().set(EMBEDDED_MAP, &encode(&map, end))?;
                 editor.commit()?;
-                Layout::Frame
+                StoreLayout::Frame
             }
         };
         let taken = check_target(&self.target, layout, self.overwrite)?;
         if taken {
             Disk.copy_attributes(&self.target, &new).map_err(io())?;
         }
-        match self.overwrite || layout == Layout::Directory {
+        match self.overwrite || layout == StoreLayout::Directory {
             true => Disk.rename(&new, &self.target),
             false => Disk.rename_new(&new, &self.target),
         }
@@ -232,12 +234,12 @@ impl StoreWriter {
         Disk.sync_dir(parent).map_err(StoreError::io(parent))
     }
 
-    /// Takes a key for a new member.
+    /// Reserves the key of a new member.
     fn take(&mut self, key: &str) -> Result<String, StoreError> {
         names::parts(key)?;
         let key = names::absolute(key);
         let (members, groups) = (&self.members, &self.groups);
-        check_free(&key, false, |key| members.contains(key), |group| groups.contains(group))?;
+        check_unused(&key, false, |key| members.contains(key), |group| groups.contains(group))?;
         if members.len() >= MAX_MEMBERS {
             return Err(StoreError::Unsupported(format!("a store holds at most {MAX_MEMBERS} members")));
         }
@@ -248,10 +250,10 @@ impl StoreWriter {
 
     /// Copies a frame without the description of its indexes.
     fn without_indexes(&self, frame: &SuperChunk) -> Result<SuperChunk, StoreError> {
-        let path = self.beside.path().join("copy");
+        let path = self.staging.path().join("copy");
         let io = || StoreError::io(&self.target);
         let mut file = File::create(&path).map_err(io())?;
-        copy(frame, |piece| file.write_all(piece).map_err(Failed::Io))
+        copy(frame, |piece| file.write_all(piece).map_err(WriteFailure::Io))
             .map_err(|error| error.or(&self.target))?;
         drop(file);
         let (limits, plugins) = (frame.dparams().limits.clone(), frame.dparams().plugins.clone());
@@ -278,7 +280,7 @@ impl StoreWriter {
             }
             false => frame,
         };
-        if let Inner::Frame { editor, map } = &mut self.inner {
+        if let LayoutWriter::Frame { editor, map } = &mut self.inner {
             let start = editor.nbytes();
             copy(frame, |piece| Ok(editor.append_bytes(piece)?)).map_err(|error| error.or(&self.target))?;
             map.push((key.to_owned(), start, editor.nbytes().saturating_sub(start)));
@@ -290,12 +292,12 @@ impl StoreWriter {
 }
 
 /// A failure of reading, or of writing to a file that has no name yet.
-enum Failed {
+enum WriteFailure {
     Store(StoreError),
     Io(io::Error),
 }
 
-impl Failed {
+impl WriteFailure {
     fn or(self, target: &Path) -> StoreError {
         match self {
             Self::Store(error) => error,
@@ -304,62 +306,66 @@ impl Failed {
     }
 }
 
-impl<E: Into<StoreError>> From<E> for Failed {
+impl<E: Into<StoreError>> From<E> for WriteFailure {
     fn from(error: E) -> Self {
         Self::Store(error.into())
     }
 }
 
-/// An archive that is being written is not damaged, whatever the zip library calls the failure.
+/// A failure of writing an archive is an I/O error, whatever the zip library calls it.
 fn into_io(error: rawzip::Error) -> io::Error {
     io::Error::other(error)
 }
 
-fn not_written(error: rawzip::Error) -> Failed {
-    Failed::Io(into_io(error))
+fn not_written(error: rawzip::Error) -> WriteFailure {
+    WriteFailure::Io(into_io(error))
 }
 
 /// Writes a file of a directory or archive.
-fn write_file(inner: &mut Inner, name: &str, frame: &SuperChunk) -> Result<(), Failed> {
+fn write_file(inner: &mut LayoutWriter, name: &str, frame: &SuperChunk) -> Result<(), WriteFailure> {
     match inner {
-        Inner::Directory(root) => {
+        LayoutWriter::Directory(root) => {
             let path = root.join(name);
             if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).map_err(Failed::Io)?;
+                fs::create_dir_all(parent).map_err(WriteFailure::Io)?;
             }
-            let mut file = refuse_device(&path).and_then(|()| File::create_new(path)).map_err(Failed::Io)?;
-            copy(frame, |piece| file.write_all(piece).map_err(Failed::Io))?;
-            file.sync_all().map_err(Failed::Io)
+            let mut file =
+                refuse_device(&path).and_then(|()| File::create_new(path)).map_err(WriteFailure::Io)?;
+            copy(frame, |piece| file.write_all(piece).map_err(WriteFailure::Io))?;
+            file.sync_all().map_err(WriteFailure::Io)
         }
-        Inner::Archive(archive) => {
+        LayoutWriter::Archive(archive) => {
             let (mut entry, config) = archive.new_file(entry_path(name)?).start().map_err(not_written)?;
             let mut writer = config.wrap(&mut entry);
-            copy(frame, |piece| writer.write_all(piece).map_err(Failed::Io))?;
+            copy(frame, |piece| writer.write_all(piece).map_err(WriteFailure::Io))?;
             let (_, end) = writer.finish().map_err(not_written)?;
             entry.finish(end).map_err(not_written)?;
             Ok(())
         }
-        Inner::Frame { .. } => Ok(()),
+        LayoutWriter::Frame { .. } => Ok(()),
     }
 }
 
-/// Returns the name of an entry as it is to be stored: the archive writer drops what precedes a colon, unless it is told
-/// to keep all bytes, and then it cannot mark them as UTF-8.
+/// Returns the name of an entry as stored: the archive writer drops what precedes a colon, except from raw bytes, which
+/// it cannot mark as UTF-8.
 fn entry_path(name: &str) -> Result<EntryPath<'_>, StoreError> {
     match (name.contains(':'), name.is_ascii()) {
         (false, _) => Ok(EntryPath::conformant(name)),
         (true, true) => Ok(EntryPath::verbatim(name.as_bytes())),
         (true, false) => Err(StoreError::Unsupported(format!(
-            "{name}: a name with a colon and letters beyond ASCII cannot be stored in an archive"
+            "{name}: a name with both a colon and non-ASCII letters cannot be stored in an archive"
         ))),
     }
 }
 
 /// Passes the bytes of a frame to `put`, piece by piece.
 ///
-/// The header is that with which the frame was opened: another program may commit a change meanwhile, which overwrites
-/// the header in the file but nothing that the frame as it was opened consists of.
-fn copy(frame: &SuperChunk, mut put: impl FnMut(&[u8]) -> Result<(), Failed>) -> Result<(), Failed> {
+/// It takes the header from memory: another program may commit a change in the meantime, which overwrites the header in
+/// the file, but no other part of the opened state.
+fn copy(
+    frame: &SuperChunk,
+    mut put: impl FnMut(&[u8]) -> Result<(), WriteFailure>,
+) -> Result<(), WriteFailure> {
     if frame.storage() == Storage::Sparse {
         return put(&frame.to_frame()?);
     }
@@ -368,7 +374,7 @@ fn copy(frame: &SuperChunk, mut put: impl FnMut(&[u8]) -> Result<(), Failed>) ->
     put(head)?;
     let mut at = head.len() as u64;
     while at < len {
-        let end = at.saturating_add(PIECE).min(len);
+        let end = at.saturating_add(COPY_LEN).min(len);
         put(&file.read(&Extent::exactly(FrameFile::Main, at..end))?)?;
         at = end;
     }
@@ -377,7 +383,7 @@ fn copy(frame: &SuperChunk, mut put: impl FnMut(&[u8]) -> Result<(), Failed>) ->
 
 /// Parameters of a frame with embedded members; the value of its mark is `{"version": 1}`.
 fn embedding(mark: &str) -> FrameParams {
-    FrameParams::new(1).chunksize(CHUNKSIZE).metalayer(mark, b"\x81\xa7version\x01")
+    FrameParams::new(1).chunksize(EMBEDDED_CHUNKSIZE).metalayer(mark, b"\x81\xa7version\x01")
 }
 
 /// Encodes the positions of embedded members.
@@ -404,13 +410,13 @@ fn encode(map: &[(String, u64, u64)], end: u64) -> Vec<u8> {
 }
 
 /// Returns whether a file is to be replaced.
-fn check_target(target: &Path, layout: Layout, overwrite: bool) -> Result<bool, StoreError> {
+fn check_target(target: &Path, layout: StoreLayout, overwrite: bool) -> Result<bool, StoreError> {
     let exists = || Err(StoreError::Exists(format!("{}: already exists", target.display())));
     refuse_device(target).map_err(StoreError::io(target))?;
     match fs::symlink_metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(StoreError::io(target)(error)),
-        Ok(_) if !overwrite || layout == Layout::Directory => exists(),
+        Ok(_) if !overwrite || layout == StoreLayout::Directory => exists(),
         Ok(_) if fs::metadata(target).is_ok_and(|there| there.is_file()) => Ok(true),
         Ok(_) => exists(),
     }

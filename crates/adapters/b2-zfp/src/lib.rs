@@ -31,10 +31,10 @@ macro_rules! codec {
                 CodecProperties::UNKNOWN.takes_floats(true)
             }
             fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
-                Ok(Box::new(Stream::new($id, cx)?))
+                Ok(Box::new(StreamLayout::new($id, cx)?))
             }
             fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-                Ok(Box::new(Stream::new($id, cx)?))
+                Ok(Box::new(StreamLayout::new($id, cx)?))
             }
         }
     };
@@ -43,9 +43,9 @@ codec!(FixedAccuracy, CodecId::ZFP_FIXED_ACCURACY, "zfp_acc");
 codec!(FixedPrecision, CodecId::ZFP_FIXED_PRECISION, "zfp_prec");
 codec!(FixedRate, CodecId::ZFP_FIXED_RATE, "zfp_rate");
 
-/// The layout of a stream: one block without a zfp header, x being the last axis
-/// (docs/format/codecs-and-filters.md, section 7.2).
-struct Stream {
+/// The layout of a stream: one block without a zfp header; x is the last axis (docs/format/codecs-and-filters.md,
+/// section 7.2).
+struct StreamLayout {
     id: CodecId,
     config: ZfpConfig,
     double: bool,
@@ -54,7 +54,7 @@ struct Stream {
     nbytes: u64,
 }
 
-impl Stream {
+impl StreamLayout {
     fn new(id: CodecId, cx: &CodecContext<'_>) -> Result<Self, CodecError> {
         let unsupported = |what| CodecError::unsupported(id, what);
         let (scalar, double) = match cx.itemsize {
@@ -67,7 +67,7 @@ impl Stream {
             2 => (ZfpDimensionality::D2, 7),
             3 => (ZfpDimensionality::D3, 9),
             4 => (ZfpDimensionality::D4, 11),
-            _ => return Err(unsupported("blocks other than of 1 to 4 dimensions")),
+            _ => return Err(unsupported("blocks with other than 1 to 4 dimensions")),
         };
         if cx.blockshape.iter().any(|&n| n < 4) {
             return Err(unsupported("blocks of fewer than 4 items along a dimension"));
@@ -133,10 +133,10 @@ impl Stream {
         let mut stream = ZfpBitStream::new(capacity).map_err(|e| self.backend(e))?;
         let len = stream.compress(&self.config, &field).map_err(|e| self.backend(e))?;
         let words = stream.as_words();
-        let Some(out) = dst.get_mut(..len).filter(|out| out.len().div_ceil(WORD) <= words.len()) else {
+        let Some(out) = dst.get_mut(..len).filter(|out| out.len().div_ceil(WORD_LEN) <= words.len()) else {
             return Ok(Encoded::TooBig);
         };
-        for (out, word) in out.chunks_mut(WORD).zip(words) {
+        for (out, word) in out.chunks_mut(WORD_LEN).zip(words) {
             out.copy_from_slice(&word.to_le_bytes()[..out.len()]);
         }
         Ok(Encoded::Len(len))
@@ -145,21 +145,21 @@ impl Stream {
 
 /// Bytes per word. Streams consist of words stored as little-endian; the Rust zfp library, like zfp in C, holds them in
 /// the machine's byte order.
-const WORD: usize = 8;
+const WORD_LEN: usize = 8;
 
 /// Reads the words of a stream, padding the last one with zeros.
 fn words(src: &[u8]) -> Result<Vec<u64>, std::collections::TryReserveError> {
     let mut words = Vec::new();
-    words.try_reserve_exact(src.len().div_ceil(WORD))?;
-    words.extend(src.chunks(WORD).map(|bytes| {
-        let mut word = [0; WORD];
+    words.try_reserve_exact(src.len().div_ceil(WORD_LEN))?;
+    words.extend(src.chunks(WORD_LEN).map(|bytes| {
+        let mut word = [0; WORD_LEN];
         word[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(word)
     }));
     Ok(words)
 }
 
-impl Encoder for Stream {
+impl Encoder for StreamLayout {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
         if src.len() as u64 != self.nbytes {
             // The block is incomplete: the caller stores it uncompressed.
@@ -172,7 +172,7 @@ impl Encoder for Stream {
     }
 }
 
-impl Decoder for Stream {
+impl Decoder for StreamLayout {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
         self.check_len(dst.len())?;
         match self.double {
@@ -186,7 +186,7 @@ impl Decoder for Stream {
 mod tests {
     use super::*;
 
-    /// Checks only the words, on any machine. Testing whole streams in the other byte order needs a big-endian machine.
+    /// Checks only the words, on any machine. Testing whole streams in big-endian order needs such a machine.
     #[test]
     fn words_are_little_endian() {
         assert_eq!(words(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).unwrap(), [0x0807_0605_0403_0201, 0x0A09]);

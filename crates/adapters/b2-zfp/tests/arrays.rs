@@ -78,10 +78,10 @@ fn what_zfp_cannot_do_is_refused() {
         assert!(matches!(FixedAccuracy.decoder(&cx).err(), Some(CodecError::Unsupported { .. })));
     }
     let mut out = [0; 100];
-    // A huge block shape against a small destination.
+    // A huge block shape with a small destination.
     let mut decoder = FixedAccuracy.decoder(&cx(8, &[u32::MAX; 4])).unwrap();
     assert!(matches!(decoder.decode(&[0; 8], &mut out), Err(CodecError::WrongLength { .. })));
-    // Part of a block is stored as it is.
+    // An incomplete block is stored uncompressed.
     let mut encoder = FixedAccuracy.encoder(&cx(4, &[8, 8])).unwrap();
     assert_eq!(encoder.encode(&[0; 100], &mut out).unwrap(), Encoded::TooBig);
 }

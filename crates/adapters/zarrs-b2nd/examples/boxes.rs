@@ -1,10 +1,11 @@
-//! Measures boxes of 32^3 items: `b2kit.b2nd` with blocks of 32^3 beside the sharding of zarrs with inner chunks of 32^3.
+//! Measures boxes of 32^3 items: `b2kit.b2nd` with blocks of 32^3, compared with zarrs' sharding with inner chunks of
+//! 32^3.
 //!
 //! ```sh
 //! cargo run --release --example boxes
 //! ```
 //!
-//! float32 data with noise, (512, 256, 256) in chunks of 256^3, in a folder. The variants take turns. Prints bytes and
+//! float32 data with noise, (512, 256, 256) in chunks of 256^3, in a folder. The variants alternate. Prints bytes and
 //! requests of a box, and the median and the best of the times, local and with 20 ms for each round of requests.
 
 use std::sync::Arc;
@@ -26,15 +27,15 @@ const CHUNK: [u64; 3] = [256; 3];
 const BOX: u64 = 32;
 const TURNS: usize = 40;
 
-/// A folder whose requests are counted, and take 20 ms each where that is asked for.
-struct Folder {
+/// A folder that counts requests and optionally delays each by 20 ms.
+struct CountingFolder {
     inner: FilesystemStore,
     bytes: AtomicUsize,
     rounds: AtomicUsize,
     far: AtomicBool,
 }
 
-impl Folder {
+impl CountingFolder {
     fn wait(&self) {
         self.rounds.fetch_add(1, Relaxed);
         if self.far.load(Relaxed) {
@@ -43,7 +44,7 @@ impl Folder {
     }
 }
 
-impl ReadableStorageTraits for Folder {
+impl ReadableStorageTraits for CountingFolder {
     fn get(&self, key: &StoreKey) -> Result<MaybeBytes, StorageError> {
         self.wait();
         let found = self.inner.get(key)?;
@@ -78,7 +79,7 @@ impl ReadableStorageTraits for Folder {
 fn field() -> Vec<f32> {
     let mut state = 5u64;
     let mut noise = || {
-        // The sum of some uniform numbers is nearly normal.
+        // A sum of uniform numbers is nearly normally distributed.
         let mut sum = 0.0f32;
         for _ in 0..6 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -116,7 +117,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("b2kit.b2nd (zstd, shuffle)", Arc::new(B2ndCodec::new().blocks([BOX as u32; 3]))),
     ];
     let mut arrays = Vec::new();
-    let far = Arc::new(Folder {
+    let far = Arc::new(CountingFolder {
         inner: FilesystemStore::new(folder.path())?,
         bytes: AtomicUsize::new(0),
         rounds: AtomicUsize::new(0),

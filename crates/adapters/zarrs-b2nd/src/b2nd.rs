@@ -1,4 +1,4 @@
-//! The codec `b2kit.b2nd`: a chunk of Zarr as a Blosc2 array.
+//! The codec `b2kit.b2nd`: a Zarr chunk as a Blosc2 array.
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
@@ -20,21 +20,21 @@ use zarrs_metadata::v3::MetadataV3;
 use zarrs_metadata::{ChunkShape, Configuration};
 use zarrs_plugin::{ExtensionName, PluginCreateError, ZarrVersion};
 
-use crate::chunk::{Chunk, control};
+use crate::chunk::{ZarrChunk, control};
 use crate::options::{B2ND as NAME, Options, failed, name};
 use crate::{aliases, partial, setters};
 
 /// The name of the same payload in imagecodecs.
-const THEIRS: &str = "imagecodecs_b2nd";
-/// The member of the configuration that only this codec has, here and in imagecodecs.
-const OWN: [&str; 2] = ["blocks", "blockshape"];
-/// Blocks of this many bytes are assumed where their shape is not given.
-const BLOCK: u64 = 64 << 10;
+const IMAGECODECS_NAME: &str = "imagecodecs_b2nd";
+/// The configuration member specific to this codec, here and in imagecodecs.
+const OWN_MEMBER: [&str; 2] = ["blocks", "blockshape"];
+/// Assumed block size in bytes if no shape is given.
+const ASSUMED_BLOCK_LEN: u64 = 64 << 10;
 
-/// Stores a chunk of Zarr as a Blosc2 array (`b2kit.b2nd`), so that a selection fetches and decodes only the blocks that it
-/// touches.
+/// Stores a Zarr chunk as a Blosc2 array (`b2kit.b2nd`), so that a selection fetches and decodes only the blocks that
+/// it touches.
 ///
-/// It takes the place of the codecs `bytes` and `sharding_indexed`, and needs no other codec around it: it compresses.
+/// It replaces the codecs `bytes` and `sharding_indexed`. It compresses, so no other codec is needed around it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,7 +59,7 @@ pub struct B2ndCodec {
 }
 
 impl B2ndCodec {
-    /// Creates the codec with the defaults: zstd of level 5 after shuffle, in blocks of a shape that the writer chooses.
+    /// Creates the codec with the defaults: zstd level 5 after shuffle, and blocks of a shape chosen by the writer.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -67,19 +67,19 @@ impl B2ndCodec {
 
     setters!();
 
-    /// Sets the shape of the blocks in items: the smallest unit that is read. 32 KiB to 256 KiB are good. A length above
-    /// that of the chunk is reduced to it, and 0 counts as 1.
+    /// Sets the shape of the blocks in items. A block is the smallest unit that is read; 32 KiB to 256 KiB work well.
+    /// Lengths are limited to those of the chunk, and 0 counts as 1.
     #[must_use]
     pub fn blocks(mut self, blocks: impl Into<Vec<u32>>) -> Self {
         self.blocks = Some(blocks.into().into_iter().map(|length| length.max(1)).collect());
         self
     }
 
-    /// Takes the blocks from the configuration.
+    /// Parses the blocks of the configuration.
     fn parse_blocks(name: &str, blocks: Value) -> Result<Option<Vec<u32>>, PluginCreateError> {
         let invalid = || {
             PluginCreateError::Other(format!(
-                "codec {name}: the blocks are {blocks}, expected lengths of at least 1"
+                "codec {name}: blocks are {blocks}, expected lengths of at least 1"
             ))
         };
         let lengths = match &blocks {
@@ -95,7 +95,7 @@ impl B2ndCodec {
         lengths.iter().map(length).collect::<Option<Vec<_>>>().map(Some).ok_or_else(invalid)
     }
 
-    /// Returns the shape of the blocks in a chunk, if it is given.
+    /// Returns the shape of the blocks in a chunk, if specified.
     fn blocks_in(&self, shape: &[u64]) -> Result<Option<Vec<u32>>, CodecError> {
         let Some(blocks) = &self.blocks else { return Ok(None) };
         if blocks.len() != shape.len() {
@@ -107,7 +107,7 @@ impl B2ndCodec {
     }
 }
 
-aliases!(B2ndCodec, NAME, THEIRS);
+aliases!(B2ndCodec, NAME, IMAGECODECS_NAME);
 
 inventory::submit! {
     CodecPluginV3::new::<B2ndCodec>()
@@ -116,8 +116,9 @@ inventory::submit! {
 impl CodecTraitsV3 for B2ndCodec {
     fn create(metadata: &MetadataV3) -> Result<Codec, PluginCreateError> {
         let configuration = metadata.configuration().map(|configuration| configuration.clone().into());
-        let theirs = metadata.name() == THEIRS;
-        let (options, blocks) = Options::parse(metadata.name(), theirs, configuration.as_ref(), OWN)?;
+        let imagecodecs = metadata.name() == IMAGECODECS_NAME;
+        let (options, blocks) =
+            Options::parse(metadata.name(), imagecodecs, configuration.as_ref(), OWN_MEMBER)?;
         let blocks = Self::parse_blocks(metadata.name(), blocks)?;
         Ok(Codec::ArrayToBytes(Arc::new(Self { options, blocks })))
     }
@@ -125,7 +126,7 @@ impl CodecTraitsV3 for B2ndCodec {
 
 impl ExtensionName for B2ndCodec {
     fn name(&self, version: ZarrVersion) -> Option<Cow<'static, str>> {
-        (version == ZarrVersion::V3).then(|| name(&self.options, NAME, THEIRS))
+        (version == ZarrVersion::V3).then(|| name(&self.options, NAME, IMAGECODECS_NAME))
     }
 }
 
@@ -140,7 +141,8 @@ impl CodecTraits for B2ndCodec {
         }
         let mut configuration = self.options.configuration();
         if let Some(blocks) = &self.blocks {
-            configuration.insert(OWN[usize::from(self.options.theirs)].into(), blocks.clone().into());
+            configuration
+                .insert(OWN_MEMBER[usize::from(self.options.imagecodecs)].into(), blocks.clone().into());
         }
         Some(configuration.into())
     }
@@ -160,15 +162,15 @@ impl ArrayCodecTraits for B2ndCodec {
         shape: &[NonZeroU64],
         data_type: &DataType,
     ) -> Result<RecommendedConcurrency, CodecError> {
-        let chunk = Chunk::new(shape, data_type, &FillValue::new(Vec::new()))?;
-        // Threads share the work by blocks.
+        let chunk = ZarrChunk::new(shape, data_type, &FillValue::new(Vec::new()))?;
+        // Threads share the work block by block.
         let nblocks = match self.blocks_in(&chunk.shape)? {
             Some(blocks) => {
                 let along =
                     chunk.shape.iter().zip(&blocks).map(|(length, &block)| length.div_ceil(block.into()));
                 along.fold(1, |n: u64, along| n.saturating_mul(along))
             }
-            None => chunk.nbytes.div_ceil(BLOCK),
+            None => chunk.nbytes.div_ceil(ASSUMED_BLOCK_LEN),
         };
         Ok(RecommendedConcurrency::new_maximum(usize::try_from(nblocks).unwrap_or(usize::MAX)))
     }
@@ -199,7 +201,7 @@ impl ArrayToBytesCodecTraits for B2ndCodec {
         data_type: &DataType,
         fill_value: &FillValue,
     ) -> Result<BytesRepresentation, CodecError> {
-        let chunk = Chunk::new(shape, data_type, fill_value)?;
+        let chunk = ZarrChunk::new(shape, data_type, fill_value)?;
         self.blocks_in(&chunk.shape)?;
         Ok(BytesRepresentation::UnboundedSize)
     }
@@ -212,13 +214,13 @@ impl ArrayToBytesCodecTraits for B2ndCodec {
         fill_value: &FillValue,
         options: &CodecOptions,
     ) -> Result<ArrayBytesRaw<'a>, CodecError> {
-        let chunk = Chunk::new(shape, data_type, fill_value)?;
+        let chunk = ZarrChunk::new(shape, data_type, fill_value)?;
         let items = bytes.into_fixed()?;
         let expected = usize::try_from(chunk.nbytes).unwrap_or(usize::MAX);
         if items.len() != expected {
             return Err(InvalidBytesLengthError::new(items.len(), expected).into());
         }
-        // Lengths are below the largest chunk, and so below 2^31.
+        // Lengths are below the maximum chunk size, so below 2^31.
         let lengths: Vec<u32> = chunk.shape.iter().map(|&length| length as u32).collect();
         let mut builder = ArrayBuilder::of_dtype(chunk.shape.clone(), chunk.dtype.clone())
             .chunks(lengths)
@@ -239,7 +241,7 @@ impl ArrayToBytesCodecTraits for B2ndCodec {
         fill_value: &FillValue,
         options: &CodecOptions,
     ) -> Result<ArrayBytes<'a>, CodecError> {
-        let chunk = Chunk::new(shape, data_type, fill_value)?;
+        let chunk = ZarrChunk::new(shape, data_type, fill_value)?;
         Ok(ArrayBytes::new_flen(chunk.decode(Bytes::from(bytes.into_owned()), options)?))
     }
 
@@ -251,7 +253,7 @@ impl ArrayToBytesCodecTraits for B2ndCodec {
         fill_value: &FillValue,
         _: &CodecOptions,
     ) -> Result<Arc<dyn ArrayPartialDecoderTraits>, CodecError> {
-        let chunk = Chunk::new(shape, data_type, fill_value)?;
+        let chunk = ZarrChunk::new(shape, data_type, fill_value)?;
         Ok(partial::blocking(input_handle, chunk, self.blocks.as_deref()))
     }
 
@@ -264,7 +266,7 @@ impl ArrayToBytesCodecTraits for B2ndCodec {
         fill_value: &FillValue,
         _: &CodecOptions,
     ) -> Result<Arc<dyn AsyncArrayPartialDecoderTraits>, CodecError> {
-        let chunk = Chunk::new(shape, data_type, fill_value)?;
+        let chunk = ZarrChunk::new(shape, data_type, fill_value)?;
         Ok(partial::asynchronous(input_handle, chunk, self.blocks.as_deref()))
     }
 }

@@ -23,15 +23,15 @@ use crate::{aliases, setters};
 /// The name of the codec in the metadata.
 const NAME: &str = "b2kit.blosc2";
 /// The name of the same payload in imagecodecs.
-const THEIRS: &str = "imagecodecs_blosc2";
-/// The member of the configuration that only this codec has, here and in imagecodecs.
-const OWN: [&str; 2] = ["typesize", "typesize"];
-/// Most bytes that a chunk has more than its items: its header, in front of items that do not become smaller.
-const OVERHEAD: u64 = 32;
+const IMAGECODECS_NAME: &str = "imagecodecs_blosc2";
+/// The configuration member specific to this codec, here and in imagecodecs.
+const OWN_MEMBER: [&str; 2] = ["typesize", "typesize"];
+/// Maximum excess of a chunk over its items: its header, before items that do not compress.
+const HEADER_LEN: u64 = 32;
 
 /// Compresses bytes into a Blosc2 chunk (`b2kit.blosc2`), after another codec.
 ///
-/// Parts of such chunks are not read: use [`B2ndCodec`](crate::B2ndCodec) for that. They have no checksums.
+/// Such chunks are always read whole; for partial reads, use [`B2ndCodec`](crate::B2ndCodec). They have no checksums.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,7 +53,7 @@ pub struct Blosc2Codec {
 }
 
 impl Blosc2Codec {
-    /// Creates the codec with the defaults: zstd of level 5 after shuffle.
+    /// Creates the codec with the defaults: zstd level 5 after shuffle.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -61,8 +61,8 @@ impl Blosc2Codec {
 
     setters!();
 
-    /// Sets the size of an item in bytes, for filters such as shuffle; 0 counts as 1. zarrs does not tell this codec what the
-    /// items are, so without it they are bytes, and shuffle does nothing.
+    /// Sets the size of an item in bytes, for filters such as shuffle; 0 counts as 1. zarrs does not pass the item type
+    /// to this codec, so by default items are bytes, and shuffle does nothing.
     #[must_use]
     pub fn typesize(mut self, typesize: u8) -> Self {
         self.typesize = Some(typesize.max(1));
@@ -70,7 +70,7 @@ impl Blosc2Codec {
     }
 }
 
-aliases!(Blosc2Codec, NAME, THEIRS);
+aliases!(Blosc2Codec, NAME, IMAGECODECS_NAME);
 
 inventory::submit! {
     CodecPluginV3::new::<Blosc2Codec>()
@@ -79,8 +79,9 @@ inventory::submit! {
 impl CodecTraitsV3 for Blosc2Codec {
     fn create(metadata: &MetadataV3) -> Result<Codec, PluginCreateError> {
         let configuration = metadata.configuration().map(|configuration| configuration.clone().into());
-        let theirs = metadata.name() == THEIRS;
-        let (options, typesize) = Options::parse(metadata.name(), theirs, configuration.as_ref(), OWN)?;
+        let imagecodecs = metadata.name() == IMAGECODECS_NAME;
+        let (options, typesize) =
+            Options::parse(metadata.name(), imagecodecs, configuration.as_ref(), OWN_MEMBER)?;
         let typesize = match typesize {
             Value::Null => None,
             typesize => {
@@ -97,7 +98,7 @@ impl CodecTraitsV3 for Blosc2Codec {
 
 impl ExtensionName for Blosc2Codec {
     fn name(&self, version: ZarrVersion) -> Option<Cow<'static, str>> {
-        (version == ZarrVersion::V3).then(|| name(&self.options, NAME, THEIRS))
+        (version == ZarrVersion::V3).then(|| name(&self.options, NAME, IMAGECODECS_NAME))
     }
 }
 
@@ -112,7 +113,7 @@ impl CodecTraits for Blosc2Codec {
         }
         let mut configuration = self.options.configuration();
         if let Some(typesize) = self.typesize {
-            configuration.insert(OWN[0].into(), typesize.into());
+            configuration.insert(OWN_MEMBER[0].into(), typesize.into());
         }
         Some(configuration.into())
     }
@@ -139,7 +140,7 @@ impl BytesToBytesCodecTraits for Blosc2Codec {
 
     fn encoded_representation(&self, decoded: &BytesRepresentation) -> BytesRepresentation {
         match decoded.size() {
-            Some(size) => BytesRepresentation::BoundedSize(size.saturating_add(OVERHEAD)),
+            Some(size) => BytesRepresentation::BoundedSize(size.saturating_add(HEADER_LEN)),
             None => BytesRepresentation::UnboundedSize,
         }
     }
@@ -165,7 +166,7 @@ impl BytesToBytesCodecTraits for Blosc2Codec {
             Chunk::from_bytes(Bytes::from(encoded.into_owned())).map_err(|error| failed(NAME, &error))?;
         let nbytes = chunk.nbytes();
         let mut limits = Limits::default();
-        // What the chunk claims is compared before memory is allocated for it.
+        // Check the claimed size before allocating.
         match decoded {
             BytesRepresentation::FixedSize(size) if nbytes as u64 != *size => {
                 let expected = usize::try_from(*size).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! What is known about a chunk before it is read, and what reading it may cost.
+//! What is known about a chunk before it is read, and the limits for reading it.
 
 use std::num::NonZeroU64;
 
@@ -12,14 +12,14 @@ use zarrs_data_type::{DataType, FillValue};
 use crate::dtype;
 use crate::options::{B2ND as NAME, PLUGINS, failed};
 
-/// Largest chunk of Blosc2 in bytes.
-const MAX_CHUNK: u64 = i32::MAX as u64 - 32;
-/// Most memory that metadata, buffers and bookkeeping of any chunk may take, beside what grows with its size.
-const SLACK: u64 = 16 << 20;
+/// Maximum size of a Blosc2 chunk in bytes.
+const MAX_CHUNK_LEN: u64 = i32::MAX as u64 - 32;
+/// Memory for metadata, buffers and bookkeeping of a chunk, in addition to what grows with its size.
+const MAX_OVERHEAD: u64 = 16 << 20;
 
-/// A chunk of Zarr, as its metadata describes it.
+/// A Zarr chunk, as described by its metadata.
 #[derive(Clone, Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct ZarrChunk {
     pub(crate) shape: Vec<u64>,
     pub(crate) data_type: DataType,
     pub(crate) fill_value: FillValue,
@@ -28,22 +28,24 @@ pub(crate) struct Chunk {
     pub(crate) nbytes: u64,
 }
 
-impl Chunk {
+impl ZarrChunk {
     pub(crate) fn new(
         shape: &[NonZeroU64],
         data_type: &DataType,
         fill_value: &FillValue,
     ) -> Result<Self, CodecError> {
-        let dtype = dtype::stored(data_type, NAME)?;
+        let dtype = dtype::stored_dtype(data_type, NAME)?;
         let shape: Vec<u64> = shape.iter().map(|length| length.get()).collect();
         let nbytes = shape.iter().try_fold(dtype.itemsize() as u64, |size, &length| size.checked_mul(length));
-        let nbytes = nbytes.filter(|&nbytes| nbytes <= MAX_CHUNK).ok_or_else(|| {
-            CodecError::Other(format!("{NAME}: chunks {shape:?} of {dtype} have more than {MAX_CHUNK} bytes"))
+        let nbytes = nbytes.filter(|&nbytes| nbytes <= MAX_CHUNK_LEN).ok_or_else(|| {
+            CodecError::Other(format!(
+                "{NAME}: chunks {shape:?} of {dtype} have more than {MAX_CHUNK_LEN} bytes"
+            ))
         })?;
         Ok(Self { shape, data_type: data_type.clone(), fill_value: fill_value.clone(), dtype, nbytes })
     }
 
-    /// Returns the most bytes that the chunk can have once its dimensions are padded to multiples of the blocks.
+    /// Returns the maximum size of the chunk with its dimensions padded to multiples of the blocks.
     fn padded(&self) -> u64 {
         let double = |length: u64| length.saturating_mul(2).saturating_sub(1);
         self.shape
@@ -51,12 +53,12 @@ impl Chunk {
             .fold(self.dtype.itemsize() as u64, |size, &length| size.saturating_mul(double(length)))
     }
 
-    /// Returns the largest frame in which such a chunk is expected. Beyond it nothing is requested.
+    /// Returns the maximum size of the frame of such a chunk. Nothing beyond it is requested.
     pub(crate) fn max_frame(&self) -> u64 {
-        self.padded().saturating_mul(4).saturating_add(SLACK)
+        self.padded().saturating_mul(4).saturating_add(MAX_OVERHEAD)
     }
 
-    /// Returns how to read it: no number in a damaged chunk makes that cost more than the size of the chunk allows.
+    /// Returns the read options. They limit the cost of a damaged chunk by the size of the chunk.
     pub(crate) fn read_options(&self, options: &CodecOptions) -> ReadOptions {
         let most = self.padded();
         let limits = Limits::default();
@@ -64,9 +66,9 @@ impl Chunk {
             .clone()
             .max_chunk_nbytes(most.min(limits.max_chunk_nbytes))
             .max_nchunks(self.shape.iter().fold(1, |n: u64, &length| n.saturating_mul(length)))
-            .max_metadata(SLACK)
+            .max_metadata(MAX_OVERHEAD)
             .max_output(most)
-            .max_memory(most.saturating_mul(4).saturating_add(SLACK).min(limits.max_memory));
+            .max_memory(most.saturating_mul(4).saturating_add(MAX_OVERHEAD).min(limits.max_memory));
         SuperChunk::options()
             .plugins(PLUGINS.clone())
             .limits(limits)
@@ -101,19 +103,19 @@ impl Chunk {
         Ok(items)
     }
 
-    /// Allocates room for items.
+    /// Allocates zeroed items.
     pub(crate) fn zeroed(&self, nbytes: u64) -> Result<Vec<u8>, CodecError> {
         let len = usize::try_from(nbytes).unwrap_or(usize::MAX);
         b2_core::memory::zeroed(len).map_err(|error| failed(NAME, &error))
     }
 
-    /// Returns items of a chunk that does not exist.
-    pub(crate) fn filled(&self, nitems: u64) -> Result<ArrayBytes<'static>, CodecError> {
+    /// Returns the items of a missing chunk.
+    pub(crate) fn fill_values(&self, nitems: u64) -> Result<ArrayBytes<'static>, CodecError> {
         Ok(ArrayBytes::new_fill_value(&self.data_type, nitems, &self.fill_value)?)
     }
 }
 
-/// Returns how many threads a call may use.
+/// Returns the number of threads for a call.
 pub(crate) fn control(options: &CodecOptions) -> Control {
     Control::new().threads(options.concurrent_target())
 }

@@ -1,12 +1,12 @@
-//! Data types of Zarr as types of Blosc2.
+//! Zarr data types as Blosc2 dtypes.
 
 use b2nd::{Dtype, DtypeKind};
 use zarrs_codec::CodecError;
 use zarrs_data_type::DataType;
 use zarrs_plugin::{ExtensionName, ZarrVersion};
 
-/// Returns the type of Blosc2 in which items of a Zarr type are stored: opaque bytes if there is no such type.
-pub(crate) fn stored(data_type: &DataType, codec: &str) -> Result<Dtype, CodecError> {
+/// Returns the Blosc2 dtype in which items of a Zarr type are stored; opaque bytes if there is no equivalent.
+pub(crate) fn stored_dtype(data_type: &DataType, codec: &str) -> Result<Dtype, CodecError> {
     let name = data_type.name(ZarrVersion::V3).unwrap_or_default();
     let Some(size) = data_type.fixed_size().filter(|&size| size > 0 && !data_type.is_optional()) else {
         return Err(CodecError::UnsupportedDataType(data_type.clone(), codec.to_owned()));
@@ -32,7 +32,7 @@ pub(crate) fn stored(data_type: &DataType, codec: &str) -> Result<Dtype, CodecEr
     }
 }
 
-/// Returns the unit of a time as NumPy writes it in a type.
+/// Returns the unit of a time type in NumPy's notation.
 fn unit(data_type: &DataType) -> String {
     let configuration = data_type.configuration(ZarrVersion::V3);
     let unit = configuration.get("unit").and_then(|unit| unit.as_str()).unwrap_or("generic");
@@ -46,19 +46,19 @@ fn unit(data_type: &DataType) -> String {
     }
 }
 
-/// Returns whether items of a stored type are those of the expected one, perhaps in another byte order. Opaque bytes are
-/// items of any type of their size.
-pub(crate) fn is_same(stored: &Dtype, expected: &Dtype) -> bool {
-    if stored.itemsize() != expected.itemsize() {
+/// Returns whether a stored dtype matches the expected one, regardless of byte order. Opaque bytes match any type of
+/// their size.
+pub(crate) fn is_same(stored_dtype: &Dtype, expected: &Dtype) -> bool {
+    if stored_dtype.itemsize() != expected.itemsize() {
         return false;
     }
     let unit = |dtype: &Dtype| dtype.as_str().split_once('[').map(|(_, unit)| unit.to_owned());
-    match (stored.kind(), expected.kind()) {
+    match (stored_dtype.kind(), expected.kind()) {
         (DtypeKind::Simple { code: 'V', .. }, _) => true,
-        // Structures are bytes here.
+        // Structures are stored as bytes.
         (DtypeKind::Struct(_), DtypeKind::Simple { code: 'V', .. }) => true,
         (DtypeKind::Simple { code: ours, .. }, DtypeKind::Simple { code, .. }) => {
-            ours == code && (!matches!(code, 'M' | 'm') || unit(stored) == unit(expected))
+            ours == code && (!matches!(code, 'M' | 'm') || unit(stored_dtype) == unit(expected))
         }
         (DtypeKind::Simple { .. } | DtypeKind::Struct(_), _) => false,
         _ => true,

@@ -24,9 +24,9 @@ pub use crate::b2nd::B2ndCodec;
 pub use blosc2::Blosc2Codec;
 pub use options::Filter;
 
-/// Registers the names by which zarrs finds a codec: ours, and that of imagecodecs for the same payload.
+/// Registers the names by which zarrs finds a codec: ours, and the name in imagecodecs for the same payload.
 macro_rules! aliases {
-    ($codec:ty, $ours:expr, $theirs:expr) => {
+    ($codec:ty, $ours:expr, $imagecodecs:expr) => {
         impl zarrs_plugin::ExtensionAliases<zarrs_plugin::ZarrVersion3> for $codec {
             fn aliases() -> std::sync::RwLockReadGuard<'static, zarrs_plugin::ExtensionAliasesConfig> {
                 ALIASES.read().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -39,18 +39,22 @@ macro_rules! aliases {
 
         static ALIASES: std::sync::LazyLock<std::sync::RwLock<zarrs_plugin::ExtensionAliasesConfig>> =
             std::sync::LazyLock::new(|| {
-                let theirs = vec![std::borrow::Cow::Borrowed($theirs)];
-                std::sync::RwLock::new(zarrs_plugin::ExtensionAliasesConfig::new($ours, theirs, Vec::new()))
+                let imagecodecs = vec![std::borrow::Cow::Borrowed($imagecodecs)];
+                std::sync::RwLock::new(zarrs_plugin::ExtensionAliasesConfig::new(
+                    $ours,
+                    imagecodecs,
+                    Vec::new(),
+                ))
             });
     };
 }
 use aliases;
 
-/// The setters for new chunks that both codecs have.
+/// The setters for new chunks that both codecs share.
 macro_rules! setters {
     () => {
-        /// Sets the codec of Blosc2 for new chunks, by its name: `blosclz`, `lz4`, `lz4hc`, `zlib`, `zstd`; chunks that are
-        /// arrays (`b2kit.b2nd`) also take those of zfp.
+        /// Sets the Blosc2 codec for new chunks by its name: `blosclz`, `lz4`, `lz4hc`, `zlib`, `zstd`, and for
+        /// `b2kit.b2nd` also those of zfp.
         #[must_use]
         pub fn codec(mut self, codec: impl Into<String>) -> Self {
             self.options.codec = codec.into();
@@ -64,7 +68,7 @@ macro_rules! setters {
             self
         }
 
-        /// Sets the filters of Blosc2 for new chunks, at most 6, in the order in which they are applied.
+        /// Sets the Blosc2 filters for new chunks: at most 6, in the order of application.
         #[must_use]
         pub fn filters<F: Into<crate::Filter>>(mut self, filters: impl IntoIterator<Item = F>) -> Self {
             self.options.filters = filters.into_iter().map(Into::into).collect();

@@ -1,4 +1,4 @@
-//! What the two codecs share: how new chunks are compressed, and the names for it in the metadata.
+//! Compression options of both codecs, and their names in the metadata.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,8 +11,8 @@ use zarrs_plugin::PluginCreateError;
 
 /// The name of the codec for arrays in the metadata.
 pub(crate) const B2ND: &str = "b2kit.b2nd";
-/// Filters by their names in imagecodecs.
-const THEIR_FILTERS: &[(&str, &[&str])] =
+/// Filters by their imagecodecs names.
+const IMAGECODECS_FILTERS: &[(&str, &[&str])] =
     &[("NOFILTER", &[]), ("NOSHUFFLE", &[]), ("SHUFFLE", &["shuffle"]), ("BITSHUFFLE", &["bitshuffle"])];
 
 /// The codecs and filters: the built-in ones and zfp, as in the Python package.
@@ -23,7 +23,7 @@ pub(crate) static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
         .with_codec(b2_zfp::FixedRate)
 });
 
-/// A filter of Blosc2 by its name, with a parameter or without.
+/// A Blosc2 filter by name, with or without a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -52,32 +52,31 @@ pub(crate) struct Options {
     pub(crate) codec: String,
     pub(crate) level: u8,
     pub(crate) filters: Vec<Filter>,
-    /// Whether the codec has the name and the members that imagecodecs uses.
-    pub(crate) theirs: bool,
+    /// Whether to use imagecodecs' codec name and configuration members.
+    pub(crate) imagecodecs: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: "zstd".to_owned(), level: 5, filters: vec!["shuffle".into()], theirs: false }
+        Self { codec: "zstd".to_owned(), level: 5, filters: vec!["shuffle".into()], imagecodecs: false }
     }
 }
 
 impl Options {
-    /// Takes them from the configuration of a codec. The last member, which only one of the codecs has, is returned
-    /// beside them.
+    /// Parses the configuration of a codec. The member that only one of the codecs has is returned separately.
     pub(crate) fn parse(
         name: &str,
-        theirs: bool,
+        imagecodecs: bool,
         configuration: Option<&Map<String, Value>>,
         own: [&str; 2],
     ) -> Result<(Self, Value), PluginCreateError> {
         let invalid = |what: String| PluginCreateError::Other(format!("codec {name}: {what}"));
-        let mut options = Self { theirs, ..Self::default() };
+        let mut options = Self { imagecodecs, ..Self::default() };
         let mut special = Value::Null;
         let mut shuffle = None;
         for (key, value) in configuration.into_iter().flatten() {
             let wrong = |expected: &str| invalid(format!("{key} is {value}, expected {expected}"));
-            match (theirs, key.as_str()) {
+            match (imagecodecs, key.as_str()) {
                 (false, "codec") => {
                     options.codec = value.as_str().ok_or_else(|| wrong("a name"))?.to_owned();
                 }
@@ -99,15 +98,15 @@ impl Options {
                     options.level = level.clamp(0, 9) as u8;
                 }
                 (true, "shuffle") => shuffle = value.as_str().map(str::to_uppercase),
-                (_, key) if key == own[usize::from(theirs)] => special = value.clone(),
-                // imagecodecs has members that say nothing about the bytes.
+                (_, key) if key == own[usize::from(imagecodecs)] => special = value.clone(),
+                // imagecodecs has members that do not affect the bytes.
                 (true, _) => {}
-                (false, _) => return Err(invalid(format!("{key} is not a member of its configuration"))),
+                (false, _) => return Err(invalid(format!("{key} is not a member of the configuration"))),
             }
         }
         if let Some(shuffle) = shuffle {
-            let known = THEIR_FILTERS.iter().find(|(known, _)| *known == shuffle);
-            let (_, filters) = known.ok_or_else(|| invalid(format!("shuffle {shuffle} is not known")))?;
+            let known = IMAGECODECS_FILTERS.iter().find(|(known, _)| *known == shuffle);
+            let (_, filters) = known.ok_or_else(|| invalid(format!("unknown shuffle {shuffle}")))?;
             options.filters = filters.iter().map(|&filter| filter.into()).collect();
         }
         Ok((options, special))
@@ -116,12 +115,12 @@ impl Options {
     /// Returns the configuration, without the member that only one of the codecs has.
     pub(crate) fn configuration(&self) -> Map<String, Value> {
         let mut map = Map::new();
-        if self.theirs {
+        if self.imagecodecs {
             let same = |filters: &[&str]| {
                 filters.len() == self.filters.len()
                     && filters.iter().zip(&self.filters).all(|(&name, filter)| *filter == name.into())
             };
-            let shuffle = THEIR_FILTERS.iter().find(|(_, filters)| same(filters));
+            let shuffle = IMAGECODECS_FILTERS.iter().find(|(_, filters)| same(filters));
             map.insert("level".into(), self.level.into());
             map.insert("compressor".into(), self.codec.to_uppercase().into());
             map.insert("shuffle".into(), shuffle.map_or("NOFILTER", |(name, _)| name).into());
@@ -136,16 +135,15 @@ impl Options {
     /// Returns the settings for new chunks.
     pub(crate) fn compression(&self) -> Result<Compression, CodecError> {
         let codec = CodecId::from_name(&self.codec);
-        let codec = codec
-            .ok_or_else(|| CodecError::Other(format!("no codec of Blosc2 is called {:?}", self.codec)))?;
+        let codec =
+            codec.ok_or_else(|| CodecError::Other(format!("unknown Blosc2 codec {:?}", self.codec)))?;
         let slots = self.filters.iter().map(|filter| {
             let (name, parameter) = match filter {
                 Filter::Name(name) => (name, 0),
                 Filter::With(name, parameter) => (name, *parameter),
             };
             let id = FilterId::from_name(name);
-            let id =
-                id.ok_or_else(|| CodecError::Other(format!("no filter of Blosc2 is called {name:?}")))?;
+            let id = id.ok_or_else(|| CodecError::Other(format!("unknown Blosc2 filter {name:?}")))?;
             Ok(FilterSlot::new(id, parameter))
         });
         let slots = slots.collect::<Result<Vec<_>, CodecError>>()?;
@@ -153,12 +151,12 @@ impl Options {
     }
 }
 
-/// Returns the name of a codec, which is the one that it was created by.
-pub(crate) fn name(options: &Options, ours: &'static str, theirs: &'static str) -> Cow<'static, str> {
-    Cow::Borrowed(if options.theirs { theirs } else { ours })
+/// Returns the name by which a codec was created.
+pub(crate) fn name(options: &Options, ours: &'static str, imagecodecs: &'static str) -> Cow<'static, str> {
+    Cow::Borrowed(if options.imagecodecs { imagecodecs } else { ours })
 }
 
-/// Converts an error, with its causes, to one of zarrs.
+/// Converts an error with its causes to a zarrs error.
 pub(crate) fn failed(name: &str, error: &(dyn std::error::Error + 'static)) -> CodecError {
     CodecError::Other(format!("{name}: {}", b2_core::Report(error)))
 }

@@ -1,4 +1,4 @@
-//! Reads parts of chunks: from their ranges of bytes, whichever interface of zarrs fetches them.
+//! Partial reads of chunks, through either storage interface of zarrs.
 
 use std::any::Any;
 use std::ops::Range;
@@ -17,42 +17,42 @@ use zarrs_data_type::DataType;
 use zarrs_storage::byte_range::ByteRange;
 use zarrs_storage::{ReadableWritableStorage, StorageError};
 
-use crate::chunk::{Chunk, control};
+use crate::chunk::{ZarrChunk, control};
 use crate::options::{B2ND as NAME, failed};
 
-/// Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB.
-const END: u64 = 4096;
-/// Chunks with at most this many bytes of items are fetched whole: one request takes longer than to transfer them.
-const SMALL: u64 = 64 << 10;
-/// Most rounds of requests to read a chunk; damaged chunks may ask for more.
+/// Number of bytes requested at the end of a chunk: enough for index and checksums of chunks of up to 8 MiB.
+const TAIL_LEN: u64 = 4096;
+/// Chunks of at most this many bytes of items are fetched whole: a second request would take longer than the transfer.
+const MAX_WHOLE_CHUNK_LEN: u64 = 64 << 10;
+/// Maximum number of request rounds per chunk; damaged chunks may request more.
 const MAX_ROUNDS: usize = 16;
 
-/// What fetches bytes of a chunk.
-pub(crate) trait Fetch {
-    /// Fetches ranges together; `None` if there is no chunk.
+/// Fetches byte ranges of a chunk.
+pub(crate) trait RangeFetcher {
+    /// Fetches several ranges; `None` if the chunk does not exist.
     fn fetch(
         &self,
         ranges: Vec<ByteRange>,
         options: &CodecOptions,
     ) -> impl MaybeSendFuture<Output = Result<Option<Vec<Bytes>>, CodecError>>;
 
-    /// Returns whether parts can be fetched for less than the whole.
+    /// Returns whether fetching parts is cheaper than fetching the whole.
     fn has_parts(&self) -> bool;
 
-    /// Returns whether the end of the chunk may be asked for while its length is not known, behind a first range that is at
-    /// least as long. Only blocking stores may: they answer ranges in order, and fail at the first. Others would subtract
-    /// more than the length; and the inner chunks of a shard are answered with the bytes before them.
-    fn takes_end(&self) -> bool;
+    /// Returns whether a suffix may be requested before the length of the chunk is known, after a first range that is
+    /// at least as long. Only blocking stores allow it: they process ranges in order and fail at the first. Others
+    /// would underflow the offset, and for inner chunks of a shard they would return the preceding bytes.
+    fn supports_suffix(&self) -> bool;
 }
 
 fn to_bytes(parts: Vec<ArrayBytesRaw<'_>>) -> Vec<Bytes> {
     parts.into_iter().map(|part| Bytes::from(part.into_owned())).collect()
 }
 
-/// The blocking interface. Its futures are ready at once.
-struct Blocking(Arc<dyn BytesPartialDecoderTraits>);
+/// The blocking interface. Its futures are ready immediately.
+struct BlockingFetcher(Arc<dyn BytesPartialDecoderTraits>);
 
-impl Fetch for Blocking {
+impl RangeFetcher for BlockingFetcher {
     async fn fetch(
         &self,
         ranges: Vec<ByteRange>,
@@ -65,13 +65,13 @@ impl Fetch for Blocking {
         self.0.supports_partial_decode()
     }
 
-    fn takes_end(&self) -> bool {
+    fn supports_suffix(&self) -> bool {
         let handle: &dyn Any = &*self.0;
         handle.is::<StoragePartialDecoder>() || handle.is::<StoragePartialEncoder<ReadableWritableStorage>>()
     }
 }
 
-/// Runs a future that is ready at once.
+/// Runs a future that is ready immediately.
 fn run<T>(future: impl Future<Output = Result<T, CodecError>>) -> Result<T, CodecError> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -79,18 +79,18 @@ fn run<T>(future: impl Future<Output = Result<T, CodecError>>) -> Result<T, Code
     }
 }
 
-/// Reads parts of one chunk. Head and end of the chunk are kept, so that the next part needs only its blocks.
+/// Reads parts of one chunk. Its head and end are cached, so that the next part needs only its blocks.
 pub(crate) struct PartialDecoder<F> {
     source: F,
-    chunk: Chunk,
-    /// How many bytes to request first, to include the places of the blocks if a writer followed the specification.
+    chunk: ZarrChunk,
+    /// Length of the first request: includes the block positions if the writer followed the specification.
     first: u64,
     opened: Mutex<Option<Arc<RangedOpening>>>,
 }
 
-impl<F: Fetch> PartialDecoder<F> {
-    fn new(source: F, chunk: Chunk, blocks: Option<&[u32]>) -> Self {
-        // The header of the frame with shapes and dtype, and the header of the chunk.
+impl<F: RangeFetcher> PartialDecoder<F> {
+    fn new(source: F, chunk: ZarrChunk, blocks: Option<&[u32]>) -> Self {
+        // The frame header with shapes and dtype, and the chunk header.
         let known = 256 + 24 * chunk.shape.len() as u64 + 48;
         let starts = match blocks {
             Some(blocks) if blocks.len() == chunk.shape.len() => {
@@ -98,13 +98,13 @@ impl<F: Fetch> PartialDecoder<F> {
                     chunk.shape.iter().zip(blocks).map(|(length, &block)| length.div_ceil(block.into()));
                 along.fold(4, |size: u64, n| size.saturating_mul(n))
             }
-            _ => END,
+            _ => TAIL_LEN,
         };
-        let first = known.saturating_add(starts).clamp(END, chunk.max_frame());
+        let first = known.saturating_add(starts).clamp(TAIL_LEN, chunk.max_frame());
         Self { source, chunk, first, opened: Mutex::default() }
     }
 
-    /// Fetches head and end of the chunk, or all of it, and opens it. `None` if there is no chunk.
+    /// Fetches head and end of the chunk, or all of it, and opens it; `None` if it does not exist.
     async fn open(
         &self,
         all: bool,
@@ -118,49 +118,49 @@ impl<F: Fetch> PartialDecoder<F> {
             let parts = self.source.fetch(vec![ByteRange::FromStart(0, None)], options).await?;
             Ok::<_, CodecError>(parts.map(|parts| (u64::MAX, parts)))
         };
-        let parts = if all || self.chunk.nbytes <= SMALL || !self.source.has_parts() {
+        let parts = if all || self.chunk.nbytes <= MAX_WHOLE_CHUNK_LEN || !self.source.has_parts() {
             whole().await?
         } else {
             let mut ranges = vec![ByteRange::FromStart(0, Some(self.first))];
-            if self.source.takes_end() {
-                // The first range is at least as long, so a chunk without this end fails before it is asked for.
-                ranges.push(ByteRange::Suffix(END));
+            if self.source.supports_suffix() {
+                // The first range is at least as long, so a shorter chunk fails before the suffix is requested.
+                ranges.push(ByteRange::Suffix(TAIL_LEN));
             }
             match self.source.fetch(ranges, options).await {
                 Ok(parts) => parts.map(|parts| (self.first, parts)),
-                // Most stores reject ranges that are longer than the object. Other errors will occur again.
+                // Most stores reject ranges that are longer than the object. Other errors will recur.
                 Err(_) => whole().await?,
             }
         };
         let Some((asked, parts)) = parts else { return Ok(None) };
         let mut parts = parts.into_iter();
         let first = parts.next().unwrap_or_default();
-        // What is short has its end in the first part.
+        // The first part of a short chunk includes its end.
         let end = parts.next().filter(|_| first.len() as u64 == asked).unwrap_or_default();
         let mut opening = RangedOpening::new(self.chunk.read_options(options), asked, first, end);
         for _ in 0..MAX_ROUNDS {
             let missing = opening.step().map_err(|error| failed(NAME, &error))?;
             if missing.is_empty() {
-                let array = opening.array().ok_or_else(lost)?;
+                let array = opening.array().ok_or_else(missing_ranges_error)?;
                 self.chunk.check(array)?;
                 let opening = Arc::new(opening);
                 *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opening.clone());
                 return Ok(Some(opening));
             }
-            let Some(answers) = self.more(&missing, options).await? else { return Ok(None) };
+            let Some(answers) = self.fetch_more(&missing, options).await? else { return Ok(None) };
             missing.into_iter().zip(answers).for_each(|(range, bytes)| opening.put(range, bytes));
         }
-        Err(lost())
+        Err(missing_ranges_error())
     }
 
-    /// Fetches ranges that reading has asked for.
-    async fn more(
+    /// Fetches the ranges requested by a read.
+    async fn fetch_more(
         &self,
         ranges: &[Range<u64>],
         options: &CodecOptions,
     ) -> Result<Option<Vec<Bytes>>, CodecError> {
         if ranges.iter().any(|range| range.end > self.chunk.max_frame()) {
-            let what = format!("{NAME}: the chunk claims more bytes than a chunk of its shape can have");
+            let what = format!("{NAME}: the chunk claims to be larger than a chunk of its shape can be");
             return Err(CodecError::Other(what));
         }
         let ranges =
@@ -174,14 +174,14 @@ impl<F: Fetch> PartialDecoder<F> {
         indexer: &dyn Indexer,
         options: &CodecOptions,
     ) -> Result<ArrayBytes<'static>, CodecError> {
-        let chosen = Chosen::new(indexer, &self.chunk.shape)?;
+        let selection = IndexerSelection::new(indexer, &self.chunk.shape)?;
         let nitems = indexer.len();
-        let Some(opening) = self.open(chosen.is_all(&self.chunk.shape), options).await? else {
-            return self.chunk.filled(nitems);
+        let Some(opening) = self.open(selection.is_all(&self.chunk.shape), options).await? else {
+            return self.chunk.fill_values(nitems);
         };
         let control = control(options);
-        let array = opening.array().ok_or_else(lost)?.with_control(control.clone());
-        let slice = chosen.slice(&array).map_err(|error| failed(NAME, &error))?.native();
+        let array = opening.array().ok_or_else(missing_ranges_error)?.with_control(control.clone());
+        let slice = selection.slice(&array).map_err(|error| failed(NAME, &error))?.native();
         let mut items = self.chunk.zeroed(slice.nbytes())?;
         if slice.nbytes() / self.chunk.dtype.itemsize() as u64 != nitems {
             return Err(IndexerError::new_incompatible_length(slice.len(), nitems).into());
@@ -196,10 +196,12 @@ impl<F: Fetch> PartialDecoder<F> {
                 slice.to_native(&mut items);
                 return Ok(ArrayBytes::new_flen(items));
             }
-            let Some(answers) = self.more(&missing, options).await? else { return self.chunk.filled(nitems) };
+            let Some(answers) = self.fetch_more(&missing, options).await? else {
+                return self.chunk.fill_values(nitems);
+            };
             missing.into_iter().zip(answers).for_each(|(range, bytes)| fetched.put(range, bytes));
         }
-        Err(lost())
+        Err(missing_ranges_error())
     }
 
     fn size_held(&self) -> usize {
@@ -208,18 +210,18 @@ impl<F: Fetch> PartialDecoder<F> {
     }
 }
 
-fn lost() -> CodecError {
-    CodecError::Other(format!("{NAME}: the chunk does not say where its bytes are"))
+fn missing_ranges_error() -> CodecError {
+    CodecError::Other(format!("{NAME}: the chunk never completes its list of required ranges"))
 }
 
-/// The items that an indexer selects.
-enum Chosen {
+/// The selection of an indexer.
+enum IndexerSelection {
     Box(Vec<Range<u64>>),
     /// The positions of single items, by dimension.
     Points(Vec<Vec<i64>>),
 }
 
-impl Chosen {
+impl IndexerSelection {
     fn new(indexer: &dyn Indexer, shape: &[u64]) -> Result<Self, CodecError> {
         if indexer.dimensionality() != shape.len() {
             let (got, expected) = (indexer.dimensionality(), shape.len());
@@ -238,7 +240,7 @@ impl Chosen {
             if at.len() != shape.len() || at.iter().zip(shape).any(|(at, length)| at >= length) {
                 return Err(outside(&at).into());
             }
-            // Lengths of dimensions are below 2^31.
+            // Dimension lengths are below 2^31.
             points.iter_mut().zip(at).for_each(|(points, at)| points.push(at as i64));
         }
         Ok(Self::Points(points))
@@ -263,13 +265,13 @@ impl Chosen {
 
 pub(crate) fn blocking(
     handle: Arc<dyn BytesPartialDecoderTraits>,
-    chunk: Chunk,
+    chunk: ZarrChunk,
     blocks: Option<&[u32]>,
 ) -> Arc<dyn ArrayPartialDecoderTraits> {
-    Arc::new(PartialDecoder::new(Blocking(handle), chunk, blocks))
+    Arc::new(PartialDecoder::new(BlockingFetcher(handle), chunk, blocks))
 }
 
-impl ArrayPartialDecoderTraits for PartialDecoder<Blocking> {
+impl ArrayPartialDecoderTraits for PartialDecoder<BlockingFetcher> {
     fn data_type(&self) -> &DataType {
         &self.chunk.data_type
     }
@@ -305,9 +307,9 @@ mod asynchronous {
     use super::*;
 
     /// The asynchronous interface.
-    struct Asynchronous(Arc<dyn AsyncBytesPartialDecoderTraits>);
+    struct AsyncFetcher(Arc<dyn AsyncBytesPartialDecoderTraits>);
 
-    impl Fetch for Asynchronous {
+    impl RangeFetcher for AsyncFetcher {
         async fn fetch(
             &self,
             ranges: Vec<ByteRange>,
@@ -320,22 +322,22 @@ mod asynchronous {
             self.0.supports_partial_decode()
         }
 
-        fn takes_end(&self) -> bool {
+        fn supports_suffix(&self) -> bool {
             false
         }
     }
 
     pub(crate) fn asynchronous(
         handle: Arc<dyn AsyncBytesPartialDecoderTraits>,
-        chunk: Chunk,
+        chunk: ZarrChunk,
         blocks: Option<&[u32]>,
     ) -> Arc<dyn AsyncArrayPartialDecoderTraits> {
-        Arc::new(PartialDecoder::new(Asynchronous(handle), chunk, blocks))
+        Arc::new(PartialDecoder::new(AsyncFetcher(handle), chunk, blocks))
     }
 
     #[cfg_attr(target_arch = "wasm32", async_trait::async_trait(?Send))]
     #[cfg_attr(not(target_arch = "wasm32"), async_trait::async_trait)]
-    impl AsyncArrayPartialDecoderTraits for PartialDecoder<Asynchronous> {
+    impl AsyncArrayPartialDecoderTraits for PartialDecoder<AsyncFetcher> {
         fn data_type(&self) -> &DataType {
             &self.chunk.data_type
         }

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-/// The time that some work took, in seconds.
+/// The duration of some work, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct TimeSpent {
     /// Wall-clock time.
     pub wall: f64,
     /// CPU time of all threads together, or wall time if the system does not report it.
@@ -37,13 +37,13 @@ impl Clock {
 
     /// Returns the time since the start.
     #[must_use]
-    pub fn stop(self) -> Spent {
+    pub fn stop(self) -> TimeSpent {
         let wall = self.wall();
         let cpu = match (self.cpu, process_cpu()) {
             (Some(before), Some(after)) => after.saturating_sub(before).as_secs_f64(),
             _ => wall,
         };
-        Spent { wall, cpu }
+        TimeSpent { wall, cpu }
     }
 }
 
@@ -65,14 +65,14 @@ fn process_cpu() -> Option<Duration> {
 pub fn repeat<E>(
     times: usize,
     budget: f64,
-    mut measure: impl FnMut() -> Result<Spent, E>,
-) -> Result<Vec<Spent>, E> {
+    mut measure: impl FnMut() -> Result<TimeSpent, E>,
+) -> Result<Vec<TimeSpent>, E> {
     // Count at least this much per run, so that the loop ends even if the clock does not advance.
-    const LEAST: f64 = 1e-6;
+    const MIN_SECONDS: f64 = 1e-6;
     let (mut all, mut total) = (Vec::new(), 0.0);
     while all.is_empty() || (all.len() < times && total < budget) {
         let spent = measure()?;
-        total += spent.wall.max(LEAST);
+        total += spent.wall.max(MIN_SECONDS);
         all.push(spent);
     }
     Ok(all)
@@ -140,11 +140,11 @@ mod tests {
 
     #[test]
     fn repeats_until_the_budget_is_spent_and_at_least_once() {
-        let measure = || Ok::<_, ()>(Spent { wall: 0.4, cpu: 0.1 });
+        let measure = || Ok::<_, ()>(TimeSpent { wall: 0.4, cpu: 0.1 });
         assert_eq!(repeat(10, 1.0, measure).unwrap().len(), 3);
         assert_eq!(repeat(2, 1.0, measure).unwrap().len(), 2);
-        assert_eq!(repeat(0, 0.0, measure).unwrap(), [Spent { wall: 0.4, cpu: 0.1 }]);
-        assert_eq!(repeat(usize::MAX, 99.5e-6, || Ok::<_, ()>(Spent::default())).unwrap().len(), 100);
+        assert_eq!(repeat(0, 0.0, measure).unwrap(), [TimeSpent { wall: 0.4, cpu: 0.1 }]);
+        assert_eq!(repeat(usize::MAX, 99.5e-6, || Ok::<_, ()>(TimeSpent::default())).unwrap().len(), 100);
         assert_eq!(repeat(10, 1.0, || Err("no")), Err("no"));
     }
 

@@ -1,9 +1,9 @@
 //! Turns numbers into colours.
 
-use crate::items::Simple;
+use crate::items::ItemReader;
 
-/// In most files with missing values, floats beyond this stand for them.
-pub const HUGE: f64 = 1e19;
+/// In most files, floats above this represent missing values.
+pub const MISSING_ABOVE: f64 = 1e19;
 
 /// A colour map. All but the last go from dark to light in equal steps, also in grey and to colour-blind people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const VIRIDIS: &[[f64; 3]] = &[
     [170., 220., 50.],
     [253., 231., 37.],
 ];
-/// Stops of cividis (Nunez, Anderton and Renslow 2018), made for people who do not tell red from green.
+/// Stops of cividis (Nunez, Anderton and Renslow 2018), designed for red-green colour blindness.
 const CIVIDIS: &[[f64; 3]] = &[
     [0., 32., 77.],
     [0., 51., 111.],
@@ -45,9 +45,9 @@ const CIVIDIS: &[[f64; 3]] = &[
     [228., 207., 91.],
     [255., 234., 70.],
 ];
-/// Black, which pictures have for no colour, is not in it.
+/// It does not contain black, which pictures use for "no colour".
 const GREY: &[[f64; 3]] = &[[24., 24., 24.], [255., 255., 255.]];
-/// ColorBrewer's RdBu, from its end.
+/// ColorBrewer's RdBu, reversed.
 const DIVERGING: &[[f64; 3]] = &[
     [5., 48., 97.],
     [33., 102., 172.],
@@ -80,7 +80,7 @@ impl Map {
         self.colour_at(share * self.steps())
     }
 
-    /// A colour for what has no value, that is far from all of the map.
+    /// A colour for missing values that is far from all colours of the map.
     pub fn missing(self) -> [u8; 3] {
         match self {
             Self::Viridis | Self::Cividis => [222, 222, 222],
@@ -102,29 +102,29 @@ impl Map {
     }
 }
 
-/// Which value has which colour.
+/// Maps values to colours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    pub range: Range,
+    pub range: ColourRange,
     pub map: Map,
     /// Whether equal steps of colour are equal ratios of values.
     pub log: bool,
 }
 
-impl From<Range> for Scale {
-    fn from(range: Range) -> Self {
+impl From<ColourRange> for Scale {
+    fn from(range: ColourRange) -> Self {
         Self { range, map: Map::default(), log: false }
     }
 }
 
 /// The values of the first and the last colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Range {
+pub struct ColourRange {
     pub low: f64,
     pub high: f64,
 }
 
-impl std::str::FromStr for Range {
+impl std::str::FromStr for ColourRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -141,33 +141,33 @@ impl std::str::FromStr for Range {
 }
 
 impl Scale {
-    /// The colour of a value. `None`, which is transparent, for those that stand for missing ones.
+    /// The colour of a value; `None` (transparent) for missing values.
     pub fn colour(self, x: f64) -> Option<[u8; 3]> {
         if self.range.is_missing(x) { None } else { Some(self.map.colour_at(self.place(x))) }
     }
 
-    /// Where the colour of a value is between the stops, counted from 0.
+    /// The position of a value's colour between the stops, counted from 0.
     fn place(self, x: f64) -> f64 {
         self.share(x) * self.map.steps()
     }
 
-    /// Where a value is in the range, from 0 to 1.
+    /// The position of a value in the range, from 0 to 1.
     pub fn share(self, x: f64) -> f64 {
-        let Range { low, high } = if self.log {
-            // What is not above 0 has the first colour.
+        let ColourRange { low, high } = if self.log {
+            // Values not above 0 have the first colour.
             let of = |x: f64| if x > 0.0 { x.ln() } else { f64::NEG_INFINITY };
-            return Range { low: of(self.range.low), high: of(self.range.high) }.share(of(x));
+            return ColourRange { low: of(self.range.low), high: of(self.range.high) }.share(of(x));
         } else {
             self.range
         };
-        Range { low, high }.share(x)
+        ColourRange { low, high }.share(x)
     }
 }
 
-impl Range {
-    /// Whether a value stands for a missing one: NaN, infinities, and huge values outside of the range.
+impl ColourRange {
+    /// Whether a value represents a missing one: NaN, infinity, or a huge value outside the range.
     pub fn is_missing(self, x: f64) -> bool {
-        x.is_nan() || (x.abs() >= HUGE && !(self.low..=self.high).contains(&x))
+        x.is_nan() || (x.abs() >= MISSING_ABOVE && !(self.low..=self.high).contains(&x))
     }
 
     fn share(self, x: f64) -> f64 {
@@ -176,9 +176,9 @@ impl Range {
         if span > 0.0 { ((x / 2.0 - self.low / 2.0) / span).clamp(0.0, 1.0) } else { 0.5 }
     }
 
-    /// The range of numbers, `None` if there are none. Of floats, those that stand for missing values do not count.
+    /// The range of numbers; `None` if there are none. Floats that represent missing values are ignored.
     pub fn of(numbers: &[f64], are_floats: bool) -> Option<Self> {
-        let most = if are_floats { HUGE } else { f64::INFINITY };
+        let most = if are_floats { MISSING_ABOVE } else { f64::INFINITY };
         let none = (f64::INFINITY, f64::NEG_INFINITY);
         let (low, high) = numbers.iter().fold(none, |(low, high), x| {
             // NaN is never less.
@@ -191,35 +191,35 @@ impl Range {
         (low <= high).then_some(Self { low, high })
     }
 
-    /// The range of what is in either.
+    /// The union of two ranges.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 }
 
-/// Colours many numbers: each as [`Scale::colour`] does, but several times as fast.
+/// Colours many numbers like [`Scale::colour`], but several times faster.
 #[derive(Clone, Debug)]
 pub struct Painter {
     scale: Option<Scale>,
-    inks: Inks,
+    inks: Palette,
 }
 
 #[derive(Clone, Debug)]
-enum Inks {
-    /// For integers of few values, from `low` to `high`: the number of each one's colour in the palette, and that of none.
+enum Palette {
+    /// For integers with few values, from `low` to `high`: the palette index of each value, and of no colour.
     Few { palette: Vec<Option<[u8; 3]>>, low: f64, high: f64, indices: Vec<u8>, clear: u8 },
-    /// For each of [`STEPS`] steps between two stops the colour, if it is the same at both ends of the step.
+    /// The colour of each of the [`STEPS`] steps between two stops, if it is the same at both ends of the step.
     Many(Vec<Option<[u8; 3]>>),
 }
 
-/// Steps between two stops. So many that there are two colours in only one of 50 steps.
+/// Steps between two stops. With this many, only one step in 50 contains two colours.
 const STEPS: usize = 4096;
-/// Most values for which the colours are determined one by one.
-const FEW: f64 = 1024.0;
+/// Maximum number of values whose colours are determined one by one.
+const MAX_EXACT_VALUES: f64 = 1024.0;
 
 impl Painter {
-    pub fn new(simple: &Simple, scale: Option<Scale>) -> Self {
+    pub fn new(simple: &ItemReader, scale: Option<Scale>) -> Self {
         let few = scale.zip(simple.limits()).and_then(|(scale, limits)| Self::few(scale, limits));
         let many = || {
             let map = scale.map_or(Map::default(), |scale| scale.map);
@@ -228,18 +228,18 @@ impl Painter {
             let end = |step: usize| map.colour_at(step as f64 / STEPS as f64);
             let steps = (0..count).map(|step| (end(step), end(step + 1)));
             let steps = steps.map(|(a, b)| (a == b).then_some(a));
-            Inks::Many(steps.chain([Some(end(count))]).collect())
+            Palette::Many(steps.chain([Some(end(count))]).collect())
         };
         Self { scale, inks: few.unwrap_or_else(many) }
     }
 
     /// A palette of the integers from `least` to `most`; `None` if they have too many colours.
-    fn few(scale: Scale, (least, most): (f64, f64)) -> Option<Inks> {
+    fn few(scale: Scale, (least, most): (f64, f64)) -> Option<Palette> {
         let range = scale.range;
-        // All that is beyond the range has the colours of the numbers next to it.
+        // Numbers outside the range have the colour of the nearest end.
         let high = (range.high.floor() + 1.0).clamp(least, most);
         let low = (range.low.ceil() - 1.0).clamp(least, high);
-        if high - low > FEW {
+        if high - low > MAX_EXACT_VALUES {
             return None;
         }
         let mut palette = Vec::new();
@@ -251,17 +251,18 @@ impl Painter {
             u8::try_from(at).ok()
         };
         // Only the largest integers may have no colour.
-        let clear = if most >= HUGE { index(None)? } else { 0 };
+        let clear = if most >= MISSING_ABOVE { index(None)? } else { 0 };
         let values = 0..=(high - low) as u32;
         let indices = values.map(|k| index(scale.colour(low + f64::from(k)))).collect::<Option<_>>()?;
-        Some(Inks::Few { palette, low, high, indices, clear })
+        Some(Palette::Few { palette, low, high, indices, clear })
     }
 
-    /// The colours that [`paint`](Self::paint) numbers; `None` if it writes red, green and blue, and black for none.
+    /// The palette that [`paint`](Self::paint) writes indices of; `None` if it writes red, green and blue, with black
+    /// for no colour.
     pub fn palette(&self) -> Option<&[Option<[u8; 3]>]> {
         match &self.inks {
-            Inks::Few { palette, .. } => Some(palette),
-            Inks::Many(_) => None,
+            Palette::Few { palette, .. } => Some(palette),
+            Palette::Many(_) => None,
         }
     }
 
@@ -271,13 +272,13 @@ impl Painter {
             return out.resize(out.len() + 3 * numbers.len(), 0);
         };
         match &self.inks {
-            Inks::Few { low, high, indices, clear, .. } => out.extend(numbers.iter().map(|x| {
+            Palette::Few { low, high, indices, clear, .. } => out.extend(numbers.iter().map(|x| {
                 if scale.range.is_missing(*x) {
                     return *clear;
                 }
                 indices.get((x.clamp(*low, *high) - low) as usize).copied().unwrap_or(0)
             })),
-            Inks::Many(steps) => {
+            Palette::Many(steps) => {
                 let pixel = |x: &f64| {
                     if scale.range.is_missing(*x) {
                         return [0; 3];
@@ -298,8 +299,8 @@ mod tests {
 
     #[test]
     fn values_have_colours() {
-        let range: Range = "-2, 30".parse().unwrap();
-        assert_eq!(range, Range { low: -2.0, high: 30.0 });
+        let range: ColourRange = "-2, 30".parse().unwrap();
+        assert_eq!(range, ColourRange { low: -2.0, high: 30.0 });
         let scale = Scale::from(range);
         assert_eq!(scale.colour(-2.0), Some([68, 1, 84]));
         assert_eq!((scale.colour(30.0), scale.colour(1e6)), (Some([253, 231, 37]), Some([253, 231, 37])));
@@ -307,8 +308,8 @@ mod tests {
         for x in [f64::NAN, -1e34, f64::INFINITY, f64::NEG_INFINITY] {
             assert_eq!(scale.colour(x), None, "{x}");
         }
-        assert_eq!(Scale::from(Range { low: 1.0, high: 1.0 }).colour(1.0), Some([33, 144, 141]));
-        let log = Scale { range: Range { low: 1.0, high: 1e4 }, log: true, ..scale };
+        assert_eq!(Scale::from(ColourRange { low: 1.0, high: 1.0 }).colour(1.0), Some([33, 144, 141]));
+        let log = Scale { range: ColourRange { low: 1.0, high: 1e4 }, log: true, ..scale };
         assert_eq!(log.colour(100.0), Some([33, 144, 141]), "the middle");
         assert_eq!((log.colour(0.0), log.colour(-5.0)), (Some([68, 1, 84]), Some([68, 1, 84])));
         for map in Map::ALL {
@@ -319,7 +320,7 @@ mod tests {
             assert!(far.min() >= Some(Some(20)), "{map:?}: missing values look like others");
         }
         for text in ["", "1", "2,1", "a,b", "nan,1", "1,inf", "1,2,3"] {
-            assert!(text.parse::<Range>().is_err(), "{text}");
+            assert!(text.parse::<ColourRange>().is_err(), "{text}");
         }
     }
 
@@ -327,7 +328,7 @@ mod tests {
     fn many_numbers_have_the_colours_of_each() {
         let check_scale = |dtype: &str, scale: Scale, numbers: &[f64], few: Option<bool>| {
             let range = scale;
-            let painter = Painter::new(&Simple::new(&b2nd::Dtype::parse(dtype).unwrap()), Some(scale));
+            let painter = Painter::new(&ItemReader::new(&b2nd::Dtype::parse(dtype).unwrap()), Some(scale));
             assert_eq!(
                 painter.palette().is_some(),
                 few.unwrap_or(painter.palette().is_some()),
@@ -345,7 +346,7 @@ mod tests {
                 "{dtype} {range:?}"
             );
         };
-        let check = |dtype: &str, range: Range, numbers: &[f64], few: bool| {
+        let check = |dtype: &str, range: ColourRange, numbers: &[f64], few: bool| {
             check_scale(dtype, range.into(), numbers, Some(few));
             for map in Map::ALL {
                 // Others may have fewer colours.
@@ -359,7 +360,7 @@ mod tests {
         for (low, high) in
             [(0.0, 1.0), (-2.5, 7.25), (1e-300, 1e300), (-f64::MAX, f64::MAX), (3.0, 3.0), (-1e20, 1e20)]
         {
-            let range = Range { low, high };
+            let range = ColourRange { low, high };
             let numbers: Vec<f64> =
                 (-100..100_100).map(|k| low + (high / 1e5 - low / 1e5) * f64::from(k)).collect();
             check("<f8", range, &[&numbers, &special[..]].concat(), false);
@@ -368,15 +369,15 @@ mod tests {
         for (low, high) in
             [(0.0, 255.0), (-3.7, 90.5), (100.2, 100.4), (-9.0, -8.0), (300.0, 400.0), (0.0, 0.0)]
         {
-            check("|u1", Range { low, high }, &bytes, true);
-            check("|b1", Range { low, high }, &[0.0, 1.0], true);
+            check("|u1", ColourRange { low, high }, &bytes, true);
+            check("|b1", ColourRange { low, high }, &[0.0, 1.0], true);
         }
         let shorts: Vec<f64> = (-32768..32768).map(f64::from).collect();
-        check("<i2", Range { low: -40.0, high: 70.0 }, &shorts, true);
-        check("<i2", Range { low: -32768.0, high: 32767.0 }, &shorts, false);
-        check("<i2", Range { low: 0.0, high: 1000.0 }, &shorts, false);
+        check("<i2", ColourRange { low: -40.0, high: 70.0 }, &shorts, true);
+        check("<i2", ColourRange { low: -32768.0, high: 32767.0 }, &shorts, false);
+        check("<i2", ColourRange { low: 0.0, high: 1000.0 }, &shorts, false);
         let longs = [0.0, 5.0, 99.0, 100.0, 101.0, 9e18, 1e19, 1.8e19];
-        check("<u8", Range { low: 5.0, high: 100.0 }, &longs, true);
-        check("<u8", Range { low: 5.0, high: 1.2e19 }, &longs, false);
+        check("<u8", ColourRange { low: 5.0, high: 100.0 }, &longs, true);
+        check("<u8", ColourRange { low: 5.0, high: 1.2e19 }, &longs, false);
     }
 }

@@ -2,7 +2,7 @@
 
 /// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unit {
+pub(crate) struct TimeUnit {
     pub(crate) count: i64,
     scale: Scale,
 }
@@ -37,10 +37,10 @@ const UNITS: [(&str, Scale, &str); 13] = [
     ("as", Scale::Seconds(18), "attoseconds"),
 ];
 
-/// Stands for a missing time ("not a time").
+/// The value of a missing time ("not a time").
 pub(crate) const NAT: i64 = i64::MIN;
 
-impl Unit {
+impl TimeUnit {
     /// The unit of a dtype such as `<M8[ns]` or `<m8[25s]`.
     pub(crate) fn of(dtype: &str) -> Option<Self> {
         let Some((_, unit)) = dtype.split_once('[') else {

@@ -4,31 +4,31 @@ use std::ops::Range;
 
 use b2nd::{Dtype, DtypeKind};
 
-use crate::items::Simple;
+use crate::items::ItemReader;
 use crate::slice::Axis;
 use crate::ticks::{label, round};
 
-/// More coordinates are not read, since all of them are needed to tell whether they are evenly spaced.
-pub const MOST: u64 = 1 << 20;
+/// Maximum number of coordinates to read. All are needed to determine whether they are evenly spaced.
+pub const MAX_COORDINATES: u64 = 1 << 20;
 
-/// An axis: what it is, and numbers along it, each with its place from 0 (start) to 1 (end).
+/// An axis: its title, and marks along it, each with its position from 0 (start) to 1 (end).
 #[derive(Clone, Debug, Default)]
-pub struct Edge {
+pub struct AxisMarks {
     pub title: String,
     pub marks: Vec<(f64, String)>,
 }
 
 /// The coordinates of a dimension.
 #[derive(Clone, Debug)]
-pub struct Points {
-    simple: Simple,
+pub struct Coordinates {
+    simple: ItemReader,
     items: Vec<u8>,
     values: Vec<f64>,
     unit: String,
     is_number: bool,
 }
 
-impl Points {
+impl Coordinates {
     /// Whether items of this type can be coordinates: numbers, points in time and spans.
     pub fn can_be(dtype: &Dtype) -> bool {
         matches!(dtype.kind(), DtypeKind::Simple { code: 'i' | 'u' | 'f' | 'M' | 'm', .. })
@@ -36,7 +36,7 @@ impl Points {
 
     /// Takes the items of an array with one dimension as coordinates.
     pub fn new(dtype: &Dtype, items: Vec<u8>, unit: String) -> Self {
-        let simple = Simple::new(dtype);
+        let simple = ItemReader::new(dtype);
         let is_number = matches!(dtype.kind(), DtypeKind::Simple { code: 'i' | 'u' | 'f', .. });
         let mut values = Vec::new();
         simple.numbers(&items, &mut values);
@@ -53,7 +53,7 @@ impl Points {
         let start = at.saturating_mul(size);
         let item = self.items.get(start..start.saturating_add(size)).unwrap_or_default();
         let text = self.simple.plain(item);
-        // Days need no time of the day.
+        // Dates need no time of day.
         let day = text.split_once('T').filter(|(_, time)| time.chars().all(|c| matches!(c, '0' | ':' | '.')));
         day.map_or(text.clone(), |(day, _)| day.to_owned())
     }
@@ -69,14 +69,20 @@ impl Points {
     }
 }
 
-/// An axis with about `most` marks, for a part of a dimension of the file: items `window` of `axis`.
-pub fn edge(name: &str, points: Option<&Points>, axis: Axis, window: &Range<u64>, most: usize) -> Edge {
+/// An axis with about `most` marks for the items `window` of `axis`.
+pub fn edge(
+    name: &str,
+    points: Option<&Coordinates>,
+    axis: Axis,
+    window: &Range<u64>,
+    most: usize,
+) -> AxisMarks {
     let len = window.end.saturating_sub(window.start);
     if len == 0 {
-        return Edge::default();
+        return AxisMarks::default();
     }
     let (first, last) = (axis.position(window.start), axis.position(window.end - 1));
-    // Where an item is along the axis: in the middle of its pixel.
+    // The position of an item along the axis: the middle of its pixel.
     let place = |position: f64| {
         let k = (position - first as f64) / axis.step as f64;
         (k + 0.5) / len as f64
@@ -103,7 +109,7 @@ pub fn edge(name: &str, points: Option<&Points>, axis: Axis, window: &Range<u64>
         };
         whole.map(|x| (place(x), text(x))).collect()
     };
-    Edge { title, marks }
+    AxisMarks { title, marks }
 }
 
 #[cfg(test)]
@@ -113,7 +119,7 @@ mod tests {
     #[test]
     fn marks_are_in_the_middle_of_their_pixels() -> anyhow::Result<()> {
         let axis = Axis { start: 0, step: 1, len: 360, dropped: false };
-        let marks = |axis: Axis, points: Option<&Points>, window: Range<u64>| {
+        let marks = |axis: Axis, points: Option<&Coordinates>, window: Range<u64>| {
             edge("x", points, axis, &window, 6).marks
         };
         assert_eq!(marks(axis, None, 0..360)[1], (100.5 / 360.0, "100".into()));
@@ -123,10 +129,10 @@ mod tests {
         assert_eq!(marks(every, None, 0..20)[0].1, "20");
         assert_eq!(marks(axis, None, 7..8), [(0.5, "7".to_owned())]);
         let dtype = Dtype::parse("<f8")?;
-        assert!(Points::can_be(&dtype) && !Points::can_be(&Dtype::parse("<U4")?));
+        assert!(Coordinates::can_be(&dtype) && !Coordinates::can_be(&Dtype::parse("<U4")?));
         let of = |values: Vec<f64>| {
             let items = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-            Points::new(&dtype, items, "degrees".into())
+            Coordinates::new(&dtype, items, "degrees".into())
         };
         let even = of((0..360).map(|k| -89.75 + f64::from(k) * 0.5).collect());
         let found = edge("lat", Some(&even), axis, &(0..360), 6);
@@ -137,7 +143,7 @@ mod tests {
         assert_eq!(even.label(1), "-89.25 degrees");
         let odd = of((0..360).map(|k| f64::from(k * k)).collect());
         assert_eq!(marks(axis, Some(&odd), 0..360)[1].1, "10000.0");
-        // Fewer coordinates than items are no reason to fail.
+        // Fewer coordinates than items are not an error.
         assert_eq!(edge("x", Some(&of(vec![1.0, 2.0])), axis, &(0..360), 6).marks.len(), 4);
         Ok(())
     }

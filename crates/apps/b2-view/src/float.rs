@@ -1,6 +1,6 @@
 //! Formats floats with the fewest digits that identify the number, rounded to a number of decimal places.
 
-/// The size of a float, which decides how many digits identify it.
+/// The size of a float, which determines how many digits identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     Half,
@@ -9,7 +9,7 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// From this value on NumPy writes exponents.
+    /// NumPy writes exponents from this value on.
     fn large(self) -> f64 {
         match self {
             Self::Half => 1e3,
@@ -68,19 +68,20 @@ fn round_half(x: f64) -> f64 {
 /// The fewest digits that identify a finite number, and the exponent of the first one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Digits {
-    text: [u8; Self::MOST],
+    text: [u8; Self::MAX_DIGITS],
     len: usize,
     exponent: i32,
 }
 
 impl Digits {
-    /// No double needs more.
-    const MOST: usize = 17;
+    /// Maximum number of digits that a double needs.
+    const MAX_DIGITS: usize = 17;
 
-    /// Those of a number as a program would write it, such as `0.0012` or `1.5e-7`.
+    /// Parses a number in source notation, such as `0.0012` or `1.5e-7`.
     fn of(number: &str) -> Self {
         let (number, power) = number.split_once('e').unwrap_or((number, "0"));
-        let mut this = Self { text: [b'0'; Self::MOST], len: 0, exponent: power.parse().unwrap_or(0) - 1 };
+        let mut this =
+            Self { text: [b'0'; Self::MAX_DIGITS], len: 0, exponent: power.parse().unwrap_or(0) - 1 };
         let mut whole = true;
         for byte in number.bytes() {
             match byte {
@@ -106,7 +107,7 @@ impl Digits {
     }
 }
 
-/// Halfway between two numbers with that many digits NumPy takes the even one, and so does this.
+/// Ties between two numbers with that many digits go to the even one, as in NumPy.
 fn shortest(x: f64, width: Width) -> Digits {
     let x = x.abs();
     match width {
@@ -121,7 +122,7 @@ fn shortest(x: f64, width: Width) -> Digits {
 fn shortest_half(x: f64) -> Digits {
     let bits = half::f16::from_f64(x).to_bits();
     let neighbour = |bits| half::f16::from_bits(bits).to_f64();
-    // What is between these is rounded to `x`.
+    // Everything between these rounds to `x`.
     let below = if bits == 0 { return Digits::of("0") } else { f64::midpoint(neighbour(bits - 1), x) };
     let above = if x < 65504.0 { f64::midpoint(neighbour(bits + 1), x) } else { 65520.0 };
     let is_even = bits.is_multiple_of(2);
@@ -134,7 +135,8 @@ fn shortest_half(x: f64) -> Digits {
         let last = power + 1 - digits;
         let unit = 10f64.powi(last.abs());
         let exact = if last < 0 { x * unit } else { x / unit };
-        // Of a tie the even number, unless only the other one is close enough: below a power of two floats are denser.
+        // Ties go to the even number, unless only the other one is close enough: below a power of two floats are
+        // denser.
         let even = exact.round_ties_even();
         let found = [even, exact.floor() + exact.ceil() - even].into_iter().find(|number| {
             (number - exact).abs() <= 0.5 && tells(if last < 0 { number / unit } else { number * unit })
@@ -148,10 +150,11 @@ fn shortest_half(x: f64) -> Digits {
     Digits::of(&format!("{x:e}"))
 }
 
-/// Whether a number with [`MORE`] extra digits is exactly halfway between two shorter ones, the lower of which is even.
+/// Whether a number with [`TIE_DIGITS`] extra digits is exactly halfway between two shorter ones, the lower of which is even.
 /// NumPy rounds to that one; `format!` rounds up.
 fn is_even_tie(digits: &str) -> bool {
-    let Some((head, tail)) = digits.len().checked_sub(MORE).and_then(|at| digits.split_at_checked(at)) else {
+    let Some((head, tail)) = digits.len().checked_sub(TIE_DIGITS).and_then(|at| digits.split_at_checked(at))
+    else {
         return false;
     };
     let last = head.bytes().rfind(u8::is_ascii_digit).unwrap_or(b'0');
@@ -160,24 +163,24 @@ fn is_even_tie(digits: &str) -> bool {
 }
 
 /// Number of extra digits for detecting exact ties.
-const MORE: usize = 30;
+const TIE_DIGITS: usize = 30;
 
 /// Rounds the exact value to this number of decimal places, ties to even.
 fn rounded(x: f64, places: usize) -> String {
-    let long = format!("{:.1$}", x.abs(), places + MORE);
+    let long = format!("{:.1$}", x.abs(), places + TIE_DIGITS);
     if is_even_tie(&long) {
-        return long[..long.len() - MORE].to_owned();
+        return long[..long.len() - TIE_DIGITS].to_owned();
     }
     format!("{:.places$}", x.abs())
 }
 
 /// Like [`rounded`], in scientific notation: the digits and the exponent.
 fn rounded_exp(x: f64, places: usize) -> (String, i32) {
-    let long = format!("{:.1$e}", x.abs(), places + MORE);
+    let long = format!("{:.1$e}", x.abs(), places + TIE_DIGITS);
     let short = format!("{:.places$e}", x.abs());
     let (digits, exponent) = long.split_once('e').unwrap_or((&long, "0"));
     let (digits, exponent) = match is_even_tie(digits) {
-        true => (digits.get(..digits.len() - MORE).unwrap_or(digits), exponent),
+        true => (digits.get(..digits.len() - TIE_DIGITS).unwrap_or(digits), exponent),
         false => short.split_once('e').unwrap_or((&short, "0")),
     };
     (digits.trim_end_matches('.').to_owned(), exponent.parse().unwrap_or(0))
@@ -251,7 +254,7 @@ pub(crate) fn push_scalar(out: &mut String, x: f64, width: Width) {
     let large = if width == Width::Double { 1e16 } else { width.large() };
     if x == 0.0 || (1e-4..large).contains(&x.abs()) {
         let mut buffer = zmij::Buffer::new();
-        // In this range it writes no exponents.
+        // In this range NumPy writes no exponents.
         return match width {
             Width::Double => out.push_str(buffer.format_finite(x)),
             Width::Single => out.push_str(buffer.format_finite(x as f32)),
@@ -380,13 +383,13 @@ mod tests {
             Width::Single => format!("{:e}", x as f32),
             Width::Half => {
                 let tells = |text: &String| text.parse().is_ok_and(|y: f64| round_half(y) == x);
-                // NumPy rounds this tie to the odd number, since the even one is another float.
+                // NumPy rounds this tie to the odd number, since the even one would be a different float.
                 let odd = ["1.563e-2".to_owned()].into_iter().filter(|_| x == 0.015625);
                 odd.chain((0..17).map(|places| format!("{x:.places$e}"))).find(tells).unwrap()
             }
         };
         let shortest = Digits::of(&text);
-        // Halfway between two numbers the standard library rounds up.
+        // The standard library rounds ties up.
         let (even, power) = rounded_exp(x, shortest.len - 1);
         let text = format!("{even}e{power}");
         let tells = match width {
@@ -415,7 +418,7 @@ mod tests {
             let bits = random();
             check(f64::from_bits(bits), Width::Double);
             check(f64::from(f32::from_bits(bits as u32)), Width::Single);
-            // Large integers, for which halfway is common, and few digits.
+            // Large integers, for which ties are common, and few digits.
             check((bits >> (bits & 15)) as f64, Width::Double);
             check(f64::from((bits >> (32 + (bits & 15))) as f32), Width::Single);
             check((bits >> 40) as f64 / 1000.0, Width::Double);

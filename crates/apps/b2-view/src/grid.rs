@@ -6,10 +6,10 @@ use b2nd::{NdArray, Selection};
 
 use crate::slice::Axis;
 
-/// A dimension is not thinned to fewer pixels than this for the sake of square ones.
-const FEW: u64 = 64;
+/// Minimum number of pixels to which a dimension is thinned to get square pixels.
+const MIN_PIXELS: u64 = 64;
 
-/// The positions of pixels along a dimension of which `range` is shown: one for every `step` items, in their middle.
+/// The positions of pixels along a dimension of which `range` is shown: the middle of every `step` items.
 pub fn pixels(range: &Range<u64>, step: u64) -> Vec<u64> {
     let count = (range.end - range.start).div_ceil(step);
     let middle = |k: u64| {
@@ -19,31 +19,30 @@ pub fn pixels(range: &Range<u64>, step: u64) -> Vec<u64> {
     (0..count).map(middle).collect()
 }
 
-/// Distances of pixels, so that there are at most `most`: the same along both dimensions where that leaves enough of
-/// both.
+/// Pixel distances for at most `most` pixels: equal along both dimensions if that leaves enough of both.
 pub fn steps(lengths: [u64; 2], most: [usize; 2]) -> [u64; 2] {
     let least = [0, 1].map(|d| lengths[d].div_ceil((most[d] as u64).max(1)).max(1));
     let square = least[0].max(least[1]);
-    [0, 1].map(|d| square.min(lengths[d] / FEW).max(least[d]))
+    [0, 1].map(|d| square.min(lengths[d] / MIN_PIXELS).max(least[d]))
 }
 
-/// How a dimension is cut: lengths of chunks and blocks.
+/// The chunk and block lengths along a dimension.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub struct ChunkedAxis {
     /// Length of chunks, in items.
     pub chunk: u64,
     /// Length of blocks, in items.
     pub block: u64,
 }
 
-impl Cut {
-    /// How an array is cut along a dimension.
+impl ChunkedAxis {
+    /// The chunk and block lengths of an array along a dimension.
     pub fn of(array: &NdArray, dim: usize) -> Self {
         let length = |lens: &[u32]| u64::from(lens.get(dim).copied().unwrap_or(1));
         Self::new(length(array.chunkshape()), length(array.blockshape()))
     }
 
-    /// Chunks and blocks of these lengths, of which neither is 0.
+    /// Creates it from lengths other than 0.
     pub fn new(chunk: u64, block: u64) -> Self {
         let chunk = chunk.max(1);
         Self { chunk, block: block.clamp(1, chunk) }
@@ -66,7 +65,7 @@ impl Cut {
     }
 }
 
-/// For each pixel the one whose item it shows, if every n-th of the blocks is read: the nearest in one of these.
+/// For each pixel, the nearest pixel whose item is read if every n-th block is read.
 pub fn snap(blocks: &[u64], every: u64) -> Vec<usize> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (k, block) in blocks.iter().enumerate() {
@@ -89,42 +88,42 @@ pub fn distinct(blocks: &[u64]) -> u64 {
     (blocks.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(!blocks.is_empty())) as u64
 }
 
-/// Items that are kept at once for a picture, in bytes.
-const KEPT: u64 = 48 << 20;
-/// The most pixels of a picture of small items.
-const LARGEST: usize = 1 << 20;
+/// Maximum size of the items in memory for a picture, in bytes.
+const MAX_PICTURE_BYTES: u64 = 48 << 20;
+/// Maximum number of pixels of a picture of small items.
+const MAX_PIXELS: usize = 1 << 20;
 
 /// Which items are read for a picture of two dimensions.
 #[derive(Clone, Debug)]
-pub struct Grid {
-    /// The places along both dimensions that the pixels stand for.
+pub struct PixelGrid {
+    /// The positions of the pixels along both dimensions.
     pub at: [Vec<u64>; 2],
     /// Every n-th block is read.
     pub every: u64,
     /// Distance of pixels in items.
     pub steps: [u64; 2],
-    /// For each pixel the one whose item it shows.
+    /// For each pixel, the pixel whose item it shows.
     shown: [Vec<usize>; 2],
     /// The pixels whose items are read.
     read: [Vec<usize>; 2],
 }
 
-impl Grid {
-    /// Chooses the items. `windows` are the places that are shown, `most` the numbers of pixels; `position` says where a
-    /// place along a dimension is in the file, which is cut by `cuts` into blocks of `nbytes`, of which `decoded` bytes may
-    /// be decoded.
+impl PixelGrid {
+    /// Chooses the items. `windows` are the positions shown, `most` the maximum numbers of pixels. `position` converts
+    /// a position along a dimension to one in the file, whose chunks and blocks are `cuts`. Blocks have `nbytes` bytes,
+    /// and at most `decoded` bytes are decoded.
     pub fn new(
         windows: &[Range<u64>; 2],
         most: [usize; 2],
         itemsize: usize,
         position: impl Fn(usize, u64) -> u64,
-        cuts: [Cut; 2],
+        cuts: [ChunkedAxis; 2],
         nbytes: u64,
         decoded: u64,
     ) -> Self {
-        // Large records are fewer pixels.
+        // Large records mean fewer pixels.
         let side = |most: usize| {
-            let fit = (KEPT / itemsize.max(1) as u64) as f64 / (LARGEST as f64);
+            let fit = (MAX_PICTURE_BYTES / itemsize.max(1) as u64) as f64 / (MAX_PIXELS as f64);
             ((most as f64 * fit.sqrt().min(1.0)) as usize).max(1)
         };
         let most = most.map(side);
@@ -150,12 +149,12 @@ impl Grid {
         Self { at, every, steps, shown, read }
     }
 
-    /// The places along a dimension whose items are read.
+    /// The positions along a dimension whose items are read.
     pub fn places(&self, d: usize) -> impl Iterator<Item = u64> {
         self.read[d].iter().map(move |k| self.at[d][*k])
     }
 
-    /// Makes a value for each pixel of those that were read, row by row.
+    /// Expands the values read to one per pixel, row by row.
     pub fn spread<T: Copy>(&self, found: Vec<T>) -> Vec<T> {
         if self.every == 1 {
             return found;
@@ -176,10 +175,10 @@ impl Grid {
     }
 }
 
-/// The selection of all pairs of these positions of two dimensions, and of a single item of the others.
+/// The selection of all pairs of these positions in two dimensions, and of a single item in the others.
 ///
 /// # Errors
-/// When a position is beyond what selections can say.
+/// When a position exceeds what selections can express.
 pub fn pairs(
     axes: &[Axis],
     dims: [usize; 2],
@@ -195,10 +194,10 @@ pub fn pairs(
     Ok(selections)
 }
 
-/// These positions as a selection: a range where they are evenly spaced, which is read with less effort.
+/// These positions as a selection: a range if they are evenly spaced, which is faster to read.
 ///
 /// # Errors
-/// When a position is beyond what selections can say.
+/// When a position exceeds what selections can express.
 pub fn list(positions: &[u64]) -> Result<Selection, std::num::TryFromIntError> {
     let all = positions.iter().map(|k| i64::try_from(*k)).collect::<Result<Vec<_>, _>>()?;
     Ok(match all[..] {
@@ -234,7 +233,7 @@ mod tests {
         assert_eq!(snap(&blocks, 3), [2, 2, 2, 3, 3, 3, 8, 8, 8]);
         assert_eq!(snap(&blocks, 100), [4, 4, 4, 4, 4, 5, 5, 5, 5]);
         assert_eq!((distinct(&blocks), distinct(&[])), (5, 0));
-        let cut = Cut { chunk: 10, block: 4 };
+        let cut = ChunkedAxis { chunk: 10, block: 4 };
         let ids: Vec<u64> = (0..22).map(|k| cut.block_of(k)).collect();
         assert_eq!(ids, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 6, 6]);
         for (position, id) in ids.iter().enumerate() {

@@ -2,16 +2,16 @@
 
 use b2nd::{Dtype, DtypeKind, Field};
 
-use crate::date::{NAT, Unit};
+use crate::date::{NAT, TimeUnit};
 use crate::float::{self, FloatFormat, Sign, Width};
 use crate::text;
 
 /// Arrays with more items are summarised: only the items at their edges are shown.
-const THRESHOLD: u64 = 1000;
+const SUMMARY_THRESHOLD: u64 = 1000;
 /// Number of items to show at each end of a dimension.
 pub const EDGE: usize = 3;
 /// Maximum length of a line, in characters.
-const LINE: usize = 75;
+const LINE_WIDTH: usize = 75;
 
 /// A single value.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,20 +44,20 @@ impl Value {
 
 /// How the items of a simple dtype are read.
 #[derive(Clone, Debug)]
-pub struct Simple {
+pub struct ItemReader {
     code: char,
     big_endian: bool,
     size: usize,
-    unit: Option<Unit>,
+    unit: Option<TimeUnit>,
 }
 
-impl Simple {
+impl ItemReader {
     pub fn new(dtype: &Dtype) -> Self {
         let (code, big_endian) = match dtype.kind() {
             DtypeKind::Simple { code, big_endian } => (*code, *big_endian),
             _ => ('V', false),
         };
-        Self { code, big_endian, size: dtype.itemsize(), unit: Unit::of(dtype.as_str()) }
+        Self { code, big_endian, size: dtype.itemsize(), unit: TimeUnit::of(dtype.as_str()) }
     }
 
     /// Numbers of a type: `f`, `i` or `u`.
@@ -198,7 +198,7 @@ impl Simple {
         self.unit.map_or_else(|| value.to_string(), |unit| unit.span(value))
     }
 
-    /// Appends the numbers to draw items as; NaN for what is no number.
+    /// Appends the items as numbers to draw; NaN if they are not numbers.
     pub fn numbers(&self, items: &[u8], out: &mut Vec<f64>) {
         macro_rules! read {
             ($number:ty) => {{
@@ -229,7 +229,7 @@ impl Simple {
         }
     }
 
-    /// The least and the greatest of all integers of this type; `None` for floats and others.
+    /// The smallest and the largest integer of this type; `None` for other types.
     pub fn limits(&self) -> Option<(f64, f64)> {
         let bits = (8 * self.size.min(16)) as i32;
         match self.code {
@@ -296,9 +296,9 @@ fn complex(re: f64, im: f64, width: Width) -> String {
 pub fn item(dtype: &Dtype, item: &[u8]) -> String {
     match dtype.fields() {
         None => {
-            let simple = Simple::new(dtype);
+            let simple = ItemReader::new(dtype);
             match simple.value(item) {
-                // For this type of NumPy's own, `str` returns the same as `repr`.
+                // For this NumPy type, `str` returns the same as `repr`.
                 Value::Bytes(bytes) => format!("np.bytes_({})", text::bytes(&bytes)),
                 _ => simple.scalar(item),
             }
@@ -310,11 +310,11 @@ pub fn item(dtype: &Dtype, item: &[u8]) -> String {
 /// Formats a part of a record like Python.
 fn member(dtype: &Dtype, bytes: &[u8]) -> String {
     let Some(fields) = dtype.fields() else {
-        let simple = Simple::new(dtype);
+        let simple = ItemReader::new(dtype);
         return match simple.value(bytes) {
             Value::Text(text) => text::string(&text),
             Value::Void(bytes) => text::void(&bytes),
-            Value::Complex(..) => Format::new(dtype, &[bytes]).write(bytes),
+            Value::Complex(..) => ItemFormat::new(dtype, &[bytes]).write(bytes),
             Value::Date(_) | Value::Span(_) => simple.time(bytes),
             _ => simple.scalar(bytes),
         };
@@ -342,7 +342,8 @@ fn list(dtype: &Dtype, bytes: &[u8], shape: &[usize]) -> String {
 
 /// Whether only the edges of an array of this shape are shown.
 pub fn is_summarised(shape: &[u64]) -> bool {
-    shape.iter().fold(1, |n: u64, length| n.saturating_mul(*length)) > THRESHOLD && !shape.contains(&0)
+    shape.iter().fold(1, |n: u64, length| n.saturating_mul(*length)) > SUMMARY_THRESHOLD
+        && !shape.contains(&0)
 }
 
 /// Number of positions to show along a dimension.
@@ -361,17 +362,17 @@ pub fn array(dtype: &Dtype, shape: &[u64], items: &[u8]) -> String {
         return list.first().map_or_else(String::new, |one| item(dtype, one));
     }
     let summarised = is_summarised(shape);
-    let layout = Layout {
-        format: Format::new(dtype, &list),
+    let layout = ArrayPrinter {
+        format: ItemFormat::new(dtype, &list),
         lengths: shape.iter().map(|length| shown(*length, summarised) as usize).collect(),
         cut: shape.iter().map(|length| shown(*length, summarised) < *length).collect(),
         items: list,
     };
-    layout.write(0, 0, " ", LINE)
+    layout.write(0, 0, " ", LINE_WIDTH)
 }
 
-struct Layout<'a> {
-    format: Format,
+struct ArrayPrinter<'a> {
+    format: ItemFormat,
     items: Vec<&'a [u8]>,
     /// Number of positions shown along each dimension.
     lengths: Vec<usize>,
@@ -379,7 +380,7 @@ struct Layout<'a> {
     cut: Vec<bool>,
 }
 
-impl Layout<'_> {
+impl ArrayPrinter<'_> {
     /// Formats the dimensions from `dim` on, starting at item `first` of those that are shown.
     fn write(&self, dim: usize, first: usize, indent: &str, width: usize) -> String {
         let Some(&length) = self.lengths.get(dim) else {
@@ -402,7 +403,7 @@ impl Layout<'_> {
     }
 }
 
-/// Joins the words of a row to lines of at most `width` characters.
+/// Joins the words of a row into lines of at most `width` characters.
 fn lines(words: &[String], indent: &str, width: usize) -> String {
     let mut done = String::new();
     let mut line = indent.to_owned();
@@ -422,23 +423,23 @@ fn lines(words: &[String], indent: &str, width: usize) -> String {
 }
 
 /// How to format the items of an array: in columns as wide as the widest item.
-enum Format {
+enum ItemFormat {
     Bool,
-    Int { simple: Simple, width: usize },
-    Float { simple: Simple, format: FloatFormat },
-    Complex { simple: Simple, real: FloatFormat, imaginary: FloatFormat },
-    Time { simple: Simple, width: usize },
-    Other { simple: Simple },
+    Int { simple: ItemReader, width: usize },
+    Float { simple: ItemReader, format: FloatFormat },
+    Complex { simple: ItemReader, real: FloatFormat, imaginary: FloatFormat },
+    Time { simple: ItemReader, width: usize },
+    Other { simple: ItemReader },
     Record(Vec<Column>),
 }
 
 /// A field of a record.
 struct Column {
     field: Field,
-    format: Format,
+    format: ItemFormat,
 }
 
-impl Format {
+impl ItemFormat {
     fn new(dtype: &Dtype, items: &[&[u8]]) -> Self {
         if let Some(fields) = dtype.fields() {
             let column = |field: &Field| {
@@ -456,7 +457,7 @@ impl Format {
             };
             return Self::Record(fields.iter().map(column).collect());
         }
-        let simple = Simple::new(dtype);
+        let simple = ItemReader::new(dtype);
         let width_of = |text: &dyn Fn(&[u8]) -> Option<usize>| {
             items.iter().filter_map(|item| text(item)).max().unwrap_or(0)
         };
@@ -518,7 +519,7 @@ impl Format {
     }
 }
 
-impl Simple {
+impl ItemReader {
     /// Formats a time in an array.
     fn time(&self, item: &[u8]) -> String {
         match self.value(item) {
@@ -535,7 +536,7 @@ impl Column {
         let size = self.field.dtype.itemsize();
         let start = self.field.offset;
         match item.get(start..start.saturating_add(count.saturating_mul(size))) {
-            Some(bytes) => self.nested(bytes, &self.field.shape, count as u64 > THRESHOLD),
+            Some(bytes) => self.nested(bytes, &self.field.shape, count as u64 > SUMMARY_THRESHOLD),
             None => "?".into(),
         }
     }

@@ -3,30 +3,30 @@
 use b2nd::{Dtype, NdArray};
 use rmpv::Value;
 
-/// The attribute with the names of the dimensions, and the one that holds attributes for which there was no other room.
-const NAMES: &str = "_ARRAY_DIMENSIONS";
-const REST: &str = "attrs";
+/// The attribute with the names of the dimensions, and the one with attributes that fit nowhere else.
+const DIMENSION_NAMES: &str = "_ARRAY_DIMENSIONS";
+const OTHER_ATTRIBUTES: &str = "attrs";
 
-/// The attributes of an array that say what its numbers are.
+/// The attributes of an array that describe its numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     /// Names of the dimensions; empty if there are none.
     pub names: Vec<String>,
-    /// What the numbers are, and their unit.
+    /// A description of the numbers, and their unit.
     pub unit: String,
-    /// Numbers that stand for missing ones.
+    /// Numbers that represent missing values.
     pub fills: Vec<f64>,
 }
 
 impl Labels {
-    /// Reads the attributes of an array; what cannot be read or means nothing is left out.
+    /// Reads the attributes of an array; unreadable and meaningless ones are skipped.
     pub fn of(array: &NdArray) -> Self {
         Self::from_attributes(array.ndim(), |name| attribute(array, name))
     }
 
     /// Reads them through a function that returns the value of an attribute.
     pub fn from_attributes(ndim: usize, attribute: impl Fn(&str) -> Option<Value>) -> Self {
-        let names = match attribute(NAMES) {
+        let names = match attribute(DIMENSION_NAMES) {
             Some(Value::Array(names)) => {
                 names.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
             }
@@ -48,7 +48,7 @@ pub fn unit(array: &NdArray) -> String {
 
 fn unit_from(attribute: impl Fn(&str) -> Option<Value>) -> String {
     let text = |name: &str| attribute(name).and_then(|value| value.as_str().map(str::to_owned));
-    // Packed numbers have another unit.
+    // The unit does not apply to packed numbers.
     let packed = attribute("scale_factor").is_some() || attribute("add_offset").is_some();
     let name = text("long_name").or_else(|| text("standard_name")).unwrap_or_default();
     match text("units").filter(|_| !packed) {
@@ -63,7 +63,7 @@ fn attribute(array: &NdArray, name: &str) -> Option<Value> {
     if let Ok(Some(value)) = array.attrs().get(name) {
         return Some(value);
     }
-    let Ok(Some(Value::Map(rest))) = array.attrs().get(REST) else { return None };
+    let Ok(Some(Value::Map(rest))) = array.attrs().get(OTHER_ATTRIBUTES) else { return None };
     rest.into_iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
 }
 

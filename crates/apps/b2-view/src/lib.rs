@@ -1,7 +1,7 @@
-//! What `b2kit view` and the page in a browser have in common: which items of a large selection are drawn, items as
-//! numbers, as text and as colours.
+//! Code shared by `b2kit view` and the browser viewer: choosing which items of a large selection are drawn, and
+//! converting items to numbers, text and colours.
 //!
-//! It knows no files and does no I/O. It is not a public interface: it changes with these two programs.
+//! It does no I/O. It is not a public API and changes with these two programs.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]

@@ -1,6 +1,6 @@
-//! The range of the colours, as the user asks for it and as the numbers have it.
+//! The colour range: requested by the user, or taken from the numbers.
 
-use crate::colours::{Map, Range, Scale};
+use crate::colours::{ColourRange, Map, Scale};
 
 /// A logarithmic scale does not start at 0 or below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct NoLogarithm;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limits {
     /// Values.
-    Values(Range),
+    Values(ColourRange),
     /// Shares of the values, from 0 to 1.
     Shares(f64, f64),
 }
@@ -39,7 +39,7 @@ impl std::str::FromStr for Limits {
     }
 }
 
-/// The scale for these numbers, of which NaN are missing.
+/// The scale for these numbers; NaN marks missing values.
 ///
 /// # Errors
 /// When the limits do not fit a logarithmic scale.
@@ -50,9 +50,9 @@ pub fn scale(
     log: bool,
     are_floats: bool,
 ) -> Result<Scale, NoLogarithm> {
-    // What is not above 0 has no logarithm.
+    // Values not above 0 have no logarithm.
     let drawn: Vec<f64> = numbers.iter().copied().filter(|x| !log || *x > 0.0).collect();
-    let all = Range::of(&drawn, are_floats);
+    let all = ColourRange::of(&drawn, are_floats);
     let found = match (limits, all) {
         (Some(Limits::Values(range)), _) => {
             if log && range.low <= 0.0 {
@@ -67,18 +67,18 @@ pub fn scale(
             let at = |share: f64| {
                 sorted.get((share * sorted.len().saturating_sub(1) as f64).round() as usize).copied()
             };
-            at(low).zip(at(high)).map(|(low, high)| Range { low, high })
+            at(low).zip(at(high)).map(|(low, high)| ColourRange { low, high })
         }
         (_, all) => all,
     };
     let range = match found {
-        // Zero is in the middle of the colours.
-        Some(Range { low, high }) if map == Map::Diverging && low < 0.0 && high > 0.0 && !log => {
+        // Zero is the middle of the colours.
+        Some(ColourRange { low, high }) if map == Map::Diverging && low < 0.0 && high > 0.0 && !log => {
             let far = high.max(-low);
-            Range { low: -far, high: far }
+            ColourRange { low: -far, high: far }
         }
         Some(range) => range,
-        None => Range { low: if log { 1.0 } else { 0.0 }, high: 1.0 },
+        None => ColourRange { low: if log { 1.0 } else { 0.0 }, high: 1.0 },
     };
     Ok(Scale { range, map, log })
 }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn limits_are_values_or_shares() {
-        let values = |low, high| Ok(Limits::Values(Range { low, high }));
+        let values = |low, high| Ok(Limits::Values(ColourRange { low, high }));
         assert_eq!("-2:30".parse(), values(-2.0, 30.0));
         assert_eq!("-2, 30".parse(), values(-2.0, 30.0));
         assert_eq!("2%:98%".parse(), Ok(Limits::Shares(0.02, 0.98)));

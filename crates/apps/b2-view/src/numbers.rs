@@ -1,46 +1,46 @@
-//! Items as numbers, to draw them.
+//! Converts items to numbers for drawing.
 
 use std::ops::Range;
 
 use b2nd::{Dtype, DtypeKind};
 
 use crate::colours;
-use crate::items::{Simple, Value};
+use crate::items::{ItemReader, Value};
 
-/// Why items are no numbers.
+/// Why items cannot be converted to numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoNumbers {
-    /// A field was asked for, but there are none.
+    /// A field was requested, but there are none.
     NoFields,
     /// They are records with these fields, of which one must be chosen.
     Records(Vec<String>),
-    /// There is no such field, but these.
+    /// There is no such field; these exist.
     NoSuchField(Vec<String>),
     /// The field is an array in each record.
     Array,
-    /// They are of this type, which is not drawn.
+    /// They have this type, which cannot be drawn.
     Other(String),
 }
 
-/// How the items of a file are taken as numbers.
+/// How the items of a file are converted to numbers.
 #[derive(Clone, Debug)]
 pub struct Numbers {
-    simple: Simple,
+    simple: ItemReader,
     code: char,
-    /// Size of an item, and where the number is in it.
+    /// Size of an item, and the position of the number in it.
     itemsize: usize,
     part: Range<usize>,
-    /// Numbers that stand for missing ones.
+    /// Numbers that represent missing values.
     fills: Vec<f64>,
-    /// Numbers in it are not missing, however large they are.
-    known: colours::Range,
+    /// Numbers in this range are not missing, however large.
+    known: colours::ColourRange,
 }
 
 impl Numbers {
-    /// Takes the items, or a field of records, as numbers.
+    /// Creates it for items, or for a field of records.
     ///
     /// # Errors
-    /// When they are none, or when there is no such field.
+    /// When they are not numbers, or when there is no such field.
     pub fn new(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Result<Self, NoNumbers> {
         let (part, of) = match (dtype.fields(), field) {
             (None, None) => (0..dtype.itemsize(), dtype),
@@ -65,27 +65,27 @@ impl Numbers {
             return Err(NoNumbers::Other(of.as_str().to_owned()));
         }
         Ok(Self {
-            simple: Simple::new(of),
+            simple: ItemReader::new(of),
             code,
             itemsize: dtype.itemsize(),
             part,
             fills,
-            known: colours::Range { low: 0.0, high: 0.0 },
+            known: colours::ColourRange { low: 0.0, high: 0.0 },
         })
     }
 
-    /// Takes numbers in this range as they are, however large.
+    /// Treats numbers in this range as valid, however large.
     #[must_use]
-    pub fn known(self, known: colours::Range) -> Self {
+    pub fn known(self, known: colours::ColourRange) -> Self {
         Self { known, ..self }
     }
 
-    /// Whether a number stands for a missing one.
+    /// Whether a number represents a missing value.
     pub fn is_missing(&self, x: f64) -> bool {
         x.is_nan() || (self.is_float() && self.known.is_missing(x))
     }
 
-    /// The smallest and the largest of whole items that are integers and not missing.
+    /// The smallest and the largest integer among the items, ignoring missing ones.
     pub fn integers(&self, items: &[u8]) -> Option<(i128, i128)> {
         let int = |item: &[u8]| match self.simple.value(item.get(self.part.clone())?) {
             Value::Int(int) if !self.fills.contains(&(int as f64)) => Some(int),
@@ -108,7 +108,7 @@ impl Numbers {
         matches!(self.code, 'f' | 'c')
     }
 
-    /// Whether the absolute values of complex numbers are taken.
+    /// Whether items are complex; their absolute values are used.
     pub fn is_complex(&self) -> bool {
         self.code == 'c'
     }

@@ -15,7 +15,7 @@ pub fn parse(spec: &str) -> Result<Vec<Selection>> {
     parse_named("--slice", spec)
 }
 
-/// Like [`parse`], for an option of another name.
+/// Like [`parse`], for an option with another name.
 ///
 /// # Errors
 /// Same as [`parse`].
@@ -34,11 +34,11 @@ fn parse_part(part: &str, option: &str, spec: &str) -> Result<Selection> {
     let bad = || anyhow!("{option}={spec}: '{part}' is neither an index nor start:stop:step");
     match part {
         "..." | "Ellipsis" => return Ok(Selection::Ellipsis),
-        "None" | "newaxis" | "np.newaxis" | "numpy.newaxis" => bail!(
-            "{option}={spec}: '{part}' makes a new dimension; a slice only takes items, and the dimensions of the array stay"
-        ),
+        "None" | "newaxis" | "np.newaxis" | "numpy.newaxis" => {
+            bail!("{option}={spec}: '{part}' would add a dimension, which a slice cannot do")
+        }
         _ if part.starts_with(['[', '(']) || matches!(part, "True" | "False") => {
-            bail!("{option}={spec}: lists and masks are not taken, only an index or start:stop:step")
+            bail!("{option}={spec}: lists and masks are not supported, only an index or start:stop:step")
         }
         _ => {}
     }
@@ -74,7 +74,7 @@ fn saturating(text: &str) -> Option<i64> {
 pub struct Axis {
     /// Position of the first item.
     pub start: u64,
-    /// A negative step walks down; 1 for a single item.
+    /// Negative for descending order; 1 for a single item.
     pub step: i64,
     /// Number of items.
     pub len: u64,
@@ -100,7 +100,7 @@ impl Axis {
         Self { start: self.position(from), len: to - from, ..self }
     }
 
-    /// The range of the dimension from the lowest to the highest selected position.
+    /// The range from the lowest to the highest selected position.
     pub fn span(self) -> Range<u64> {
         match self.len.checked_sub(1).map(|last| self.position(last)) {
             Some(last) => self.start.min(last)..self.start.max(last) + 1,
@@ -167,6 +167,6 @@ fn resolve_one(part: &Selection, length: u64, dimension: usize) -> Result<Axis> 
         _ => positions.context("--slice")?,
     };
     let dropped = matches!(part, Selection::Index(_));
-    // For a single item the step is not used, and may be of any size.
+    // For a single item the step is unused and may have any size.
     Ok(Axis { start, step: if len > 1 { step } else { 1 }, len, dropped })
 }

@@ -1,7 +1,7 @@
 //! Round numbers along an axis.
 
-/// Round numbers from `low` to `high`, at most `most` of them, and the distance between them; with `log` powers of ten
-/// where there are enough of them.
+/// At most `most` round numbers from `low` to `high`, and the distance between them; with `log`, powers of ten if there
+/// are enough.
 pub fn round(low: f64, high: f64, most: usize, log: bool) -> (Vec<f64>, f64) {
     if !(low.is_finite() && high.is_finite()) || low >= high {
         return (if low.is_finite() { vec![low] } else { Vec::new() }, 1.0);
@@ -29,14 +29,14 @@ pub fn round(low: f64, high: f64, most: usize, log: bool) -> (Vec<f64>, f64) {
     (marks, step)
 }
 
-/// Writes a number with as many digits as tell it from others `step` away.
+/// Formats a number with enough digits to distinguish it from others `step` away.
 pub fn label(x: f64, step: f64) -> String {
     if x == 0.0 {
         return "0".into();
     }
     let size = x.abs().max(step.abs());
     if !(1e-4..1e6).contains(&size) || (step == 0.0 && x.abs() < 1e-3) {
-        // Digits of the mantissa that are below the step say nothing.
+        // Digits of the mantissa below the step are meaningless.
         let digits =
             if step > 0.0 { (size.log10().floor() - step.log10().floor()).clamp(0.0, 16.0) } else { 0.0 };
         return format!("{x:.0$e}", digits as usize);

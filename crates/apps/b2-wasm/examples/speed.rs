@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use b2_wasm::engine::Engine;
-use b2_wasm::host::{Ask, Found};
+use b2_wasm::host::{HostRequest, HostResponse};
 use bytes::Bytes;
 
 fn main() {
@@ -32,10 +32,10 @@ fn call(engine: &mut Engine, file: &Bytes, command: &str) -> String {
             return result.expect("it is read").json;
         }
         while let Some(ask) = engine.ask() {
-            let Ask::Read { request, range, .. } = ask else { continue };
+            let HostRequest::Read { request, range, .. } = ask else { continue };
             let end = (range.end as usize).min(file.len());
             let version = b2_frame::Version::default().len(Some(file.len() as u64));
-            let found = Found { bytes: file.slice(range.start as usize..end), version };
+            let found = HostResponse { bytes: file.slice(range.start as usize..end), version };
             engine.host().answer(request, Ok(found));
         }
     }

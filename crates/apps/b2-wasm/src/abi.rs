@@ -1,6 +1,6 @@
-//! What the page calls. Bytes pass through one buffer in each direction, in the memory of this module.
+//! The ABI for the page. Bytes pass through one buffer in each direction, in the memory of this module.
 //!
-//! The page writes into [`b2_input`], calls, and then takes what there is with [`b2_next`] until that is 0.
+//! The page writes into [`b2_input`], calls a function, and then calls [`b2_next`] until it returns 0.
 #![allow(unsafe_code, reason = "functions whose names the page knows; no memory is accessed by its address")]
 
 use std::cell::RefCell;
@@ -10,11 +10,11 @@ use b2_frame::Version;
 use bytes::Bytes;
 
 use crate::engine::Engine;
-use crate::host::{Ask, Found};
+use crate::host::{HostRequest, HostResponse};
 use crate::json::Object;
 
 #[derive(Default)]
-struct Room {
+struct AbiState {
     engine: Engine,
     input: Vec<u8>,
     json: String,
@@ -22,11 +22,11 @@ struct Room {
 }
 
 thread_local! {
-    static ROOM: RefCell<Room> = RefCell::default();
+    static STATE: RefCell<AbiState> = RefCell::default();
 }
 
-fn with<T>(work: impl FnOnce(&mut Room) -> T) -> T {
-    ROOM.with_borrow_mut(work)
+fn with<T>(work: impl FnOnce(&mut AbiState) -> T) -> T {
+    STATE.with_borrow_mut(work)
 }
 
 // SAFETY: no other code exports these names.
@@ -39,10 +39,10 @@ macro_rules! export {
 }
 
 export! {
-    /// Makes room for `len` bytes of input, and returns its address.
+    /// Allocates `len` bytes for input and returns the address.
     b2_input(len: usize) -> *mut u8 {
         with(|room| {
-            // Not `resize`, which writes byte after byte in a library that is built for size.
+            // Not `resize`, which writes byte by byte when optimized for size.
             room.input = vec![0; len];
             room.input.as_mut_ptr()
         })
@@ -50,7 +50,7 @@ export! {
 }
 
 export! {
-    /// Begins a task with the command in the input.
+    /// Starts a task with the command in the input.
     b2_call(task: u32) -> () {
         with(|room| {
             let command = String::from_utf8_lossy(&room.input).into_owned();
@@ -82,7 +82,7 @@ export! {
             let len = (len >= 0.0).then_some(len as u64);
             let version = Version::default().etag(etag).last_modified(modified).len(len);
             let found = match kind {
-                0 => Ok(Found { bytes, version }),
+                0 => Ok(HostResponse { bytes, version }),
                 kind => {
                     let kind = match kind {
                         2 => io::ErrorKind::NotFound,
@@ -99,15 +99,15 @@ export! {
 }
 
 export! {
-    /// Takes what comes next: 1 a request for the page, 2 a task that is done, 3 one that failed, 0 nothing. JSON and
-    /// bytes are at the addresses below until the next call.
+    /// Returns the kind of the next event: 1 a request for the page, 2 a finished task, 3 a failed task, 0 none. Its
+    /// JSON and bytes are at the addresses below until the next call.
     b2_next() -> u32 {
         with(|room| {
             room.bytes = Vec::new();
             if let Some(ask) = room.engine.ask() {
                 let object = Object::new();
                 room.json = match ask {
-                    Ask::Read { request, file, chunk, range } => {
+                    HostRequest::Read { request, file, chunk, range } => {
                         let object = object
                             .int("read", request.into())
                             .int("file", file.into())
@@ -118,8 +118,8 @@ export! {
                             None => object,
                         }
                     }
-                    Ask::Length { request, file } => object.int("length", request.into()).int("file", file.into()),
-                    Ask::Forget { request } => object.int("forget", request.into()),
+                    HostRequest::Length { request, file } => object.int("length", request.into()).int("file", file.into()),
+                    HostRequest::Forget { request } => object.int("forget", request.into()),
                 }
                 .finish();
                 return 1;

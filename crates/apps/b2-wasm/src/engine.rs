@@ -1,7 +1,7 @@
-//! The engine: takes commands of the page, runs them as tasks, and asks the page for ranges of files.
+//! The engine: runs commands of the page as tasks, and requests ranges of files from the page.
 //!
-//! A command is a text: its name, and lines such as `key=value`. A task ends with one answer, JSON and bytes, or with an
-//! error in words. Nothing blocks: a task that waits for bytes goes on after the page has answered.
+//! A command is a text: its name, and lines such as `key=value`. A task ends with JSON and bytes, or with an error
+//! message. Nothing blocks: a task that waits for bytes continues after the page has answered.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -11,52 +11,52 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use anyhow::{Context, Result, bail};
 use b2_core::Report;
-use b2_view::edges::Points;
+use b2_view::edges::Coordinates;
 
-use crate::file::Opened;
-use crate::host::{Ask, Host};
+use crate::file::OpenFile;
+use crate::host::{Host, HostRequest};
 use crate::json::Object;
-use crate::look::{self, Look, Wanted};
+use crate::look::{self, LookRequest, Picture};
 use crate::npy;
 
-/// What comes of a task: its number, and JSON and bytes, or what is wrong.
-pub type Done = (u32, Result<Answer, String>);
+/// The result of a task: its number, and its output or an error message.
+pub type TaskResult = (u32, Result<TaskOutput, String>);
 
-/// The answer to a command.
+/// The output of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct TaskOutput {
     /// JSON, an object.
     pub json: String,
     /// Pixels or items.
     pub bytes: Vec<u8>,
 }
 
-impl Answer {
+impl TaskOutput {
     fn json(json: String) -> Self {
         Self { json, bytes: Vec::new() }
     }
 }
 
-type Task = Pin<Box<dyn Future<Output = Result<Answer>>>>;
+type Task = Pin<Box<dyn Future<Output = Result<TaskOutput>>>>;
 
-/// Open files and what was last read of each.
+/// Open files, and what was last read from each.
 #[derive(Debug, Default)]
-struct Files {
+struct OpenFiles {
     next: u32,
-    open: HashMap<u32, Rc<Opened>>,
-    looks: HashMap<u32, Rc<Look>>,
+    open: HashMap<u32, Rc<OpenFile>>,
+    looks: HashMap<u32, Rc<Picture>>,
     /// The coordinates of dimensions of files.
-    points: HashMap<(u32, usize), Points>,
+    points: HashMap<(u32, usize), Coordinates>,
 }
 
 /// The engine.
 #[derive(Default)]
 pub struct Engine {
     host: Host,
-    files: Rc<RefCell<Files>>,
-    /// In order, so that what is asked first is done first.
+    files: Rc<RefCell<OpenFiles>>,
+    /// In order, so that earlier tasks finish first.
     tasks: BTreeMap<u32, Task>,
-    done: Vec<Done>,
+    done: Vec<TaskResult>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Returns the page, as the engine sees it.
+    /// Returns the page's side of the engine.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
@@ -74,28 +74,28 @@ impl Engine {
 
     /// Returns the next request for the page.
     #[must_use]
-    pub fn ask(&self) -> Option<Ask> {
+    pub fn ask(&self) -> Option<HostRequest> {
         self.host.next()
     }
 
-    /// Returns a task that has ended.
-    pub fn done(&mut self) -> Option<Done> {
+    /// Returns a finished task.
+    pub fn done(&mut self) -> Option<TaskResult> {
         self.done.pop()
     }
 
-    /// Begins a task. Its number is free.
+    /// Starts a task. Its number must be unused.
     pub fn call(&mut self, task: u32, command: &str) {
         let command = Command::parse(command);
         let future = run(self.host.clone(), self.files.clone(), command);
         self.tasks.insert(task, Box::pin(future));
     }
 
-    /// Ends a task; its answer does not come.
+    /// Cancels a task; it has no result.
     pub fn cancel(&mut self, task: u32) {
         self.tasks.remove(&task);
     }
 
-    /// Goes on with all tasks.
+    /// Polls all tasks.
     pub fn poll(&mut self) {
         let mut context = TaskContext::from_waker(Waker::noop());
         let done = &mut self.done;
@@ -109,7 +109,7 @@ impl Engine {
     }
 }
 
-/// An error and its causes, in words.
+/// Formats an error with its causes.
 fn words(error: &anyhow::Error) -> String {
     let text = Report(error.as_ref() as &(dyn std::error::Error + 'static)).to_string();
     // The page has no options.
@@ -136,7 +136,7 @@ impl Command {
     }
 
     fn numbers<T: std::str::FromStr>(&self, key: &str) -> Result<Vec<T>> {
-        let number = |text: &str| text.parse().ok().with_context(|| format!("{key}: {text} is no number"));
+        let number = |text: &str| text.parse().ok().with_context(|| format!("{key}: {text} is not a number"));
         self.text(key).split(',').filter(|text| !text.is_empty()).map(number).collect()
     }
 
@@ -145,15 +145,15 @@ impl Command {
     }
 
     /// Pairs of numbers: `0,10,5,20` are two windows.
-    fn wanted(&self) -> Result<Wanted> {
+    fn wanted(&self) -> Result<LookRequest> {
         let windows: Vec<u64> = self.numbers("windows")?;
         let most: Vec<usize> = self.numbers("most")?;
         let [high, wide] = most[..] else { bail!("two numbers of pixels are needed") };
-        Ok(Wanted {
+        Ok(LookRequest {
             slice: self.text("slice").to_owned(),
             dims: self.numbers("dims")?,
             windows: windows.chunks_exact(2).filter_map(|pair| Some(*pair.first()?..*pair.last()?)).collect(),
-            // A picture of more pixels is on no screen.
+            // No screen has more pixels.
             most: [high.clamp(1, 4096), wide.clamp(1, 4096)],
             decoded: self.number("decoded")?,
             field: self.numbers("field")?.pop(),
@@ -161,7 +161,7 @@ impl Command {
     }
 }
 
-async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<Answer> {
+async fn run(host: Host, files: Rc<RefCell<OpenFiles>>, command: Command) -> Result<TaskOutput> {
     let handle = || command.number::<u32>("handle");
     let opened_as = |key: &str| {
         let open = files.borrow().open.get(&command.number(key)?).cloned();
@@ -172,25 +172,25 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
         let look = files.borrow().looks.get(&handle()?).cloned();
         look.context("nothing has been drawn yet")
     };
-    let scale = |look: &Look| {
+    let scale = |look: &Picture| {
         let map = look::map(command.text("map"))?;
         look.scale(command.text("range"), map, command.text("log") == "1")
     };
-    let keep = |opened: Opened| {
+    let keep = |opened: OpenFile| {
         let described = opened.describe();
         let mut files = files.borrow_mut();
         files.next = files.next.wrapping_add(1);
         let handle = files.next;
         files.open.insert(handle, Rc::new(opened));
-        Answer::json(Object::new().int("handle", handle.into()).raw("file", &described).finish())
+        TaskOutput::json(Object::new().int("handle", handle.into()).raw("file", &described).finish())
     };
     Ok(match command.name.as_str() {
-        "open" => keep(Opened::open(&host, command.number("file")?, command.text("name")).await?),
+        "open" => keep(OpenFile::open(&host, command.number("file")?, command.text("name")).await?),
         "member" => {
-            let Opened::Store(store) = &*opened()? else { bail!("this file is no store") };
+            let OpenFile::Store(store) = &*opened()? else { bail!("this file is not a store") };
             let key =
                 store.members().keys().nth(command.number("member")?).context("there is no such member")?;
-            keep(Opened::frame(store.member(key).await?).await?)
+            keep(OpenFile::frame(store.member(key).await?).await?)
         }
         "close" => {
             let mut files = files.borrow_mut();
@@ -198,52 +198,52 @@ async fn run(host: Host, files: Rc<RefCell<Files>>, command: Command) -> Result<
             files.looks.remove(&handle()?);
             let closed = handle()?;
             files.points.retain(|(of, _), _| *of != closed);
-            Answer::default()
+            TaskOutput::default()
         }
-        "axes" => Answer::json(look::describe(command.text("slice"), &opened()?.items()?.2)?),
+        "axes" => TaskOutput::json(look::describe(command.text("slice"), &opened()?.items()?.2)?),
         "look" => {
             let opened = opened()?;
-            let look = Look::read(&opened, &command.wanted()?).await?;
-            let answer = Answer::json(look.describe());
+            let look = Picture::read(&opened, &command.wanted()?).await?;
+            let answer = TaskOutput::json(look.describe());
             files.borrow_mut().looks.insert(handle()?, Rc::new(look));
             answer
         }
         "paint" => {
             let (json, bytes) = seen()?.paint(scale(&*seen()?)?);
-            Answer { json, bytes }
+            TaskOutput { json, bytes }
         }
         "values" => {
             let (look, scale) = (seen()?, scale(&*seen()?)?);
             let bytes = look.values(scale).flat_map(f64::to_le_bytes).collect();
-            Answer { json: "{}".to_owned(), bytes }
+            TaskOutput { json: "{}".to_owned(), bytes }
         }
         "points" => {
             let dim = command.number("dim")?;
             let len = opened()?.items()?.2.get(dim).copied().context("there is no such dimension")?;
             let points = opened_as("of")?.points(len).await?;
             files.borrow_mut().points.insert((handle()?, dim), points);
-            Answer::default()
+            TaskOutput::default()
         }
         "edges" => {
             let (look, handle, names) = (seen()?, handle()?, opened()?.items()?.1.names);
             let files = files.borrow();
             let points = |dim| files.points.get(&(handle, dim));
-            Answer::json(look.edges(&names, &command.numbers("most")?, points))
+            TaskOutput::json(look.edges(&names, &command.numbers("most")?, points))
         }
         "cell" => {
             let (look, handle) = (seen()?, handle()?);
             let files = files.borrow();
             let points = |dim| files.points.get(&(handle, dim));
-            Answer::json(look.cell(command.number("row")?, command.number("column")?, points)?)
+            TaskOutput::json(look.cell(command.number("row")?, command.number("column")?, points)?)
         }
-        "item" => Answer::json(Object::new().text("value", &opened()?.item().await?).finish()),
+        "item" => TaskOutput::json(Object::new().text("value", &opened()?.item().await?).finish()),
         "chunks" => {
             let bytes = opened()?.chunks()?.iter().flat_map(|size| size.to_le_bytes()).collect();
-            Answer { json: "{}".to_owned(), bytes }
+            TaskOutput { json: "{}".to_owned(), bytes }
         }
         "npy" => {
             let part = npy::part(&*opened()?, command.text("slice"), command.number("part")?).await?;
-            Answer { json: Object::new().flag("more", part.more).finish(), bytes: part.bytes }
+            TaskOutput { json: Object::new().flag("more", part.more).finish(), bytes: part.bytes }
         }
         name => bail!("the page asks for {name}, which this engine does not know"),
     })

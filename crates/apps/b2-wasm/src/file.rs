@@ -1,4 +1,4 @@
-//! Open files: arrays, other frames and stores, and what is told about them.
+//! Open files: arrays, other frames and stores, and their descriptions.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use b2_async::{AsyncNdArray, AsyncSuperChunk};
 use b2_chunk::SpecialKind;
 use b2_frame::{Checksums, Entry, INDEXES, Metalayers, SuperChunk};
-use b2_store::{Kind, Place};
-use b2_view::edges::{MOST, Points};
+use b2_store::{MemberKind, MemberLocation};
+use b2_view::edges::{Coordinates, MAX_COORDINATES};
 use b2_view::items;
 use b2_view::labels::{Labels, shown_dtype, unit};
 use b2_view::numbers::Numbers;
@@ -20,21 +20,21 @@ use crate::others::guess;
 use crate::source::{File, Source};
 use crate::store;
 
-/// Longer texts of metadata are cut.
-const TEXT: usize = 4000;
+/// Longer metadata texts are truncated.
+const MAX_TEXT_LEN: usize = 4000;
 
 /// An open file.
 #[derive(Debug)]
-pub enum Opened {
+pub enum OpenFile {
     /// An array.
     Array(AsyncNdArray<Source>),
-    /// A super-chunk that is no array.
+    /// A super-chunk that is not an array.
     Frame(AsyncSuperChunk<Source>),
-    /// Several of them.
-    Store(store::Opened),
+    /// A store of several frames.
+    Store(store::OpenStore),
 }
 
-impl Opened {
+impl OpenFile {
     /// Opens a file of the page.
     ///
     /// # Errors
@@ -46,14 +46,14 @@ impl Opened {
         }
         let first = file.first().clone();
         if first.starts_with(b"PK") {
-            return Ok(Self::Store(store::Opened::archive(file).await?));
+            return Ok(Self::Store(store::OpenStore::archive(file).await?));
         }
         if !first.starts_with(&b2_frame::MAGIC) {
-            bail!("this is no Blosc2 file: it has no frame and is no store{}", guess(&first));
+            bail!("this is not a Blosc2 file: neither a frame nor a store{}", guess(&first));
         }
         let frame = Self::frame(Source::File(file.clone())).await?;
         if let Self::Frame(frame) = &frame
-            && let Some(store) = store::Opened::frame(file, frame)?
+            && let Some(store) = store::OpenStore::frame(file, frame)?
         {
             return Ok(Self::Store(store));
         }
@@ -89,15 +89,15 @@ impl Opened {
             Self::Store(store) => {
                 let member = |(key, member): (&String, &b2_store::Member)| {
                     let kind = match member.kind {
-                        Kind::Array => "array",
-                        Kind::SuperChunk => "super-chunk",
-                        Kind::Batches => "batches",
+                        MemberKind::Array => "array",
+                        MemberKind::SuperChunk => "super-chunk",
+                        MemberKind::Batches => "batches",
                         _ => "",
                     };
                     let (len, why) = match &member.place {
-                        Place::Archived { len, .. } => (*len, ""),
-                        Place::Embedded(range) => (range.end.saturating_sub(range.start), ""),
-                        Place::Unreadable(why) => (0, why.as_str()),
+                        MemberLocation::Archived { len, .. } => (*len, ""),
+                        MemberLocation::Embedded(range) => (range.end.saturating_sub(range.start), ""),
+                        MemberLocation::Unreadable(why) => (0, why.as_str()),
                         _ => (0, ""),
                     };
                     Object::new()
@@ -127,16 +127,16 @@ impl Opened {
             Self::Frame(frame) => {
                 Ok((plain_dtype(frame.super_chunk().itemsize()), Labels::default(), vec![items(frame)]))
             }
-            Self::Store(_) => bail!("a store has no items of its own"),
+            Self::Store(_) => bail!("a store itself has no items"),
         }
     }
 
-    /// Reads the item of an array without dimensions, as NumPy prints it.
+    /// Reads the item of a zero-dimensional array, formatted like NumPy.
     ///
     /// # Errors
-    /// When it is no such array, or cannot be read.
+    /// When it is not such an array, or cannot be read.
     pub async fn item(&self) -> Result<String> {
-        let Self::Array(array) = self else { bail!("a single item is an array") };
+        let Self::Array(array) = self else { bail!("only arrays have a single item") };
         if !array.shape().is_empty() {
             bail!("this array has dimensions");
         }
@@ -146,18 +146,18 @@ impl Opened {
     /// Reads an array as the coordinates of a dimension with `len` items.
     ///
     /// # Errors
-    /// When it is no such array, or cannot be read.
-    pub async fn points(&self, len: u64) -> Result<Points> {
-        let Self::Array(array) = self else { bail!("coordinates are an array") };
+    /// When it is not such an array, or cannot be read.
+    pub async fn points(&self, len: u64) -> Result<Coordinates> {
+        let Self::Array(array) = self else { bail!("coordinates must be an array") };
         let dtype = shown_dtype(array.array());
-        if array.shape() != [len] || !(1..=MOST).contains(&len) || !Points::can_be(&dtype) {
-            bail!("these are no coordinates of {len} items");
+        if array.shape() != [len] || !(1..=MAX_COORDINATES).contains(&len) || !Coordinates::can_be(&dtype) {
+            bail!("these are not coordinates of {len} items");
         }
-        Ok(Points::new(&dtype, array.all().read_bytes().await?, unit(array.array())))
+        Ok(Coordinates::new(&dtype, array.all().read_bytes().await?, unit(array.array())))
     }
 
-    /// Returns what the index says of each chunk: how many bytes there are up to the next one, or a negative number for
-    /// those that are not stored: -1 zeros, -2 NaN, -3 uninitialised, -4 damaged.
+    /// Returns the index entry of each chunk: the number of bytes up to the next one, or a negative number for chunks
+    /// that are not stored: -1 zeros, -2 NaN, -3 uninitialised, -4 damaged.
     ///
     /// # Errors
     /// When it is a store.
@@ -165,7 +165,7 @@ impl Opened {
         let frame = match self {
             Self::Array(array) => array.array().super_chunk(),
             Self::Frame(frame) => frame.super_chunk(),
-            Self::Store(_) => bail!("a store has no chunks of its own"),
+            Self::Store(_) => bail!("a store itself has no chunks"),
         };
         let entries: Vec<_> = (0..frame.nchunks()).map(|n| frame.chunk(n).entry().ok()).collect();
         let mut starts: Vec<u64> = entries
@@ -198,7 +198,7 @@ fn items(frame: &AsyncSuperChunk<Source>) -> u64 {
     frame.nbytes() / frame.super_chunk().itemsize().max(1) as u64
 }
 
-/// Items without a dtype are taken as unsigned integers, where they have a suitable size.
+/// Items without a dtype are treated as unsigned integers if they have a suitable size.
 fn plain_dtype(size: usize) -> Dtype {
     let opaque = || Dtype::opaque(format!("|V{size}"), size);
     match size {
@@ -257,8 +257,8 @@ fn of_frame(object: Object, frame: &SuperChunk) -> Object {
             "checksums",
             match frame.checksums() {
                 Checksums::None => "none",
-                Checksums::Ok => "yes: what is read is compared",
-                Checksums::Changed => "changed by a program that does not know them",
+                Checksums::Ok => "yes: verified when reading",
+                Checksums::Changed => "outdated: changed by a program that does not update them",
             },
         )
         .list("meta", metalayers(frame.metalayers()))
@@ -284,7 +284,7 @@ fn msgpack(mut bytes: &[u8]) -> String {
 
 /// The start of a long text.
 fn short(text: &str) -> String {
-    match text.char_indices().nth(TEXT) {
+    match text.char_indices().nth(MAX_TEXT_LEN) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }

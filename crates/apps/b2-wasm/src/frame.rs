@@ -6,9 +6,9 @@ use b2_frame::FrameError;
 
 use crate::source::Source;
 
-/// Memory that a file may cost, in bytes. A page of a browser has 4 GiB at most.
+/// Memory limit per file, in bytes. A browser page has at most 4 GiB.
 const MEMORY: u64 = 1 << 30;
-/// Metadata that a file may have, in bytes.
+/// Limit on the metadata of a file, in bytes.
 const METADATA: u64 = 16 << 20;
 
 /// Opens a frame.

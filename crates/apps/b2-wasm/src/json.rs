@@ -1,4 +1,4 @@
-//! Writes JSON: the answers to the page.
+//! Writes the JSON of results.
 
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ impl Object {
         object
     }
 
-    /// Adds a number; `null` for what JSON has no number for.
+    /// Adds a number; `null` if JSON cannot represent it.
     #[must_use]
     pub fn number(self, key: &str, value: f64) -> Self {
         let mut object = self.key(key);
@@ -42,7 +42,7 @@ impl Object {
         self.raw(key, &value.to_string())
     }
 
-    /// Adds a truth value.
+    /// Adds a boolean.
     #[must_use]
     pub fn flag(self, key: &str, value: bool) -> Self {
         self.raw(key, if value { "true" } else { "false" })
@@ -98,7 +98,7 @@ fn text(out: &mut String, value: &str) {
     for c in value.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            // Also those that end lines in JavaScript, and control characters of Unicode.
+            // Also JavaScript's line terminators and Unicode control characters.
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
                 // All of them fit in 16 bits.
                 let _ = write!(out, "\\u{:04x}", u32::from(c));

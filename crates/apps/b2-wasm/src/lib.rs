@@ -1,5 +1,5 @@
-//! The engine of the page that shows Blosc2 files in a browser: opens files of which it reads ranges, and draws parts of
-//! them. It has no bindings to the browser: the page calls [`abi`], answers requests for bytes, and draws.
+//! The engine of the browser viewer: reads ranges of Blosc2 files and draws parts of them. It has no browser bindings:
+//! the page calls [`abi`], answers requests for bytes, and draws.
 #![deny(unsafe_code)]
 #![deny(
     clippy::indexing_slicing,

@@ -1,11 +1,11 @@
-//! What is drawn of a file: numbers of one or two dimensions, and their colours.
+//! Pictures of a file: numbers in one or two dimensions, and their colours.
 
 use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 use b2_view::colours::{Map, Scale};
-use b2_view::edges::{Points, edge};
-use b2_view::grid::{Cut, Grid, pairs};
+use b2_view::edges::{Coordinates, edge};
+use b2_view::grid::{ChunkedAxis, PixelGrid, pairs};
 use b2_view::items;
 use b2_view::limits::{Limits, NoLogarithm, scale};
 use b2_view::numbers::{NoNumbers, Numbers};
@@ -13,44 +13,44 @@ use b2_view::slice::{Axis, parse, resolve};
 use b2_view::ticks::{label, round};
 use b2nd::Dtype;
 
-use crate::file::Opened;
+use crate::file::OpenFile;
 use crate::json::{Object, number, quoted};
 
-/// What a block costs at least, in bytes that could be decoded meanwhile.
-const LEAST: u64 = 16 << 10;
-/// Longer lines are read one item for each pixel.
-const LINE: u64 = 1 << 20;
-/// The most marks of an axis.
-const MARKS: usize = 50;
+/// Minimum cost of a block, in equivalent decoded bytes.
+const MIN_BLOCK_COST: u64 = 16 << 10;
+/// Lines longer than this are sampled at one item per pixel.
+const MAX_WHOLE_LINE: u64 = 1 << 20;
+/// Maximum number of marks of an axis.
+const MAX_TICKS: usize = 50;
 /// Number of bars of a histogram.
-const BARS: usize = 64;
+const HISTOGRAM_BARS: usize = 64;
 
-/// What is asked for.
+/// A request for a picture.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct LookRequest {
     /// The selection, in NumPy's notation; empty for all.
     pub slice: String,
     /// The dimensions that are drawn: rows and columns, or one.
     pub dims: Vec<usize>,
-    /// The parts of them that are shown, as places in the selection.
+    /// The parts of them that are shown, as positions in the selection.
     pub windows: Vec<Range<u64>>,
-    /// Numbers of pixels: high and wide.
+    /// Maximum height and width in pixels.
     pub most: [usize; 2],
-    /// Bytes of blocks to decode.
+    /// Maximum number of bytes to decode.
     pub decoded: u64,
     /// Number of the field of records.
     pub field: Option<usize>,
 }
 
-/// Numbers that were read, one for each pixel.
+/// The numbers of a picture, one per pixel.
 #[derive(Debug)]
-pub struct Look {
+pub struct Picture {
     dtype: Dtype,
     axes: Vec<Axis>,
     dims: Vec<usize>,
     /// The parts of the selection that are shown, along rows and columns.
     windows: [Range<u64>; 2],
-    /// Places in the selection along rows and columns.
+    /// Positions in the selection along rows and columns.
     at: [Vec<u64>; 2],
     steps: [u64; 2],
     every: u64,
@@ -88,29 +88,29 @@ pub fn describe(slice: &str, shape: &[u64]) -> Result<String> {
     Ok(Object::new().list("axes", axes(slice, shape)?.iter().map(axis)).finish())
 }
 
-/// Why items are not drawn, in words.
-fn told(no: NoNumbers) -> anyhow::Error {
+/// Returns the error for items that cannot be drawn.
+fn number_error(no: NoNumbers) -> anyhow::Error {
     match no {
         NoNumbers::Records(_) | NoNumbers::NoFields | NoNumbers::NoSuchField(_) => {
             anyhow::anyhow!("choose a field of the records")
         }
-        NoNumbers::Array => anyhow::anyhow!("an array in each record is not drawn"),
-        NoNumbers::Other(dtype) => anyhow::anyhow!("items of {dtype} are not drawn"),
+        NoNumbers::Array => anyhow::anyhow!("a field that is an array cannot be drawn"),
+        NoNumbers::Other(dtype) => anyhow::anyhow!("items of {dtype} cannot be drawn"),
     }
 }
 
-impl Look {
-    /// Reads what is wanted.
+impl Picture {
+    /// Reads the requested picture.
     ///
     /// # Errors
     /// When the selection does not fit, or the file cannot be read or is damaged.
-    pub async fn read(opened: &Opened, wanted: &Wanted) -> Result<Self> {
+    pub async fn read(opened: &OpenFile, wanted: &LookRequest) -> Result<Self> {
         let (dtype, labels, shape) = opened.items()?;
         let field = match (wanted.field, dtype.fields()) {
             (Some(k), Some(fields)) => Some(fields.get(k).context("there is no such field")?.name.clone()),
             _ => None,
         };
-        let numbers = Numbers::new(&dtype, field.as_deref(), labels.fills).map_err(told)?;
+        let numbers = Numbers::new(&dtype, field.as_deref(), labels.fills).map_err(number_error)?;
         let axes = axes(&wanted.slice, &shape)?;
         ensure!(axes.iter().all(|axis| axis.len > 0), "no items are selected");
         let axis = |dim: usize| axes.get(dim).copied().context("there is no such dimension");
@@ -120,7 +120,7 @@ impl Look {
             ([rows, columns], [down, across]) if rows != columns => {
                 ([*rows, *columns], [down.clone(), across.clone()])
             }
-            _ => bail!("one or two dimensions are drawn"),
+            _ => bail!("only one or two dimensions can be drawn"),
         };
         let line = dims[0] == dims[1];
         for (d, (window, dim)) in windows.iter().zip(dims).enumerate() {
@@ -130,14 +130,14 @@ impl Look {
         axis(dims[0])?;
         let (cuts, nbytes) = cuts(opened, dims, line);
         let mut most = wanted.most;
-        if line && windows[1].end - windows[1].start <= LINE {
-            most[1] = LINE as usize;
+        if line && windows[1].end - windows[1].start <= MAX_WHOLE_LINE {
+            most[1] = MAX_WHOLE_LINE as usize;
         }
         let position = |d: usize, k: u64| match dims.get(d).and_then(|dim| axes.get(*dim)) {
             Some(axis) if !(line && d == 0) => axis.position(k),
             _ => 0,
         };
-        let grid = Grid::new(&windows, most, numbers.itemsize(), position, cuts, nbytes, wanted.decoded);
+        let grid = PixelGrid::new(&windows, most, numbers.itemsize(), position, cuts, nbytes, wanted.decoded);
         let places = [0, 1].map(|d| grid.places(d).map(|k| position(d, k)).collect::<Vec<_>>());
         let items = gather(opened, &axes, dims, places).await?;
         let count = u32::try_from(items.len() / numbers.itemsize().max(1)).context("too many items")?;
@@ -145,7 +145,7 @@ impl Look {
         numbers.take(&items, &mut found);
         let values = grid.spread(found);
         let index = grid.spread((0..count).collect());
-        let Grid { at, every, steps, .. } = grid;
+        let PixelGrid { at, every, steps, .. } = grid;
         let are_floats = numbers.is_float();
         let integers = numbers.integers(&items);
         let dims = if line { vec![dims[1]] } else { dims.to_vec() };
@@ -163,7 +163,7 @@ impl Look {
             .finish()
     }
 
-    /// Returns the places of the pixels along rows or columns, in the selection.
+    /// Returns the positions of the pixels along rows or columns in the selection.
     #[must_use]
     pub fn places(&self, d: usize) -> &[u64] {
         self.at.get(d).map_or(&[], Vec::as_slice)
@@ -187,17 +187,17 @@ impl Look {
             .map_err(|NoLogarithm| anyhow::anyhow!("a logarithmic range starts above 0"))
     }
 
-    /// Colours the pixels: their red, green, blue and opacity, row by row, and what the colours mean.
+    /// Colours the pixels: returns a legend, and red, green, blue and opacity, row by row.
     #[must_use]
     pub fn paint(&self, scale: Scale) -> (String, Vec<u8>) {
         let mut pixels = Vec::with_capacity(self.values.len().saturating_mul(4));
-        let (mut missing, mut bars) = (0, [0_u64; BARS]);
+        let (mut missing, mut bars) = (0, [0_u64; HISTOGRAM_BARS]);
         for value in &self.values {
             let colour = scale.colour(*value);
             match colour {
                 Some(_) => {
-                    let bar = (scale.share(*value) * BARS as f64) as usize;
-                    if let Some(bar) = bars.get_mut(bar.min(BARS - 1)) {
+                    let bar = (scale.share(*value) * HISTOGRAM_BARS as f64) as usize;
+                    if let Some(bar) = bars.get_mut(bar.min(HISTOGRAM_BARS - 1)) {
                         *bar = bar.saturating_add(1);
                     }
                 }
@@ -210,19 +210,20 @@ impl Look {
         (legend(scale, ends, missing, &bars), pixels)
     }
 
-    /// Describes the axes: their titles, and about `most` items or coordinates along each, with their places from 0 to 1.
+    /// Describes the axes: their titles, and about `most` items or coordinates along each, with their positions from 0
+    /// to 1.
     #[must_use]
     pub fn edges<'a>(
         &self,
         names: &[String],
         most: &[usize],
-        points: impl Fn(usize) -> Option<&'a Points>,
+        points: impl Fn(usize) -> Option<&'a Coordinates>,
     ) -> String {
         // A line has columns only.
         let windows = self.windows.iter().skip(2 - self.dims.len());
         let edges = self.dims.iter().zip(windows).zip(most).filter_map(|((dim, window), most)| {
             let name = names.get(*dim).cloned().unwrap_or_else(|| format!("dimension {dim}"));
-            let edge = edge(&name, points(*dim), *self.axes.get(*dim)?, window, (*most).min(MARKS));
+            let edge = edge(&name, points(*dim), *self.axes.get(*dim)?, window, (*most).min(MAX_TICKS));
             let marks =
                 edge.marks.iter().map(|(place, text)| format!("[{},{}]", number(*place), quoted(text)));
             Some(Object::new().text("title", &edge.title).list("marks", marks).finish())
@@ -230,7 +231,7 @@ impl Look {
         Object::new().list("edges", edges).finish()
     }
 
-    /// Describes a pixel: where its item is, with its coordinates where there are any, and its value as NumPy prints it.
+    /// Describes a pixel: the position of its item, its coordinates if any, and its value formatted like NumPy.
     ///
     /// # Errors
     /// When there is no such pixel.
@@ -238,7 +239,7 @@ impl Look {
         &self,
         row: usize,
         column: usize,
-        points: impl Fn(usize) -> Option<&'a Points>,
+        points: impl Fn(usize) -> Option<&'a Coordinates>,
     ) -> Result<String> {
         let size = self.dtype.itemsize();
         let place = |d: usize, k: usize| self.places(d).get(k).copied().context("there is no such pixel");
@@ -298,63 +299,63 @@ fn legend(scale: Scale, integers: Option<[i128; 2]>, missing: u64, bars: &[u64])
         .finish()
 }
 
-/// How a file is cut along the drawn dimensions, and what a block costs.
-fn cuts(opened: &Opened, dims: [usize; 2], line: bool) -> ([Cut; 2], u64) {
+/// The chunks and blocks along the drawn dimensions, and the cost of a block.
+fn cuts(opened: &OpenFile, dims: [usize; 2], line: bool) -> ([ChunkedAxis; 2], u64) {
     let (mut cuts, nbytes) = match opened {
-        Opened::Array(array) => {
+        OpenFile::Array(array) => {
             let array = array.array();
-            (dims.map(|dim| Cut::of(array, dim)), array.geometry().block_nbytes() as u64)
+            (dims.map(|dim| ChunkedAxis::of(array, dim)), array.geometry().block_nbytes() as u64)
         }
-        Opened::Frame(frame) => {
+        OpenFile::Frame(frame) => {
             let frame = frame.super_chunk();
             let size = frame.itemsize().max(1) as u64;
-            // The header of a frame may leave open how large blocks are.
+            // The header of a frame need not define the block size.
             let block = Some(frame.header().blocksize() as u64).filter(|size| *size > 0);
             let block = block.unwrap_or(frame.chunksize() as u64);
-            (dims.map(|_| Cut::new(frame.chunksize() as u64 / size, block / size)), block)
+            (dims.map(|_| ChunkedAxis::new(frame.chunksize() as u64 / size, block / size)), block)
         }
-        Opened::Store(_) => (dims.map(|_| Cut::new(1, 1)), 0),
+        OpenFile::Store(_) => (dims.map(|_| ChunkedAxis::new(1, 1)), 0),
     };
     if line {
-        cuts[0] = Cut::new(1, 1);
+        cuts[0] = ChunkedAxis::new(1, 1);
     }
-    (cuts, nbytes.max(LEAST))
+    (cuts, nbytes.max(MIN_BLOCK_COST))
 }
 
 /// Reads the items at all pairs of these positions, row by row.
 async fn gather(
-    opened: &Opened,
+    opened: &OpenFile,
     axes: &[Axis],
     dims: [usize; 2],
     positions: [Vec<u64>; 2],
 ) -> Result<Vec<u8>> {
     let line = dims[0] == dims[1];
     match opened {
-        Opened::Array(array) => {
+        OpenFile::Array(array) => {
             let selections = pairs(axes, dims, &positions)?;
             let slice = array.slice(selections)?;
             let slice = if dims[0] > dims[1] { slice.map(|slice| Ok(slice.transpose()))? } else { slice };
             Ok(slice.read_bytes().await?)
         }
-        Opened::Frame(frame) => {
-            ensure!(line, "one dimension is drawn");
+        OpenFile::Frame(frame) => {
+            ensure!(line, "only one dimension can be drawn");
             let [_, positions] = positions;
             Ok(frame.gather(&positions).await?)
         }
-        Opened::Store(_) => bail!("a store has no items of its own"),
+        OpenFile::Store(_) => bail!("a store itself has no items"),
     }
 }
 
-/// Chooses a colour map by its name.
+/// Returns a colour map by name.
 ///
 /// # Errors
-/// When there is none of this name.
+/// When there is no such map.
 pub fn map(name: &str) -> Result<Map> {
     Ok(match name {
         "viridis" => Map::Viridis,
         "cividis" => Map::Cividis,
         "grey" => Map::Grey,
         "diverging" => Map::Diverging,
-        _ => bail!("there is no colour map of this name"),
+        _ => bail!("there is no such colour map"),
     })
 }

@@ -3,17 +3,17 @@
 use anyhow::{Context, Result, bail, ensure};
 use b2_view::npy::header_bytes;
 
-use crate::file::Opened;
+use crate::file::OpenFile;
 use crate::look::axes;
 
-/// The largest file, in bytes: it is put together in the memory of the browser.
-const MOST: u64 = 1 << 30;
+/// Maximum file size in bytes: the file is assembled in the browser's memory.
+const MAX_FILE_LEN: u64 = 1 << 30;
 /// Size of a part, in bytes.
-const PART: u64 = 8 << 20;
+const PART_LEN: u64 = 8 << 20;
 
 /// A part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct NpyPart {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Whether another part follows.
@@ -24,18 +24,21 @@ pub struct Part {
 ///
 /// # Errors
 /// When the selection does not fit or is too large, or the file cannot be read.
-pub async fn part(opened: &Opened, slice: &str, number: u64) -> Result<Part> {
+pub async fn part(opened: &OpenFile, slice: &str, number: u64) -> Result<NpyPart> {
     let (dtype, _, shape) = opened.items()?;
     let axes = axes(slice, &shape)?;
     let lens: Vec<u64> = axes.iter().filter(|axis| !axis.dropped).map(|axis| axis.len).collect();
     let size = dtype.itemsize() as u64;
     let nbytes = lens.iter().fold(size, |n, len| n.saturating_mul(*len));
-    ensure!(nbytes <= MOST, "the selection has {nbytes} bytes; a page puts together at most {MOST}");
+    ensure!(
+        nbytes <= MAX_FILE_LEN,
+        "the selection has {nbytes} bytes; the page supports at most {MAX_FILE_LEN}"
+    );
     let mut bytes = if number == 0 { header_bytes(&dtype, &lens)? } else { Vec::new() };
     // Parts along the first dimension, each of whole rows.
     let rows = lens.first().copied().unwrap_or(1);
     let row = nbytes.checked_div(rows).unwrap_or(0).max(1);
-    let each = (PART / row).max(1);
+    let each = (PART_LEN / row).max(1);
     let start = number.checked_mul(each).context("there is no such part")?.min(rows);
     let end = start.saturating_add(each).min(rows);
     if nbytes > 0 && start < end {
@@ -50,14 +53,14 @@ pub async fn part(opened: &Opened, slice: &str, number: u64) -> Result<Part> {
             });
         }
         match opened {
-            Opened::Array(array) => {
+            OpenFile::Array(array) => {
                 let items = array.slice(selections)?.read_bytes().await?;
                 match number {
                     0 => bytes.extend_from_slice(&items),
                     _ => bytes = items,
                 }
             }
-            Opened::Frame(frame) => {
+            OpenFile::Frame(frame) => {
                 let [axis] = axes[..] else { bail!("a super-chunk has one dimension") };
                 let items: Vec<u64> = if axis.dropped {
                     vec![axis.start]
@@ -66,8 +69,8 @@ pub async fn part(opened: &Opened, slice: &str, number: u64) -> Result<Part> {
                 };
                 bytes.extend_from_slice(&frame.gather(&items).await?);
             }
-            Opened::Store(_) => bail!("a store has no items of its own"),
+            OpenFile::Store(_) => bail!("a store itself has no items"),
         }
     }
-    Ok(Part { bytes, more: end < rows && nbytes > 0 })
+    Ok(NpyPart { bytes, more: end < rows && nbytes > 0 })
 }

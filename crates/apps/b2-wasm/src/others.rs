@@ -1,15 +1,14 @@
-//! What a file may be that is none of ours: by its first bytes.
+//! Guesses what other files are by their first bytes.
 
 /// `b2kit convert` reads versions 3 and 4 of NetCDF; the latter is HDF5.
-const HDF5: &str = "an HDF5 or NetCDF file; `b2kit convert` makes arrays of it";
-const PICTURE: &str =
-    "a picture; NumPy and Pillow make a `.npy` file of it, and `b2kit pack` an array of that";
+const HDF5: &str = "an HDF5 or NetCDF file; `b2kit convert` converts it to arrays";
+const PICTURE: &str = "a picture; convert it to a `.npy` file with NumPy and Pillow, then use `b2kit pack`";
 
-/// How files begin that people have, but that are none of ours, and what they are told.
-const OTHERS: &[(&[u8], &str)] = &[
+/// First bytes of other common files, and messages for them.
+const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (
         b"\x93NUMPY",
-        "a NumPy file; `b2kit pack` makes an array of it, and `b2kit view` draws it in a terminal",
+        "a NumPy file; `b2kit pack` converts it to an array, and `b2kit view` draws it in a terminal",
     ),
     (b"\x89HDF\r\n", HDF5),
     (b"CDF", HDF5),
@@ -24,17 +23,17 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b"BZh", "compressed with bzip2: unpack it first"),
     (b"PAR1", "a Parquet file, which `b2kit` does not read"),
     (b"%PDF", "a PDF document"),
-    (b"<", "a web page, as it seems: is the address right?"),
-    (b"{", "JSON, as it seems; of a Zarr array it holds the description only"),
+    (b"<", "apparently a web page; check the address"),
+    (b"{", "apparently JSON; for a Zarr array it has only the metadata"),
 ];
 
-/// What a file that is none of ours may be.
+/// Guesses what another file is.
 pub(crate) fn guess(first: &[u8]) -> String {
-    let other = OTHERS.iter().find(|(start, _)| first.starts_with(start));
+    let other = OTHER_FORMATS.iter().find(|(start, _)| first.starts_with(start));
     other.map_or_else(String::new, |(_, what)| format!(". It is {what}"))
 }
 
-/// What a zip archive without files of ours may be, by the name of its first file.
+/// Guesses what a zip archive without Blosc2 files is by the name of its first file.
 pub(crate) fn guess_zip(first: &[u8]) -> &'static str {
     let len = match first.get(26..28) {
         Some([low, high]) => usize::from(u16::from_le_bytes([*low, *high])),
@@ -42,9 +41,9 @@ pub(crate) fn guess_zip(first: &[u8]) -> &'static str {
     };
     let name = first.get(30..30 + len).unwrap_or_default();
     if name.ends_with(b".npy") {
-        ". It has NumPy arrays in it (.npz): unpack it, and `b2kit pack` makes arrays of its `.npy` files"
+        ". It contains NumPy arrays (.npz): unpack it and use `b2kit pack` on the `.npy` files"
     } else if [&b"zarr.json"[..], b".zarray", b".zgroup", b".zattrs"].iter().any(|end| name.ends_with(end)) {
-        ". It is a Zarr store, of which the page knows nothing"
+        ". It is a Zarr store, which the page does not support"
     } else {
         ""
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use b2_async::{Answer, Opening, RangeReader, Version};
+use b2_async::{OpenResponse, RangeReader, RangeResponse, Version};
 use b2_frame::{FrameFile, FrameHeader, MAGIC};
 use bytes::Bytes;
 
@@ -29,23 +29,23 @@ pub struct File {
     first: Bytes,
     /// Where the part is in the file.
     part: Range<u64>,
-    /// What the page told of the file when it was opened.
+    /// The version reported by the page when the file was opened.
     version: Version,
 }
 
 impl File {
-    /// Opens a file: reads its first bytes, and finds out how long it is.
+    /// Opens a file: reads its first bytes and determines its length.
     ///
     /// # Errors
-    /// What the page answers.
+    /// The error reported by the page.
     pub async fn open(host: &Host, number: u32, name: &str) -> io::Result<Self> {
-        let found = host.read(number, None, 0..Opening::FIRST).await?;
-        let short = (found.bytes.len() as u64) < Opening::FIRST;
+        let found = host.read(number, None, 0..OpenResponse::FIRST).await?;
+        let short = (found.bytes.len() as u64) < OpenResponse::FIRST;
         let first = found.bytes;
         let len = match found.version.len {
             Some(len) => len,
             None if short => first.len() as u64,
-            // Most servers do not show pages of others how long the file is; the header of a frame does.
+            // Most servers do not expose the length to other origins; the header of a frame has it.
             None if first.starts_with(&MAGIC) => match FrameHeader::parse(&first) {
                 Ok(header) => header.frame_len(),
                 Err(_) => host.length(number).await?,
@@ -77,11 +77,11 @@ impl File {
     /// Returns a part of it as a file.
     ///
     /// # Errors
-    /// What the page answers.
+    /// The error reported by the page.
     pub async fn part(&self, name: &str, range: Range<u64>) -> io::Result<Self> {
         let start = self.part.start.saturating_add(range.start);
         let part = start..self.part.start.saturating_add(range.end).min(self.part.end).max(start);
-        let head = part.start..part.start.saturating_add(Opening::FIRST).min(part.end);
+        let head = part.start..part.start.saturating_add(OpenResponse::FIRST).min(part.end);
         let first = self.read(head).await?;
         Ok(Self { name: name.to_owned(), first, part, ..self.clone() })
     }
@@ -92,13 +92,13 @@ impl File {
             return Ok(Bytes::new());
         }
         let found = self.host.read(self.number, None, range.clone()).await?;
-        self.version.accept(&range, Answer::new(found.bytes, found.version))
+        self.version.accept(&range, RangeResponse::new(found.bytes, found.version))
     }
 
     /// Reads a range.
     ///
     /// # Errors
-    /// What the page answers; [`io::ErrorKind::StaleNetworkFileHandle`] when the file has changed.
+    /// The error reported by the page; [`io::ErrorKind::StaleNetworkFileHandle`] when the file has changed.
     pub async fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
         let range = range.start.min(self.len())..range.end.min(self.len());
         let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
@@ -118,9 +118,9 @@ impl RangeReader for Source {
         }
     }
 
-    async fn open(&self, which: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
+    async fn open(&self, which: FrameFile, first: u64, last: u64) -> io::Result<OpenResponse> {
         if which != FrameFile::Main {
-            return Err(apart());
+            return Err(split_ranges());
         }
         match self {
             Self::Memory(_, bytes) => bytes.open(which, first, last).await,
@@ -128,29 +128,29 @@ impl RangeReader for Source {
                 let len = file.len();
                 let head = file.range(0..first.min(len)).await?;
                 let tail = file.range(len.saturating_sub(last)..len).await?;
-                // A file that is shorter than its header says.
+                // The file is shorter than its header states.
                 if (tail.len() as u64) < last.min(len) {
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends too early"));
                 }
-                Ok(Opening::new(head, tail, len, Version::default()))
+                Ok(OpenResponse::new(head, tail, len, Version::default()))
             }
         }
     }
 
-    async fn range(&self, which: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+    async fn range(&self, which: FrameFile, range: Range<u64>) -> io::Result<RangeResponse> {
         match (self, which) {
             (Self::File(file), FrameFile::Chunk(chunk)) if file.part.start == 0 => {
                 let found = file.host.read(file.number, Some(chunk), range).await?;
-                Ok(Answer::new(found.bytes, found.version))
+                Ok(RangeResponse::new(found.bytes, found.version))
             }
-            _ if which != FrameFile::Main => Err(apart()),
+            _ if which != FrameFile::Main => Err(split_ranges()),
             (Self::Memory(_, bytes), _) => bytes.range(which, range).await,
-            (Self::File(file), _) => Ok(Answer::new(file.range(range).await?, Version::default())),
+            (Self::File(file), _) => Ok(RangeResponse::new(file.range(range).await?, Version::default())),
         }
     }
 }
 
-/// Members of stores have no other files.
-fn apart() -> io::Error {
+/// Members of stores consist of a single file.
+fn split_ranges() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "the chunks of this sparse frame are not in the store")
 }

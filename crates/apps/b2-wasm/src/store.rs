@@ -1,7 +1,7 @@
 //! Stores: python-blosc2's `.b2z` archives and `.b2e` frames, opened by `b2-store`, which reads files synchronously.
 //!
-//! Its reads are answered from what is in memory. A read of anything else fails, the missing bytes are fetched, and the
-//! work begins anew: a few times, since opening a store reads only the directory at its end.
+//! Its reads are served from memory. A read of anything else fails, the missing bytes are fetched, and the work is
+//! repeated. That happens only a few times, since opening a store reads only the directory at its end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 use b2_async::AsyncSuperChunk;
 use b2_frame::ReadAt;
-use b2_store::{Archive, Member, Members, Place, StoreError};
+use b2_store::{Archive, Member, MemberLocation, Members, StoreError};
 use bytes::Bytes;
 
 use crate::frame;
@@ -19,31 +19,31 @@ use crate::others::guess_zip;
 use crate::source::{File, Source};
 
 /// Bytes are fetched in pages of this size.
-const PAGE: u64 = 64 << 10;
-/// The most that is kept of one store.
-const MOST: u64 = 256 << 20;
+const PAGE_LEN: u64 = 64 << 10;
+/// Maximum number of cached bytes per store.
+const MAX_CACHED_BYTES: u64 = 256 << 20;
 
-/// What is known of a file.
+/// The cached parts of a file.
 #[derive(Clone, Debug)]
-struct Known {
+struct CachedFile {
     len: u64,
-    pages: Arc<Mutex<Pages>>,
+    pages: Arc<Mutex<PageCache>>,
 }
 
 #[derive(Debug, Default)]
-struct Pages {
+struct PageCache {
     known: BTreeMap<u64, Bytes>,
-    /// What was read but is not known.
+    /// A range that was read but is not cached.
     missing: Option<Range<u64>>,
 }
 
-impl Known {
-    fn lock(&self) -> MutexGuard<'_, Pages> {
+impl CachedFile {
+    fn lock(&self) -> MutexGuard<'_, PageCache> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ReadAt for Known {
+impl ReadAt for CachedFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.len)
     }
@@ -54,7 +54,7 @@ impl ReadAt for Known {
         let mut pages = self.lock();
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let page = at / PAGE * PAGE;
+            let page = at / PAGE_LEN * PAGE_LEN;
             let found =
                 pages.known.get(&page).and_then(|bytes| bytes.get(usize::try_from(at - page).ok()?..));
             let Some(found) = found.filter(|found| !found.is_empty()) else {
@@ -72,33 +72,33 @@ impl ReadAt for Known {
 
 /// An open store.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenStore {
     members: Members,
     file: Arc<File>,
-    archive: Option<(Archive, Known)>,
+    archive: Option<(Archive, CachedFile)>,
     /// The frame with small members.
     embedded: Option<AsyncSuperChunk<Source>>,
 }
 
-impl Opened {
+impl OpenStore {
     /// Opens the archive in a file.
     ///
     /// # Errors
     /// When it cannot be read, is damaged, or has no members.
     pub async fn archive(file: Arc<File>) -> Result<Self> {
-        let known = Known { len: file.len(), pages: Arc::default() };
+        let known = CachedFile { len: file.len(), pages: Arc::default() };
         let reader: Arc<dyn ReadAt> = Arc::new(known.clone());
         let (archive, members, place) = work(&file, &known, || Archive::members(reader.clone())).await?;
         let mut opened = Self { members, file, archive: Some((archive, known)), embedded: None };
         match place {
-            Some(Place::Archived { header, len }) => {
+            Some(MemberLocation::Archived { header, len }) => {
                 let source = opened.part("embed.b2e", header, len).await?;
                 opened = opened.with_embedded(frame::open(source).await?)?;
             }
-            Some(Place::Unreadable(why)) => bail!("embed.b2e is {why}"),
+            Some(MemberLocation::Unreadable(why)) => bail!("embed.b2e is {why}"),
             _ if opened.members.0.is_empty() => {
                 let what = guess_zip(opened.file.first());
-                bail!("this zip archive is no store of Blosc2 files{what}")
+                bail!("this zip archive is not a store of Blosc2 files{what}")
             }
             _ => {}
         }
@@ -129,50 +129,50 @@ impl Opened {
         &self.members.0
     }
 
-    /// Returns the bytes of a member: a part of the file, or what is decoded of the frame with small members.
+    /// Returns a member: a range of the file, or decoded bytes of the frame with small members.
     ///
     /// # Errors
-    /// When there is none, or when it cannot be read in its place.
+    /// When it does not exist or cannot be read in place.
     pub async fn member(&self, key: &str) -> Result<Source> {
         let member = self.members().get(key).context("there is no such member")?;
         match (&member.place, &self.embedded) {
-            (Place::Archived { header, len }, _) => self.part(key, *header, *len).await,
-            (Place::Embedded(range), Some(frame)) => {
+            (MemberLocation::Archived { header, len }, _) => self.part(key, *header, *len).await,
+            (MemberLocation::Embedded(range), Some(frame)) => {
                 let bytes = frame.read_bytes(range.clone()).await?;
                 Ok(Source::Memory(key.to_owned(), bytes.into()))
             }
-            (Place::Unreadable(why), _) => bail!("{key} is {why}"),
+            (MemberLocation::Unreadable(why), _) => bail!("{key} is {why}"),
             _ => bail!("{key} is not in this file"),
         }
     }
 
     async fn part(&self, key: &str, header: u64, len: u64) -> Result<Source> {
-        let (archive, known) = self.archive.as_ref().context("this is no archive")?;
+        let (archive, known) = self.archive.as_ref().context("this is not an archive")?;
         let range = work(&self.file, known, || archive.data(header, len)).await?;
         Ok(Source::File(Arc::new(self.file.part(key, range).await.with_context(|| key.to_owned())?)))
     }
 }
 
-/// Does the work until it needs nothing more.
-async fn work<T>(file: &File, known: &Known, work: impl Fn() -> Result<T, StoreError>) -> Result<T> {
+/// Repeats the work until it needs no more bytes.
+async fn work<T>(file: &File, known: &CachedFile, work: impl Fn() -> Result<T, StoreError>) -> Result<T> {
     loop {
         let result = work();
         let Some(missing) = known.lock().missing.take() else { return Ok(result?) };
-        let have = known.lock().known.len() as u64 * PAGE;
-        let end = missing.end.div_ceil(PAGE).saturating_mul(PAGE).min(known.len);
-        if have.saturating_add(end.saturating_sub(missing.start)) > MOST {
-            bail!("the directory of the store is larger than {} MiB", MOST >> 20);
+        let have = known.lock().known.len() as u64 * PAGE_LEN;
+        let end = missing.end.div_ceil(PAGE_LEN).saturating_mul(PAGE_LEN).min(known.len);
+        if have.saturating_add(end.saturating_sub(missing.start)) > MAX_CACHED_BYTES {
+            bail!("the directory of the store is larger than {} MiB", MAX_CACHED_BYTES >> 20);
         }
         let bytes = file.range(missing.start..end).await?;
         let mut pages = known.lock();
         let mut at = missing.start;
         let mut rest = bytes;
         while !rest.is_empty() {
-            let page = rest.split_to(rest.len().min(PAGE as usize));
+            let page = rest.split_to(rest.len().min(PAGE_LEN as usize));
             pages.known.insert(at, page);
-            at = at.saturating_add(PAGE);
+            at = at.saturating_add(PAGE_LEN);
         }
-        // A file that is shorter than it says would be asked for the same bytes again and again.
+        // Otherwise a file shorter than reported would be asked for the same bytes forever.
         if at < end {
             bail!("the file ends too early");
         }

@@ -1,4 +1,4 @@
-"""What the tests share: the page in a browser, servers of it and of files, and the command with the page inside."""
+"""Shared fixtures: the page in a browser, servers for it and for files, and the command with the embedded page."""
 
 import base64
 import os
@@ -38,7 +38,7 @@ MISSING = [222, 222, 222]
 @pytest.fixture(scope="session")
 def browser():
     program = os.environ.get("B2KIT_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    assert program, "the page is tested in Chromium: install it (Debian: apt install chromium), or set B2KIT_CHROMIUM to it"
+    assert program, "the page is tested in Chromium: install it (Debian: apt install chromium) or set B2KIT_CHROMIUM to its path"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--force-color-profile=srgb"])
         yield browser
@@ -102,7 +102,7 @@ class Bench:
             raise AssertionError(f"still not {what} {values}: {self.page.inner_text('body')}") from error
 
     def again(self, script):
-        """Runs a script after which the page shows something else."""
+        """Runs a script and waits until the page changes."""
         self.page.evaluate(f"() => {{ document.body.dataset.state = ''; {script} }}")
 
     def text(self, id):
@@ -115,7 +115,7 @@ class Bench:
         return self.page.evaluate("(id) => document.getElementById(id).value", id)
 
     def focus(self, id):
-        """Goes to an element with the Tab key alone."""
+        """Moves the focus to an element using only the Tab key."""
         for _ in range(60):
             if self.page.evaluate("document.activeElement.id") == id:
                 return
@@ -169,7 +169,7 @@ def bench(browser, built, b2kit, tmp_path):
     context.close()
     home.close()
     files.close()
-    # What servers refuse is part of the tests.
+    # Requests refused by servers are part of the tests.
     own = [text for text in complaints if "Failed to load resource" not in text and "CORS policy" not in text]
     assert not own, f"the browser complains: {own}"
 

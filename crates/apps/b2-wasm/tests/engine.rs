@@ -1,59 +1,59 @@
-//! The engine without a browser: files in memory stand for those of the page.
+//! The engine without a browser, with files in memory.
 
 use std::collections::HashMap;
 
 use b2_chunk::{Chunk, Compression};
 use b2_frame::{FrameParams, FrameWriter, Storage, SuperChunk, Version};
-use b2_store::{Layout, StoreWriter};
-use b2_wasm::engine::{Answer, Engine};
-use b2_wasm::host::{Ask, Found};
+use b2_store::{StoreLayout, StoreWriter};
+use b2_wasm::engine::{Engine, TaskOutput};
+use b2_wasm::host::{HostRequest, HostResponse};
 use b2nd::{ArrayBuilder, Dtype, NdArray};
 use bytes::Bytes;
 
-/// The page: answers requests from memory.
+/// A page that answers requests from memory.
 #[derive(Default)]
-struct Page {
+struct TestPage {
     engine: Engine,
     files: HashMap<u32, Bytes>,
-    /// Those of a sparse frame.
+    /// The chunk files of a sparse frame.
     chunks: HashMap<u32, Bytes>,
     next: u32,
-    /// Whether it tells how long files are.
+    /// Whether it reports file lengths.
     tells_length: bool,
     requests: Vec<(u64, u64)>,
     lengths: usize,
 }
 
-impl Page {
+impl TestPage {
     fn with(bytes: impl Into<Bytes>) -> Self {
         Self { files: HashMap::from([(1, bytes.into())]), tells_length: true, ..Self::default() }
     }
 
-    fn serve(&mut self, ask: Ask) {
+    fn serve(&mut self, ask: HostRequest) {
         let (request, found) = match ask {
-            Ask::Read { request, file, chunk, range } => {
+            HostRequest::Read { request, file, chunk, range } => {
                 self.requests.push((range.start, range.end));
                 let bytes = chunk.map_or_else(|| &self.files[&file], |chunk| &self.chunks[&chunk]);
                 let at = |at: u64| usize::try_from(at).unwrap().min(bytes.len());
                 let len = Some(bytes.len() as u64).filter(|_| self.tells_length);
                 let bytes = bytes.slice(at(range.start)..at(range.end));
-                (request, Found { bytes, version: Version::default().len(len) })
+                (request, HostResponse { bytes, version: Version::default().len(len) })
             }
-            Ask::Length { request, file } => {
+            HostRequest::Length { request, file } => {
                 self.lengths += 1;
                 let len = self.files[&file].len() as u64;
-                (request, Found { bytes: Bytes::new(), version: Version::default().len(Some(len)) })
+                (request, HostResponse { bytes: Bytes::new(), version: Version::default().len(Some(len)) })
             }
-            Ask::Forget { .. } => return,
+            HostRequest::Forget { .. } => return,
         };
         self.engine.host().answer(request, Ok(found));
     }
 
     /// Runs a command to its end.
-    fn call(&mut self, command: &str) -> Result<Answer, String> {
+    fn call(&mut self, command: &str) -> Result<TaskOutput, String> {
         self.next += 1;
         self.engine.call(self.next, command);
-        // Each answer brings a task further, so this ends.
+        // Each answer advances a task, so this terminates.
         for _ in 0..100_000 {
             self.engine.poll();
             if let Some((task, result)) = self.engine.done() {
@@ -62,7 +62,7 @@ impl Page {
             }
             match self.engine.ask() {
                 Some(ask) => self.serve(ask),
-                None => panic!("{command} waits for nothing"),
+                None => panic!("{command} is pending without a request"),
             }
         }
         panic!("{command} does not end");
@@ -92,11 +92,11 @@ fn array() -> Vec<u8> {
         .to_vec()
 }
 
-const LOOK: &str = "look\nhandle=1\ndecoded=1000000000\nmost=1000,1000";
+const LOOK_COMMAND: &str = "look\nhandle=1\ndecoded=1000000000\nmost=1000,1000";
 
 #[test]
 fn planes_are_read_and_coloured() {
-    let mut page = Page::with(array());
+    let mut page = TestPage::with(array());
     let told = page.open();
     assert!(
         told.contains(r#""kind":"array","shape":[4,30,40],"chunks":[2,30,20],"blocks":[1,10,10]"#),
@@ -109,7 +109,7 @@ fn planes_are_read_and_coloured() {
         r#"{"start":5,"step":1e0,"len":30,"dropped":false}]}"#
     );
     assert_eq!(told, expected);
-    let told = page.json(&format!("{LOOK}\nslice=3,::2,5:35\ndims=1,2\nwindows=0,15,0,30"));
+    let told = page.json(&format!("{LOOK_COMMAND}\nslice=3,::2,5:35\ndims=1,2\nwindows=0,15,0,30"));
     assert_eq!(told, r#"{"height":15,"width":30,"steps":[1,1],"every":1}"#);
     let at = |i: usize, j: usize, k: usize| (i * 1200 + j * 40 + k) as f64 / 2.0;
     let expected: Vec<f64> =
@@ -129,8 +129,8 @@ fn planes_are_read_and_coloured() {
     assert_eq!(painted.bytes[..4], [24, 24, 24, 255]);
     assert_eq!(painted.bytes[painted.bytes.len() - 4..], [255; 4]);
     assert!(painted.json.contains(r#""missing":0"#), "{}", painted.json);
-    // Transposed, and a window.
-    page.json(&format!("{LOOK}\nslice=1,:,:\ndims=2,1\nwindows=10,12,3,6"));
+    // Transposed, with a window.
+    page.json(&format!("{LOOK_COMMAND}\nslice=1,:,:\ndims=2,1\nwindows=10,12,3,6"));
     assert_eq!(
         page.values(),
         [at(1, 3, 10), at(1, 4, 10), at(1, 5, 10), at(1, 3, 11), at(1, 4, 11), at(1, 5, 11)]
@@ -139,7 +139,7 @@ fn planes_are_read_and_coloured() {
 
 #[test]
 fn few_blocks_make_a_coarse_picture() {
-    let mut page = Page::with(array());
+    let mut page = TestPage::with(array());
     page.open();
     let told =
         page.json("look\nhandle=1\ndecoded=40000\nmost=1000,1000\nslice=0,:,:\ndims=1,2\nwindows=0,30,0,40");
@@ -156,7 +156,7 @@ fn super_chunks_are_lines() {
         let bytes: Vec<u8> = part.iter().flat_map(|item| item.to_le_bytes()).collect();
         writer.append(Chunk::compress_bytes(&bytes, &compression).unwrap()).unwrap();
     }
-    let mut page = Page::with(writer.finish().unwrap().into_bytes());
+    let mut page = TestPage::with(writer.finish().unwrap().into_bytes());
     let told = page.open();
     assert!(told.contains(r#""kind":"frame","shape":[200000],"chunks":[50000]"#), "{told}");
     let told = page.json("look\nhandle=1\ndecoded=8388608\nmost=1,500\nslice=\ndims=0\nwindows=0,200000");
@@ -169,11 +169,11 @@ fn super_chunks_are_lines() {
 fn the_length_is_that_of_the_header() {
     let items: Vec<u64> = (0..100_000_u64).map(|k| k.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
     let bytes = ArrayBuilder::new::<u64>([100_000]).to_bytes(&items[..]).unwrap();
-    let mut page = Page { tells_length: false, ..Page::with(bytes) };
+    let mut page = TestPage { tells_length: false, ..TestPage::with(bytes) };
     page.open();
     assert_eq!(page.lengths, 0, "nobody asked");
     assert_eq!(page.requests.len(), 2, "both ends: {:?}", page.requests);
-    page.json(&format!("{LOOK}\nslice=:\ndims=0\nwindows=99990,100000"));
+    page.json(&format!("{LOOK_COMMAND}\nslice=:\ndims=0\nwindows=99990,100000"));
     let expected: Vec<f64> = items[99_990..].iter().map(|item| *item as f64).collect();
     assert_eq!(page.values(), expected);
 }
@@ -181,7 +181,7 @@ fn the_length_is_that_of_the_header() {
 #[test]
 fn stores_are_opened() {
     let folder = tempfile::tempdir().unwrap();
-    for (layout, name) in [(Layout::Archive, "s.b2z"), (Layout::Frame, "s.b2e")] {
+    for (layout, name) in [(StoreLayout::Archive, "s.b2z"), (StoreLayout::Frame, "s.b2e")] {
         let path = folder.path().join(name);
         let mut writer = StoreWriter::create(&path, layout, true).unwrap();
         writer.put("/group/a", &SuperChunk::from_bytes(array()).unwrap()).unwrap();
@@ -189,7 +189,7 @@ fn stores_are_opened() {
         let line = ArrayBuilder::new::<i16>([50]).to_bytes(&line[..]).unwrap();
         writer.put("/b", &SuperChunk::from_bytes(line).unwrap()).unwrap();
         writer.finish().unwrap();
-        let mut page = Page { tells_length: false, ..Page::with(std::fs::read(&path).unwrap()) };
+        let mut page = TestPage { tells_length: false, ..TestPage::with(std::fs::read(&path).unwrap()) };
         let told = page.open();
         assert!(told.contains(r#""kind":"store""#) && told.contains(r#""key":"/group/a""#), "{told}");
         let told = page.json("member\nhandle=1\nmember=1");
@@ -211,7 +211,7 @@ fn sparse_frames_are_read_file_by_file() {
         .write_options(FrameWriter::options().storage(Storage::Sparse))
         .write(&path, &items[..])
         .unwrap();
-    let mut page = Page::with(std::fs::read(path.join("chunks.b2frame")).unwrap());
+    let mut page = TestPage::with(std::fs::read(path.join("chunks.b2frame")).unwrap());
     for entry in std::fs::read_dir(&path).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
@@ -222,19 +222,19 @@ fn sparse_frames_are_read_file_by_file() {
     }
     assert_eq!(page.chunks.len(), 4);
     page.open();
-    page.json(&format!("{LOOK}\nslice=2\ndims=1,2\nwindows=0,30,0,40"));
+    page.json(&format!("{LOOK_COMMAND}\nslice=2\ndims=1,2\nwindows=0,30,0,40"));
     let expected: Vec<f64> = items[2400..3600].iter().map(|x| f64::from(*x)).collect();
     assert_eq!(page.values(), expected);
     // Cut files are errors.
     for bytes in page.chunks.values_mut() {
         *bytes = bytes.slice(..bytes.len() / 2);
     }
-    assert!(page.call(&format!("{LOOK}\nslice=1\ndims=1,2\nwindows=0,30,0,40")).is_err());
+    assert!(page.call(&format!("{LOOK_COMMAND}\nslice=1\ndims=1,2\nwindows=0,30,0,40")).is_err());
 }
 
 #[test]
 fn npy_files_come_in_parts() {
-    let mut page = Page::with(array());
+    let mut page = TestPage::with(array());
     page.open();
     let part = page.call("npy\nhandle=1\nslice=1,::-3,2:6\npart=0").unwrap();
     assert_eq!(part.json, r#"{"more":false}"#);
@@ -246,7 +246,7 @@ fn npy_files_come_in_parts() {
     let bytes: Vec<u8> = rows.concat().iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(part.bytes[128..], bytes);
     let items: Vec<f64> = (0..3_000_000).map(f64::from).collect();
-    let mut page = Page::with(ArrayBuilder::new::<f64>([3_000_000]).to_bytes(&items[..]).unwrap());
+    let mut page = TestPage::with(ArrayBuilder::new::<f64>([3_000_000]).to_bytes(&items[..]).unwrap());
     page.open();
     let (mut all, mut part) = (Vec::new(), 0);
     loop {
@@ -266,12 +266,12 @@ fn fields_of_records_are_drawn() {
     let dtype = Dtype::parse("[('name', '<U2'), ('speed', '<f8')]").unwrap();
     let item = |k: u8| [vec![b'a', 0, 0, 0, 0, 0, 0, 0], f64::from(k).to_le_bytes().to_vec()].concat();
     let items: Vec<u8> = (0..60).flat_map(item).collect();
-    let mut page = Page::with(ArrayBuilder::of_dtype([6, 10], dtype).to_bytes(&items[..]).unwrap());
+    let mut page = TestPage::with(ArrayBuilder::of_dtype([6, 10], dtype).to_bytes(&items[..]).unwrap());
     let told = page.open();
     assert!(told.contains(r#"{"name":"speed","dtype":"<f8","drawn":true}"#), "{told}");
-    let look = format!("{LOOK}\nslice=\ndims=0,1\nwindows=0,6,0,10");
+    let look = format!("{LOOK_COMMAND}\nslice=\ndims=0,1\nwindows=0,6,0,10");
     assert!(page.call(&look).unwrap_err().contains("choose a field"));
-    assert!(page.call(&format!("{look}\nfield=0")).unwrap_err().contains("not drawn"));
+    assert!(page.call(&format!("{look}\nfield=0")).unwrap_err().contains("cannot be drawn"));
     page.json(&format!("{look}\nfield=1"));
     assert_eq!(page.values(), (0..60).map(f64::from).collect::<Vec<_>>());
     assert!(page.json("cell\nhandle=1\nrow=1\ncolumn=2").contains(r#""value":"('a', 12.0)""#));
@@ -287,7 +287,7 @@ fn coordinates_are_along_the_axes_and_beside_items() {
     let names = [vec![0x93], packed("time"), packed("lat"), packed("x")].concat();
     let items: Vec<f32> = (0..4 * 30 * 40).map(|k| k as f32).collect();
     let array = ArrayBuilder::new::<f32>([4, 30, 40]).vlmetalayer("_ARRAY_DIMENSIONS", names);
-    let mut page = Page::with(array.to_bytes(&items[..]).unwrap());
+    let mut page = TestPage::with(array.to_bytes(&items[..]).unwrap());
     let lat: Vec<f64> = (0..30).map(|k| 80.0 - 5.0 * f64::from(k)).collect();
     let lat = ArrayBuilder::new::<f64>([30]).vlmetalayer("units", packed("degrees")).to_bytes(&lat[..]);
     page.files.insert(2, lat.unwrap());
@@ -297,8 +297,8 @@ fn coordinates_are_along_the_axes_and_beside_items() {
     page.open();
     page.json("open\nfile=2\nname=lat");
     page.json("open\nfile=3\nname=time");
-    page.json(&format!("{LOOK}\nslice=2,:,::-2\ndims=1,2\nwindows=0,30,0,10"));
-    let edges = |page: &mut Page| page.json("edges\nhandle=1\nmost=4,3");
+    page.json(&format!("{LOOK_COMMAND}\nslice=2,:,::-2\ndims=1,2\nwindows=0,30,0,10"));
+    let edges = |page: &mut TestPage| page.json("edges\nhandle=1\nmost=4,3");
     let counted = edges(&mut page);
     assert!(
         counted.starts_with(r#"{"edges":[{"title":"lat","marks":[[1.6666666666666666e-2,"0"],"#),
@@ -321,9 +321,9 @@ fn coordinates_are_along_the_axes_and_beside_items() {
     let cell = page.json("cell\nhandle=1\nrow=3\ncolumn=1");
     assert!(cell.starts_with(r#"{"position":[2,3,37],"points":["2020-01-03","65.0 degrees",""],"#), "{cell}");
     // One dimension.
-    page.json(&format!("{LOOK}\nslice=2,:,0\ndims=1\nwindows=0,30"));
+    page.json(&format!("{LOOK_COMMAND}\nslice=2,:,0\ndims=1\nwindows=0,30"));
     assert_eq!(page.json("edges\nhandle=1\nmost=4").matches("title").count(), 1);
-    // What does not fit is refused, and forgotten with the file.
+    // Mismatched coordinates are refused, and all are forgotten with the file.
     for wrong in ["of=1\ndim=1", "of=9\ndim=1", "of=1\ndim=3", "of=1"] {
         assert!(page.call(&format!("points\nhandle=1\n{wrong}")).is_err(), "{wrong}");
     }
@@ -333,7 +333,7 @@ fn coordinates_are_along_the_axes_and_beside_items() {
 
 #[test]
 fn wrong_commands_are_errors() {
-    let mut page = Page::with(array());
+    let mut page = TestPage::with(array());
     page.open();
     for command in [
         "",
@@ -347,11 +347,11 @@ fn wrong_commands_are_errors() {
         "axes\nhandle=1\nslice=a",
         "member\nhandle=1\nmember=0",
         "npy\nhandle=1\nslice=:,:,:,:\npart=0",
-        &format!("{LOOK}\nslice=:,:,:\ndims=1,2\nwindows=0,30,0,41"),
-        &format!("{LOOK}\nslice=:,:,:\ndims=1,1\nwindows=0,30,0,40"),
-        &format!("{LOOK}\nslice=:,:,:\ndims=5\nwindows=0,1"),
-        &format!("{LOOK}\nslice=:,:,:\ndims=\nwindows="),
-        &format!("{LOOK}\nslice=0:0\ndims=1,2\nwindows=0,30,0,40"),
+        &format!("{LOOK_COMMAND}\nslice=:,:,:\ndims=1,2\nwindows=0,30,0,41"),
+        &format!("{LOOK_COMMAND}\nslice=:,:,:\ndims=1,1\nwindows=0,30,0,40"),
+        &format!("{LOOK_COMMAND}\nslice=:,:,:\ndims=5\nwindows=0,1"),
+        &format!("{LOOK_COMMAND}\nslice=:,:,:\ndims=\nwindows="),
+        &format!("{LOOK_COMMAND}\nslice=0:0\ndims=1,2\nwindows=0,30,0,40"),
     ] {
         let error = page.call(command).unwrap_err();
         assert!(!error.is_empty(), "{command}");
@@ -361,9 +361,9 @@ fn wrong_commands_are_errors() {
 
 #[test]
 fn what_is_no_blosc2_file_is_told() {
-    let told = |bytes: &[u8]| Page::with(bytes.to_vec()).call("open\nfile=1\nname=x").unwrap_err();
+    let told = |bytes: &[u8]| TestPage::with(bytes.to_vec()).call("open\nfile=1\nname=x").unwrap_err();
     assert!(told(b"").contains("empty"));
-    assert!(told(b"hello").contains("no Blosc2 file"));
+    assert!(told(b"hello").contains("not a Blosc2 file"));
     assert!(told(b"<!doctype html>").contains("web page"));
     assert!(told(b"\x89HDF\r\n\x1a\n").contains("HDF5"));
     assert!(told(b"\x93NUMPY").contains("NumPy"));
@@ -408,10 +408,10 @@ fn cut_and_damaged_files_are_errors_and_end() {
                 bytes[at] ^= 1 << random(8);
             }),
         }
-        let mut page = Page { tells_length: case % 2 == 0, ..Page::with(bytes) };
+        let mut page = TestPage { tells_length: case % 2 == 0, ..TestPage::with(bytes) };
         let opened = page.call("open\nfile=1\nname=x");
         let looked = opened
-            .and_then(|_| page.call(&format!("{LOOK}\nslice=2\ndims=1,2\nwindows=0,30,0,40")))
+            .and_then(|_| page.call(&format!("{LOOK_COMMAND}\nslice=2\ndims=1,2\nwindows=0,30,0,40")))
             .and_then(|_| page.call("chunks\nhandle=1"));
         refused += usize::from(looked.is_err());
     }
@@ -420,14 +420,14 @@ fn cut_and_damaged_files_are_errors_and_end() {
 
 #[test]
 fn cancelled_tasks_take_their_requests_back() {
-    let mut page = Page::with(array());
+    let mut page = TestPage::with(array());
     page.engine.call(1, "open\nfile=1\nname=x");
     page.engine.poll();
-    let Some(Ask::Read { request, .. }) = page.engine.ask() else { panic!("nothing is asked") };
+    let Some(HostRequest::Read { request, .. }) = page.engine.ask() else { panic!("nothing is asked") };
     page.engine.cancel(1);
     page.engine.poll();
-    assert_eq!(page.engine.ask(), Some(Ask::Forget { request }));
-    page.engine.host().answer(request, Ok(Found::default()));
+    assert_eq!(page.engine.ask(), Some(HostRequest::Forget { request }));
+    page.engine.host().answer(request, Ok(HostResponse::default()));
     page.engine.poll();
     assert!(page.engine.done().is_none());
 }

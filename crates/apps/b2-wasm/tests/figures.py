@@ -1,4 +1,4 @@
-"""What is no test: `pytest crates/apps/b2-wasm/tests/figures.py` draws docs/images/page*.png, and with -s it prints speeds."""
+"""Not a test: `pytest crates/apps/b2-wasm/tests/figures.py` draws docs/images/page*.png, and with -s prints speeds."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""A web server that counts requests and misbehaves as it is told."""
+"""A web server that counts requests and misbehaves on demand."""
 
 import re
 import threading
@@ -20,7 +20,7 @@ class Server(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request, address):
-        """Browsers close connections at any time."""
+        """Browsers may close connections at any time."""
 
     def put(self, name, content):
         self.files[name] = content

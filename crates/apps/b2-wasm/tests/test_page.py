@@ -1,4 +1,4 @@
-"""Tests of the page in Chromium: `pytest crates/apps/b2-wasm/tests`, with what .ci/requirements.txt has."""
+"""Tests of the page in Chromium: `pytest crates/apps/b2-wasm/tests`, with the packages of .ci/requirements.txt."""
 
 import base64
 import io
@@ -10,7 +10,7 @@ import blosc2
 import numpy as np
 import pytest
 
-# Texts that must not be taken for HTML.
+# Texts that must not be interpreted as HTML.
 EVIL = '<img src=x onerror="window.evil=1"><script>window.evil=1</script>'
 # An engine that never returns from its first command: room for input, and a loop.
 ENDLESS = (
@@ -56,7 +56,7 @@ def test_files_are_picked_and_dropped_and_never_read_whole(bench, sst, months, l
     bench.open()
     bench.page.set_input_files("#pick", bench.folder / sst)
     bench.shows(months[6])
-    # A file that is dropped is the same as one that is picked.
+    # A dropped file is treated like a picked one.
     bench.page.evaluate("addEventListener('change', (event) => event.stopImmediatePropagation(), true)")
     bench.page.set_input_files("#pick", large)
     bench.again("""
@@ -77,7 +77,7 @@ def test_the_cursor_says_the_items(bench, sst, months):
 
 
 def marks(bench, axis):
-    """The marks of an axis: text, and the place of its middle along the picture, from 0 to 1."""
+    """The marks of an axis: text, and the position of its middle along the picture, from 0 to 1."""
     return bench.page.evaluate("""(axis) => {
         const p = document.getElementById("picture").getBoundingClientRect();
         return [...document.querySelectorAll(`#${axis} span`)].map((span) => {
@@ -237,7 +237,7 @@ def test_records(bench):
     bench.open("records.b2nd", field="speed")
     assert bench.text("high") == "99.5"
     bench.open("records.b2nd", state="problem", field="name")
-    assert "not drawn" in bench.text("problem")
+    assert "cannot be drawn" in bench.text("problem")
 
 
 @pytest.mark.parametrize("name", ["store.b2z", "store.b2e"])
@@ -320,7 +320,7 @@ def test_other_files_are_named(bench, name, content, words):
 
 def test_servers_that_refuse_are_named(bench, sst):
     bench.open("ftp://example.org/a", state="problem")
-    assert "no address of a file" in bench.text("problem")
+    assert "not the address of a file" in bench.text("problem")
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     bench.open(f"http://127.0.0.1:{port}/a.b2nd", state="problem")
@@ -362,7 +362,7 @@ def test_damaged_files_leave_the_page_alive(bench, sst, months):
         if case % 3 == 0:
             content = content[: random.integers(len(content))]
         elif case % 3 == 1:
-            # The header, and the index and trailer at the end, say what is where.
+            # Header, index and trailer contain the positions.
             for at in random.integers(-600, 600, random.integers(1, 5)):
                 content[at] = random.integers(256)
         else:
@@ -392,7 +392,7 @@ def test_folders_and_sparse_frames_are_opened(bench, b2kit, months):
     bench.again("document.querySelectorAll('#tree button')[1].click()")
     bench.state("shown")
     assert "shape70" in bench.text("facts") and members(bench)[0] == "inner/sparse.b2nd"
-    # What is dropped has entries to be read, which an event of a script does not have.
+    # Scripted drop events have no entries to read.
     bench.again("""
         const files = [...document.getElementById("pick-folder").files];
         const entry = (name, depth, inside) => ({ name, isDirectory: true, createReader() {
@@ -410,13 +410,13 @@ def test_folders_and_sparse_frames_are_opened(bench, b2kit, months):
         event.dataTransfer = { files: [], items: [{ webkitGetAsEntry: () => entry("dropped", 0, files) }] };
         window.dispatchEvent(event);""")
     bench.shows(months[6])
-    # By its address: chunks are files next to the index.
+    # By URL: chunks are files next to the index.
     for path in sparse.iterdir():
         bench.files.put(f"sparse/{path.name}", path.read_bytes())
     for name in ["sparse/", "sparse/chunks.b2frame"]:
         bench.open(name, slice=3)
         bench.shows(months[3])
-    # The index alone, and a folder without files of ours.
+    # The index alone, and a folder without Blosc2 files.
     bench.open()
     bench.page.set_input_files("#pick", sparse / "chunks.b2frame")
     bench.state("problem")
@@ -456,7 +456,7 @@ def test_a_page_that_is_not_complete_says_so(bench, sst, engine):
     bench.home.requests.clear()
     bench.open(sst, state="problem")
     assert "does not start" in bench.text("problem")
-    assert len(bench.home.requests) < 10, "it tries again and again"
+    assert len(bench.home.requests) < 10, "it retries forever"
 
 
 class serving:
@@ -482,7 +482,7 @@ def test_the_command_serves_the_page(bench, b2kit, months):
         bench.page.goto(address)
         bench.shows(months[3])
         assert bench.text("title") == "a b.b2nd"
-    # From a server that lets no other pages read its files: the command reads them for the page.
+    # A server without CORS headers: the command reads its files for the page.
     bench.files.headers = {}
     with serving(b2kit, bench.files.url("a%20b.b2nd")) as address:
         bench.page.goto(address)
@@ -541,14 +541,14 @@ def test_what_cannot_be_drawn_shows_nothing_of_before(bench, months):
     bench.point(44, 100)
     bench.at("3,44,100")
     bench.wait("!document.getElementById('profile-plot').hidden")
-    # Another plane: what is said is of its items.
+    # Another plane: the announcement is about its items.
     bench.focus("picture")
     bench.keys("PageDown")
     bench.at("4,44,100")
     bench.page.fill("#url", bench.files.url("text.b2nd"))
     bench.keys("Enter")
     bench.state("problem")
-    assert "not drawn" in bench.text("problem") and bench.text("cell") == ""
+    assert "cannot be drawn" in bench.text("problem") and bench.text("cell") == ""
     for id in ["plot", "legend", "profile-plot"]:
         assert bench.page.locator(f"#{id}").is_hidden(), id
     bench.page.go_back()
@@ -589,7 +589,7 @@ def test_values_are_along_lines_profiles_and_histograms(bench, sst):
     bench.pack("line.b2nd", np.arange(101.0))
     bench.open("line.b2nd")
     for text, place in marks(bench, "down"):
-        # A line leaves two pixels of 240 free at each end.
+        # A line leaves two of 240 pixels free at each end.
         assert abs(place - (1 - float(text) / 100)) < 0.02
     assert [text for text, _ in marks(bench, "down")] == ["0", "20", "40", "60", "80", "100"]
     assert [text for text, _ in marks(bench, "count")] == ["2", "0"]

@@ -1,4 +1,4 @@
-// Draws on canvases what the engine has read.
+// Draws the results of the engine on canvases.
 "use strict";
 
 const css = (colour) => `rgb(${colour[0]} ${colour[1]} ${colour[2]})`;
@@ -103,7 +103,7 @@ function drawAxis(element, edge, isDown) {
   const { title, marks } = edge ?? { title: "", marks: [] };
   const box = element.getBoundingClientRect();
   const longest = Math.max(0, ...marks.map(([, text]) => [...text].length));
-  // Digits are about half as wide as lines of text are high.
+  // Digits are about half as wide as the line height.
   const room = isDown ? 16 : 12 + 7 * longest;
   const apart = marks.length < 2 ? Infinity : Math.abs(marks[1][0] - marks[0][0]) * (isDown ? box.height : box.width);
   const every = Math.max(1, Math.ceil(room / Math.max(1, apart)));

@@ -1,4 +1,4 @@
-// The engine, as the page sees it: commands are calls, and answers are promises.
+// The page's interface to the engine: commands are calls that return promises.
 "use strict";
 
 /** How often the worker is asked for a sign of life, and after how long without one the page says so; in milliseconds. */
@@ -90,7 +90,7 @@ class Engine {
       for (const task of tasks) task.reject(problem);
       return;
     }
-    const words = why === null ? "Reading this file was stopped, since it took long. The page goes on."
+    const words = why === null ? "Reading this file took too long and was stopped. The page still works."
       : `This file stopped the reader (${why}). The page goes on; open another file.`;
     for (const task of tasks) task.reject(new Problem(words));
     this.start();

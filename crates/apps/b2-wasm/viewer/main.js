@@ -1,4 +1,4 @@
-// The page: opens files, and shows what the engine reads of them. Text of files is only ever set as text.
+// The page: opens files, and shows what the engine reads of them. Text from files is only ever set as text.
 "use strict";
 
 const at = (id) => document.getElementById(id);
@@ -29,9 +29,9 @@ const engine = new Engine(
   async () => {
     const inside = packed("inside-engine");
     if (inside !== null) return inside;
-    // Never an older one than the page.
+    // Never older than the page.
     const response = await fetch("engine.wasm", { cache: "no-cache" });
-    if (!response.ok) throw new Error("the page is not complete: engine.wasm is missing");
+    if (!response.ok) throw new Error("the page is incomplete: engine.wasm is missing");
     return response.arrayBuffer();
   },
   () => {
@@ -145,7 +145,7 @@ function openFolder(name, files) {
   }
   list.sort((a, b) => (a.key < b.key ? -1 : 1));
   if (list.length === 0) {
-    say("there is no file in this folder that the page reads: .b2nd, .b2frame, .b2z, .b2e, or a sparse frame");
+    say("there is no file in this folder that the page can read: .b2nd, .b2frame, .b2z, .b2e, or a sparse frame");
     document.body.dataset.state = "problem";
     return;
   }
@@ -293,7 +293,7 @@ const nameOf = (dim) => shown.file.names?.[dim] || `dimension ${dim}`;
 /** Takes a selection in NumPy's notation, and draws it. */
 async function choose(slice, dims) {
   const { answer } = await engine.call("axes", { handle: shown.handle, slice });
-  // A single place is one of all of its dimension.
+  // A single position stands for its whole dimension.
   shown.axes = answer.axes.map((axis, dim) => (axis.dropped
     ? { start: 0, step: 1, len: shown.file.shape[dim], dropped: true, at: axis.start } : axis));
   const long = shown.axes.flatMap((axis, dim) => (!axis.dropped && axis.len > 1 ? [dim] : []));
@@ -472,7 +472,7 @@ async function paint(own = looking) {
   } else {
     drawPicture(at("picture"), shown.look, bytes);
     const [[r0, r1], [c0, c1]] = shown.windows;
-    // As the items are, unless that is far from a square.
+    // The aspect ratio of the items, unless it is far from square.
     const shape = Math.min(3, Math.max(1 / 2, (c1 - c0) / (r1 - r0)));
     at("picture").style.aspectRatio = String(shape);
   }
@@ -704,7 +704,7 @@ async function chunks() {
   let [rows, columns] = [1, Math.max(1, all)];
   let plane = "";
   if (shown.drawn.length === 2 && grid.reduce((n, k) => n * k, 1) === all) {
-    // The chunks of the plane that is shown.
+    // The chunks of the displayed plane.
     const [down, across] = shown.drawn;
     const strides = grid.map((_, dim) => grid.slice(dim + 1).reduce((n, k) => n * k, 1));
     const start = grid.reduce((sum, _, dim) => sum + (shown.drawn.includes(dim) ? 0
@@ -722,7 +722,7 @@ async function chunks() {
   const whole_ = shown.file.nbytes / Math.max(1, all);
   drawChunks(at("chunks"), [...sizes], [rows, columns], whole_);
   const special = [...counted].map(([kind, count]) => `${count} ${SPECIAL[kind][0]}`);
-  at("chunk-summary").textContent = `${all} chunks${special.length > 0 ? `, of them ${special.join(", ")}` : ""}.${plane} The darker, the more of a chunk is stored: black is as much as the data has.`;
+  at("chunk-summary").textContent = `${all} chunks${special.length > 0 ? `, of them ${special.join(", ")}` : ""}.${plane} Darker chunks store more bytes; black is uncompressed.`;
   at("chunk-legend").replaceChildren(...[...counted.keys()].map((kind) => {
     const [name, colour] = SPECIAL[kind];
     const [item, swatch] = [document.createElement("li"), document.createElement("span")];
@@ -743,7 +743,7 @@ function select(tab) {
   }
 }
 
-// Links and files to keep
+// Links and downloads
 
 /** The address of the page shows the same view; files of this computer have none. */
 function remember() {
@@ -792,7 +792,7 @@ function openAddress(text, wanted) {
     if (url.pathname.endsWith("/")) url.pathname += INDEX;
     if (url.protocol !== "https:" && url.protocol !== "http:") throw new Error();
   } catch {
-    say("this is no address of a file: it starts with https:// or http://");
+    say("not the address of a file: it must start with https:// or http://");
     document.body.dataset.state = "problem";
     return;
   }
@@ -829,7 +829,7 @@ function savePng() {
   at("picture").toBlob((blob) => { if (blob !== null) save([blob], `${stem()}.png`, "image/png"); }, "image/png");
 }
 
-// What people do
+// User input
 
 function begin() {
   at("address").addEventListener("submit", (event) => {

@@ -1,4 +1,4 @@
-// Runs the engine beside the page: reads ranges of files for it, and passes commands and answers.
+// Runs the engine in a worker: reads ranges of files for it, and passes commands and results.
 "use strict";
 
 /** A server that sends nothing for longer than this has failed, in milliseconds. */
@@ -113,7 +113,7 @@ function part(source, chunk) {
   const name = `${chunk.toString(16).toUpperCase().padStart(8, "0")}.chunk`;
   if (typeof source === "string") return new URL(name, source).href;
   if (source.folder === undefined) {
-    throw failure("this is the index of a sparse frame, whose chunks are files beside it: drop or open the folder with all of them");
+    throw failure("this is the index of a sparse frame, whose chunks are files next to it: drop or open the folder with all of them");
   }
   const file = source.folder.get(name);
   if (file === undefined) throw failure(`the folder of the sparse frame has no file ${name}`, 2);
@@ -142,15 +142,15 @@ async function send(url, options) {
     return await fetch(url, { cache: "no-store", credentials: "same-origin", referrerPolicy: "no-referrer", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw failure(LATE);
-    // Without looking at the answer the browser tells whether there is a server.
+    // An opaque response is enough to tell whether the server exists.
     let there = false;
     try {
       await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(PATIENCE) });
       there = true;
     } catch { /* There is none. */ }
     throw failure(there
-      ? "the server does not let other pages read its files: it must send the header Access-Control-Allow-Origin"
-      : "there is no answer from the server: is the address right, and is the network there?");
+      ? "the server does not allow other pages to read its files: it must send the header Access-Control-Allow-Origin"
+      : "there is no answer from the server: check the address and the network");
   }
 }
 
@@ -188,10 +188,10 @@ async function fetched(url, start, end, abort) {
     if (response.status === 404 || response.status === 410) throw failure("there is no such file on the server", 2);
     if (response.status === 416) {
       if (start === 0) return { bytes: new Uint8Array(), length: 0, ...version(response) };
-      throw failure("the file ends before the bytes that are needed: it is cut off, or has changed");
+      throw failure("the file ends before the required bytes: it is truncated or has changed");
     }
     if (response.status === 200) {
-      // All of the file, which is no harm if that is little.
+      // The whole file is fine if it is small.
       const size = Number(response.headers.get("content-length") ?? NaN);
       if (!(start === 0 && size <= end)) {
         abort.abort();
@@ -204,7 +204,7 @@ async function fetched(url, start, end, abort) {
     if (told !== null && response.status === 206) {
       const parts = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(told);
       if (parts === null || Number(parts[1]) !== start || Number(parts[2]) >= end) {
-        throw failure("the server sends another range of bytes than it was asked for");
+        throw failure("the server sends a different range than requested");
       }
       if (parts[3] !== "*") total = Number(parts[3]);
     }
@@ -233,7 +233,7 @@ async function body(response, most, abort, came) {
     size += step.value.length;
     if (size > most) {
       abort.abort();
-      throw failure("the server sends more bytes than it was asked for");
+      throw failure("the server sends more bytes than requested");
     }
     parts.push(step.value);
   }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::ops::{Deref, DerefMut};
 
-use b2_core::Kept;
+use b2_core::Pooled;
 use b2_core::{OutOfMemory, memory::sized};
 
 use crate::Plugins;
@@ -51,7 +51,7 @@ thread_local! {
 /// A [`Scratch`] in use.
 pub(crate) enum InUse<'a> {
     /// It returns to the thread that drops it.
-    Thread(Kept<Box<Scratch>>),
+    Thread(Pooled<Box<Scratch>>),
     /// It belongs to a [`Compressor`](crate::Compressor) or [`Decompressor`](crate::Decompressor).
     Held(&'a mut Scratch),
     /// Another user lends it, for a thread's.
@@ -61,7 +61,7 @@ pub(crate) enum InUse<'a> {
 impl InUse<'_> {
     /// Takes the scratch of this thread, or an empty one if it is in use.
     pub(crate) fn of_thread() -> Self {
-        let made = Kept::take(&SCRATCH, |_| true, || Ok::<_, Infallible>(Box::default()));
+        let made = Pooled::take(&SCRATCH, |_| true, || Ok::<_, Infallible>(Box::default()));
         match made {
             Ok(scratch) => Self::Thread(scratch),
             Err(never) => match never {},

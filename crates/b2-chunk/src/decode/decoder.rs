@@ -17,7 +17,7 @@ mod runs;
 use std::ops::Range;
 
 use b2_codecs::{CodecContext, CodecFormat};
-use b2_filters::{FilterContext, FilterProperties, Filtered, Planes};
+use b2_filters::{FilterContext, FilterProperties, FilteredBlock, Planes};
 
 pub use self::block_parts::BlockParts;
 use crate::block::chain::{Active, Chain, KeptChain};
@@ -275,11 +275,11 @@ impl<'a> BlockDecoder<'a> {
                 let planes = self.planes(&stored, block.nstreams, start);
                 let skipped = start * block.nstreams;
                 let part = part.start - skipped..part.end - skipped;
-                filter.backward_part(cx, *meta, Filtered::Planes(&planes[..block.nstreams]), part, dst)
+                filter.backward_part(cx, *meta, FilteredBlock::Planes(&planes[..block.nstreams]), part, dst)
             }
             Decoded::Block(stored) => match stored.unwrap_or_else(|| &self.scratch.a[..block.len()]) {
                 src if part.len() == src.len() => filter.backward(cx, *meta, src, dst),
-                src => filter.backward_part(cx, *meta, Filtered::Block(src), part, dst),
+                src => filter.backward_part(cx, *meta, FilteredBlock::Block(src), part, dst),
             },
         };
         result.map_err(|source| ChunkError::Filter { nblock: block.nblock, source })

@@ -4,7 +4,7 @@
 //! for all chunks with one header, so it is kept as a [`Plan`]. Whatever is unusual or malformed is left to
 //! [`BlockDecoder`](super::decoder::BlockDecoder), which starts again and reports errors.
 
-use b2_filters::{FilterContext, Filtered};
+use b2_filters::{FilterContext, FilteredBlock};
 
 use crate::DParams;
 use crate::block::chain::KeptChain;
@@ -174,5 +174,5 @@ pub(crate) fn like_last(
         }
     }
     let all = 0..dst.len();
-    filter.backward_part(&cx, meta, Filtered::Planes(parts), all, dst).ok()
+    filter.backward_part(&cx, meta, FilteredBlock::Planes(parts), all, dst).ok()
 }

@@ -29,7 +29,7 @@ mod wide {
 pub(crate) use self::decode::decode_with;
 
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
-use b2_core::Kept;
+use b2_core::Pooled;
 use std::cell::RefCell;
 
 /// The blosclz codec, implemented in this crate.
@@ -53,7 +53,7 @@ impl Codec for BloscLz {
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         crate::codec::may_encode(self.id())?;
         cx.refuse_dict(self.id())?;
-        let state = Kept::take(&STATES, |_| true, encode::EncoderState::new)?;
+        let state = Pooled::take(&STATES, |_| true, encode::EncoderState::new)?;
         Ok(Box::new(BloscLzEncoder { clevel: cx.level, state }))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
@@ -64,7 +64,7 @@ impl Codec for BloscLz {
 
 struct BloscLzEncoder {
     clevel: u8,
-    state: Kept<encode::EncoderState>,
+    state: Pooled<encode::EncoderState>,
 }
 
 impl Encoder for BloscLzEncoder {

@@ -8,7 +8,7 @@ use super::matcher::Matcher;
 use super::raw::RawOutput;
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
 use crate::lz77::raw::RawWindow;
-use b2_core::Kept;
+use b2_core::Pooled;
 use b2_core::{OutOfMemory, memory::zeroed_array};
 use std::cell::RefCell;
 use std::mem::replace;
@@ -112,7 +112,7 @@ thread_local! {
 /// The state of the fast encoder.
 pub(super) struct FastMatcher {
     acceleration: usize,
-    tables: Kept<Tables>,
+    tables: Pooled<Tables>,
     /// The length of the dictionary, and the tables after indexing it.
     dict: Option<(usize, Tables)>,
 }
@@ -120,7 +120,7 @@ pub(super) struct FastMatcher {
 impl FastMatcher {
     /// Creates a matcher. `acceleration` is 1 for the best ratio, higher for speed.
     pub(super) fn new(acceleration: usize) -> Result<Self, OutOfMemory> {
-        Ok(Self { acceleration, tables: Kept::take(&KEPT, |_| true, Tables::new)?, dict: None })
+        Ok(Self { acceleration, tables: Pooled::take(&KEPT, |_| true, Tables::new)?, dict: None })
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         };
         let fresh = || FastMatcher {
             acceleration: 5,
-            tables: Kept::take(&KEPT, |_| false, Tables::new).unwrap(),
+            tables: Pooled::take(&KEPT, |_| false, Tables::new).unwrap(),
             dict: None,
         };
         let lens = if cfg!(miri) { [300, 20] } else { [SHORT, 1000] };

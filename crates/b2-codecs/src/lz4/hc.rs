@@ -11,8 +11,8 @@ use super::matcher::Matcher;
 use super::raw::RawOutput;
 use super::window::{LAST_LITERALS, MIN_MATCH};
 use crate::lz77::raw::RawWindow;
-use b2_core::Kept;
 use b2_core::OutOfMemory;
+use b2_core::Pooled;
 use std::cell::RefCell;
 
 /// The longest match whose length needs no extra byte.
@@ -37,7 +37,7 @@ thread_local! {
 pub(super) struct HcMatcher {
     /// How many earlier positions with the same hash are compared.
     attempts: usize,
-    pub(super) chains: Kept<Chains>,
+    pub(super) chains: Pooled<Chains>,
     /// The length of the dictionary, and the chains after indexing it.
     dict: Option<(usize, Chains)>,
 }
@@ -46,7 +46,7 @@ impl HcMatcher {
     pub(super) fn new(level: u8) -> Result<Self, OutOfMemory> {
         // The numbers of the C library.
         let attempts = 4 << (level.clamp(3, 9) - 3);
-        Ok(Self { attempts, chains: Kept::take(&KEPT, |_| true, Chains::new)?, dict: None })
+        Ok(Self { attempts, chains: Pooled::take(&KEPT, |_| true, Chains::new)?, dict: None })
     }
 }
 

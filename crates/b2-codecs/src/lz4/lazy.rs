@@ -9,7 +9,7 @@ use super::matcher::Matcher;
 use super::raw::RawOutput;
 use super::window::{FAR, LAST_LITERALS, MIN_MATCH, read_u64};
 use crate::lz77::raw::RawWindow;
-use b2_core::Kept;
+use b2_core::Pooled;
 use b2_core::{OutOfMemory, memory::zeroed_array};
 use std::cell::RefCell;
 use std::mem::replace;
@@ -60,14 +60,14 @@ impl Tables {
 
 /// The state of the lazy encoder.
 pub(super) struct LazyMatcher {
-    pub(super) tables: Kept<Tables>,
+    pub(super) tables: Pooled<Tables>,
     /// The length of the dictionary, and the tables after indexing it.
     dict: Option<(usize, Tables)>,
 }
 
 impl LazyMatcher {
     pub(super) fn new() -> Result<Self, OutOfMemory> {
-        Ok(Self { tables: Kept::take(&KEPT, |_| true, Tables::new)?, dict: None })
+        Ok(Self { tables: Pooled::take(&KEPT, |_| true, Tables::new)?, dict: None })
     }
 }
 

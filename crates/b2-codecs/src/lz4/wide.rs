@@ -31,7 +31,7 @@ fn sequences_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) ->
 /// Outputs up to this length are decoded with 16-byte copies also with AVX-512. The sources of their matches are near, and
 /// often still on their way to the cache: the CPU can forward a store to a load only if it covers all of it, which it more
 /// often does for 16 bytes than for 32. Tests and fuzz targets, whose outputs are mostly shorter, go both ways.
-const SHORT_OUTPUT: usize = if cfg!(any(test, fuzzing)) { 600 } else { 12 << 10 };
+const SHORT_OUTPUT: usize = if cfg!(any(test, fuzzing)) { 600 } else { 24 << 10 };
 
 /// Decodes sequences with AVX-512.
 ///

@@ -4,7 +4,7 @@ use super::PROPERTIES;
 use super::dict::{DICTS, Dict};
 use crate::probe::{Prober, StreamKind};
 use crate::{Codec, CodecContext, CodecError, CodecId, CodecProperties, Decoder, Encoded, Encoder};
-use b2_core::Kept;
+use b2_core::Pooled;
 use b2_core::memory;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Codec for Zstd {
     }
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         let effort = Effort::of(cx.level);
-        let state = Kept::take(
+        let state = Pooled::take(
             &COMPRESSORS,
             |_| true,
             || {
@@ -119,7 +119,7 @@ impl Codec for Zstd {
         Ok(Box::new(ZstdEncoder { state, effort, dict }))
     }
     fn decoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        let state = Kept::take(
+        let state = Pooled::take(
             &DECOMPRESSORS,
             |_| true,
             || {
@@ -153,7 +153,7 @@ impl Codec for Zstd {
 }
 
 struct ZstdEncoder {
-    state: Kept<Compressor>,
+    state: Pooled<Compressor>,
     effort: Effort,
     dict: Option<Arc<Dict>>,
 }
@@ -238,7 +238,7 @@ struct Decompressor {
 }
 
 struct ZstdDecoder {
-    state: Kept<Decompressor>,
+    state: Pooled<Decompressor>,
     dict: Option<Arc<Dict>>,
 }
 

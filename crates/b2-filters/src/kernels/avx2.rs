@@ -3,10 +3,10 @@
 
 use std::arch::x86_64::*;
 
-use super::bounds::LINE;
+use super::bounds::CACHE_LINE_LEN;
 use super::generic::Generic;
 use super::kernel::{Kernels, Tile, call_functions};
-use super::lanes::{EDGE, beyond, by_columns, lane_kernels};
+use super::lanes::{EDGE_LEN, beyond, by_columns, lane_kernels};
 use super::scan::{self, Scan};
 use super::sse2::Sse2;
 use super::vector::{
@@ -130,7 +130,7 @@ fn transpose_bits_of_items(v: __m256i) -> __m256i {
 
 #[target_feature(enable = "avx2")]
 fn stream(src: &[u8], dst: &mut [u8]) {
-    for at in (0..dst.len()).step_by(LINE) {
+    for at in (0..dst.len()).step_by(CACHE_LINE_LEN) {
         stream32(dst, at, load(src, at));
         stream32(dst, at + 32, load(src, at + 32));
     }

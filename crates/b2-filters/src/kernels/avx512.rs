@@ -8,7 +8,7 @@
 use std::arch::x86_64::*;
 
 use super::avx2;
-use super::bounds::LINE;
+use super::bounds::CACHE_LINE_LEN;
 use super::kernel::{Kernels, Tile, call_functions};
 use super::lanes::by_columns;
 use super::scan::{self, Scan};
@@ -102,7 +102,7 @@ fn gather_by<const C: usize, const P: usize, const DENSE: bool, const BITS: bool
     let reverse = load64(&REVERSE, 0);
     let mut planes = PlanesMut::<C>::new(planes, tile.stride, tile.n);
     let source = Items::<C, DENSE>::new(items, tile.pitch, tile.n);
-    let mut edge = [0; EDGE];
+    let mut edge = [0; EDGE_LEN];
     for part in groups(tile.n, GROUP) {
         for i in part {
             if !BITS && DENSE {
@@ -146,7 +146,7 @@ fn scatter_by<const C: usize, const P: usize, const DENSE: bool, const BITS: boo
     let by_item = load64(if BITS { &BY_ITEM_REVERSED } else { &BY_ITEM[C] }, 0);
     let planes = Planes::<P>::new(&planes[..C], tile.n);
     let mut target = ItemsMut::<C, DENSE>::new(items, tile.pitch, tile.n);
-    let mut edge = [0; EDGE];
+    let mut edge = [0; EDGE_LEN];
     for part in groups(tile.n, GROUP) {
         for i in part {
             let mut r = [_mm512_setzero_si512(); P];
@@ -233,11 +233,11 @@ const fn beyond(c: usize, p: usize) -> usize {
 }
 
 /// Buffer size for a group and the items past it that are touched.
-const EDGE: usize = (64 + 8) * 16;
+const EDGE_LEN: usize = (64 + 8) * 16;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn stream(src: &[u8], dst: &mut [u8]) {
-    for at in (0..dst.len()).step_by(LINE) {
+    for at in (0..dst.len()).step_by(CACHE_LINE_LEN) {
         stream64(dst, at, load64(src, at));
     }
 }

@@ -8,7 +8,7 @@ pub(super) fn padded<'a>(rest: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// Bytes in a cache line.
-pub(crate) const LINE: usize = 64;
+pub(crate) const CACHE_LINE_LEN: usize = 64;
 
 /// Returns whether `bytes` holds `N` bytes from `at` on, which every access of `N` bytes relies on. Only one comparison
 /// depends on `at`, so the other can be hoisted out of loops.

@@ -12,7 +12,7 @@ pub(super) const fn beyond(c: usize, p: usize) -> usize {
 }
 
 /// Buffer size for a group and the items past it that are touched.
-pub(super) const EDGE: usize = (32 + 2) * 16;
+pub(super) const EDGE_LEN: usize = (32 + 2) * 16;
 
 /// Calls the kernel for the number of columns of a tile. There is one function per number, and a fallback.
 macro_rules! by_columns {
@@ -97,7 +97,7 @@ macro_rules! lane_kernels {
         ) {
             let mut planes = PlanesMut::<C>::new(planes, tile.stride, tile.n);
             let source = Items::<C, DENSE>::new(items, tile.pitch, tile.n);
-            let mut edge = [0; EDGE];
+            let mut edge = [0; EDGE_LEN];
             for part in groups(tile.n, GROUP) {
                 for i in part {
                     if !BITS && DENSE {
@@ -131,7 +131,7 @@ macro_rules! lane_kernels {
         ) {
             let planes = Planes::<P>::new(&planes[..C], tile.n);
             let mut target = ItemsMut::<C, DENSE>::new(items, tile.pitch, tile.n);
-            let mut edge = [0; EDGE];
+            let mut edge = [0; EDGE_LEN];
             for part in groups(tile.n, GROUP) {
                 for i in part {
                     let plane = |j| if j < C { load(planes.get::<GROUP>(j, i), 0) } else { zero() };

@@ -5,10 +5,10 @@
 
 use std::arch::x86_64::*;
 
-use super::bounds::LINE;
+use super::bounds::CACHE_LINE_LEN;
 use super::generic::Generic;
 use super::kernel::{Kernels, Tile, call_functions};
-use super::lanes::{EDGE, beyond, by_columns, lane_kernels};
+use super::lanes::{EDGE_LEN, beyond, by_columns, lane_kernels};
 use super::vector::{
     fence, load4, load8, load16 as load, prefetch, prefetch_ahead, store4, store8, store16 as store, stream16,
 };
@@ -31,7 +31,7 @@ lane_kernels!("sse2", __m128i, false);
 
 #[target_feature(enable = "sse2")]
 fn stream(src: &[u8], dst: &mut [u8]) {
-    for at in (0..dst.len()).step_by(LINE) {
+    for at in (0..dst.len()).step_by(CACHE_LINE_LEN) {
         stream16(dst, at, load(src, at));
         stream16(dst, at + 16, load(src, at + 16));
         stream16(dst, at + 32, load(src, at + 32));

@@ -81,17 +81,17 @@ accesses! {
     "avx512f" 64 __m512i: load64 _mm512_loadu_si512, store64 _mm512_storeu_si512, stream64 _mm512_stream_si512;
 }
 
-/// Prefetches `nbytes` bytes, `AHEAD` bytes after the current position of a sequential read. Hardware prefetching does
+/// Prefetches `nbytes` bytes, `PREFETCH_DISTANCE` bytes after the current position of a sequential read. Hardware prefetching does
 /// not reach far enough.
 #[inline(always)]
 pub(super) fn prefetch_ahead(now: *const u8, nbytes: usize) {
     for at in (0..nbytes).step_by(64) {
         // SAFETY: SSE is part of x86-64, and a prefetch has no effect that a program could see, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(now.wrapping_add(AHEAD + at).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(now.wrapping_add(PREFETCH_DISTANCE + at).cast()) };
     }
 }
 
-const AHEAD: usize = 4096;
+const PREFETCH_DISTANCE: usize = 4096;
 
 /// Prefetches the cache lines of `bytes`.
 #[inline]

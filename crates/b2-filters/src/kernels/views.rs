@@ -79,12 +79,12 @@ impl<'a, const C: usize, const DENSE: bool> Items<'a, C, DENSE> {
 
     /// Returns `count` places of `N` bytes: at item `i`, and each `step` items further.
     #[inline(always)]
-    pub(super) fn places<const N: usize>(&self, i: usize, step: usize, count: usize) -> Places<'a, N> {
+    pub(super) fn places<const N: usize>(&self, i: usize, step: usize, count: usize) -> FixedSlices<'a, N> {
         check_places::<C, N, DENSE>(i, step, count, self.n);
         let pitch = if DENSE { C } else { self.pitch };
         // SAFETY: `check_places` found item `i` to be one of the `n` that `new` found.
         let start = unsafe { self.start.add(i * pitch) };
-        Places { start, distance: step * pitch, count, bytes: PhantomData }
+        FixedSlices { start, distance: step * pitch, count, bytes: PhantomData }
     }
 
     /// Returns the address of item `i`, which may be past the end.
@@ -112,12 +112,17 @@ impl<'a, const C: usize, const DENSE: bool> ItemsMut<'a, C, DENSE> {
 
     /// Returns `count` places of `N` bytes: at item `i`, and each `step` items further. They may overlap.
     #[inline(always)]
-    pub(super) fn places<const N: usize>(&mut self, i: usize, step: usize, count: usize) -> PlacesMut<'_, N> {
+    pub(super) fn places<const N: usize>(
+        &mut self,
+        i: usize,
+        step: usize,
+        count: usize,
+    ) -> FixedSlicesMut<'_, N> {
         check_places::<C, N, DENSE>(i, step, count, self.n);
         let pitch = if DENSE { C } else { self.pitch };
         // SAFETY: `check_places` found item `i` to be one of the `n` that `new` found.
         let start = unsafe { self.start.add(i * pitch) };
-        PlacesMut { start, distance: step * pitch, count, bytes: PhantomData }
+        FixedSlicesMut { start, distance: step * pitch, count, bytes: PhantomData }
     }
 }
 
@@ -155,14 +160,14 @@ fn check_places<const C: usize, const N: usize, const DENSE: bool>(
 }
 
 /// Places of `N` bytes for reading.
-pub(super) struct Places<'a, const N: usize> {
+pub(super) struct FixedSlices<'a, const N: usize> {
     start: *const u8,
     distance: usize,
     count: usize,
     bytes: PhantomData<&'a [u8]>,
 }
 
-impl<'a, const N: usize> Places<'a, N> {
+impl<'a, const N: usize> FixedSlices<'a, N> {
     /// Returns place `k`.
     #[inline(always)]
     pub(super) fn get(&self, k: usize) -> &'a [u8; N] {
@@ -173,14 +178,14 @@ impl<'a, const N: usize> Places<'a, N> {
 }
 
 /// Places of `N` bytes for writing.
-pub(super) struct PlacesMut<'a, const N: usize> {
+pub(super) struct FixedSlicesMut<'a, const N: usize> {
     start: *mut u8,
     distance: usize,
     count: usize,
     bytes: PhantomData<&'a mut [u8]>,
 }
 
-impl<const N: usize> PlacesMut<'_, N> {
+impl<const N: usize> FixedSlicesMut<'_, N> {
     /// Returns place `k`.
     #[inline(always)]
     pub(super) fn get(&mut self, k: usize) -> &mut [u8; N] {

@@ -1,6 +1,6 @@
 //! Parts of blocks and planes, through the trait: what a reader of few items uses.
 
-use b2_filters::{Effect, FilterContext, FilterError, Filtered, Planes, builtin};
+use b2_filters::{Effect, FilterContext, FilterError, FilteredBlock, Planes, builtin};
 use proptest::prelude::*;
 
 fn any_case() -> impl Strategy<Value = (usize, Vec<u8>, usize, usize)> {
@@ -20,7 +20,7 @@ proptest! {
             let mut whole = vec![0xAA; filtered.len()];
             let result = filter.backward(&cx, 0, &filtered, &mut whole);
             let mut part = vec![0x55; range.len()];
-            let block = Filtered::Block(&filtered);
+            let block = FilteredBlock::Block(&filtered);
             prop_assert_eq!(&filter.backward_part(&cx, 0, block, range.clone(), &mut part), &result);
             if result.is_err() {
                 continue;
@@ -47,7 +47,7 @@ proptest! {
             }
             let planes: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
             part.fill(0x33);
-            filter.backward_part(&cx, 0, Filtered::Planes(&planes), range.clone(), &mut part).unwrap();
+            filter.backward_part(&cx, 0, FilteredBlock::Planes(&planes), range.clone(), &mut part).unwrap();
             prop_assert!(part == whole[range.clone()], "{filter:?} from planes");
         }
     }
@@ -82,9 +82,10 @@ fn planes_and_ranges_that_do_not_fit_are_refused() {
         let properties = filter.properties(&cx, 0);
         assert!(matches!(properties.planes_of(64), Some(Planes { count: 4, .. })));
         assert_eq!(properties.planes_of(65), None);
-        assert_eq!(filter.backward_part(&cx, 0, Filtered::Planes(&[plane; 4]), 3..11, &mut dst), Ok(()));
+        assert_eq!(filter.backward_part(&cx, 0, FilteredBlock::Planes(&[plane; 4]), 3..11, &mut dst), Ok(()));
         let refused = |planes: &[&[u8]], range, len: usize| {
-            let result = filter.backward_part(&cx, 0, Filtered::Planes(planes), range, &mut [0; 8][..len]);
+            let result =
+                filter.backward_part(&cx, 0, FilteredBlock::Planes(planes), range, &mut [0; 8][..len]);
             assert!(
                 matches!(result, Err(FilterError::Part { .. } | FilterError::Length { .. })),
                 "{result:?}"
@@ -101,5 +102,5 @@ fn planes_and_ranges_that_do_not_fit_are_refused() {
     }
     let delta = builtin().into_iter().find(|filter| filter.name() == "delta").unwrap();
     assert_eq!(delta.properties(&cx, 0).planes, None);
-    assert!(delta.backward_part(&cx, 0, Filtered::Planes(&[plane; 4]), 0..8, &mut [0; 8]).is_err());
+    assert!(delta.backward_part(&cx, 0, FilteredBlock::Planes(&[plane; 4]), 0..8, &mut [0; 8]).is_err());
 }

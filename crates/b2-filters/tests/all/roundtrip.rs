@@ -1,6 +1,6 @@
 //! Round trips and hostile parameters, through the public interface.
 
-use b2_filters::{Filter, FilterContext, FilterError, FilterId, Filtered, builtin};
+use b2_filters::{Filter, FilterContext, FilterError, FilterId, FilteredBlock, builtin};
 use proptest::prelude::*;
 
 fn filter(id: FilterId) -> std::sync::Arc<dyn Filter> {
@@ -88,14 +88,14 @@ proptest! {
             prop_assert!(short == 0 || results.iter().all(Result::is_err), "{filter:?}");
             let range = part.0..part.1;
             let mut dst = vec![0; range.len().min(1000) + short];
-            let part = filter.backward_part(&cx, meta, Filtered::Block(&src), range.clone(), &mut dst);
+            let part = filter.backward_part(&cx, meta, FilteredBlock::Block(&src), range.clone(), &mut dst);
             prop_assert!(short == 0 || part.is_err(), "{filter:?}");
             let properties = filter.properties(&cx, meta);
             prop_assert!(properties.chunk_multiple > 0);
             let _ = properties.planes.map(|planes| planes.prefix(src.len(), range.end));
             let _ = properties.planes_of(src.len());
             let planes: Vec<&[u8]> = src.chunks(typesize.clamp(1, 300)).collect();
-            let _ = filter.backward_part(&cx, meta, Filtered::Planes(&planes), range, &mut dst);
+            let _ = filter.backward_part(&cx, meta, FilteredBlock::Planes(&planes), range, &mut dst);
         }
     }
 }

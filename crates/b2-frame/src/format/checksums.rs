@@ -85,7 +85,7 @@ fn field<const N: usize>(end: &[u8; END_LEN], at: usize) -> &[u8; N] {
 
 /// The parts of a frame that are covered by the block's own sums, as stored.
 #[derive(Clone, Copy)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct FrameParts<'a> {
     /// The whole header.
     pub(crate) header: &'a Bytes,
     /// The index chunk; empty in a frame without chunks.
@@ -95,13 +95,13 @@ pub(crate) struct Parts<'a> {
 }
 
 /// The result of a check.
-pub(crate) struct Checked {
+pub(crate) struct SumCheck {
     pub(crate) checksums: Checksums,
     /// The pages with the sums of the chunks; `None` if there are none or they are unreliable.
     pub(crate) pages: Option<Vec<Page>>,
 }
 
-impl Parts<'_> {
+impl FrameParts<'_> {
     fn sums(&self) -> Result<[u64; 4], FrameError> {
         let stable = stable(self.header, &Metalayers::parse(self.header)?)?;
         Ok([sum(self.header), sum(&stable), sum(self.index), sum(self.vlmetalayers)])
@@ -166,7 +166,7 @@ impl Parts<'_> {
         }
     }
 
-    fn check_empty(&self, fingerprint: Fingerprint) -> Result<Checked, FrameError> {
+    fn check_empty(&self, fingerprint: Fingerprint) -> Result<SumCheck, FrameError> {
         let (_, expected) = self.fingerprint_of_empty()?;
         let checksums = match (
             fingerprint.1 == expected,
@@ -179,7 +179,7 @@ impl Parts<'_> {
                 return Err(FrameError::Checksum { structure: Structure::Frame, what });
             }
         };
-        Ok(Checked { checksums, pages: Some(Vec::new()) })
+        Ok(SumCheck { checksums, pages: Some(Vec::new()) })
     }
 
     /// Checks these parts against the block at the end of `before_trailer` and against the
@@ -190,7 +190,7 @@ impl Parts<'_> {
         nstored: Option<u64>,
         before_trailer: &[u8],
         fingerprint: Fingerprint,
-    ) -> Result<Checked, FrameError> {
+    ) -> Result<SumCheck, FrameError> {
         let rest = (before_trailer.len() as u64).saturating_sub(block_len(before_trailer, u64::MAX));
         let stored = usize::try_from(rest).ok().and_then(|at| before_trailer.get(at..)).unwrap_or_default();
         if fingerprint == NO_FINGERPRINT {
@@ -198,7 +198,7 @@ impl Parts<'_> {
             // place.
             let left_behind = stored.last_chunk::<END_LEN>().is_some_and(|end| end.starts_with(&MAGIC));
             let checksums = if left_behind { Checksums::Changed } else { Checksums::None };
-            return Ok(Checked { checksums, pages: None });
+            return Ok(SumCheck { checksums, pages: None });
         }
         let fail = |structure, what| Err(FrameError::Checksum { structure, what });
         if fingerprint.0 != KIND {
@@ -236,7 +236,7 @@ impl Parts<'_> {
             (false, true) => Checksums::Changed,
             _ => return fail(Structure::Header, "it does not match its checksum"),
         };
-        Ok(Checked { checksums, pages: Some(pages) })
+        Ok(SumCheck { checksums, pages: Some(pages) })
     }
 }
 

@@ -99,7 +99,7 @@ impl Index {
     /// header defines it.
     pub(crate) fn decode(bytes: Bytes, nchunks: Option<u64>, dparams: &DParams) -> Result<Self, FrameError> {
         // The chunk is decoded in pieces of whole blocks of about this size, in bytes.
-        const PIECE: usize = 1 << 20;
+        const DECODE_LEN: usize = 1 << 20;
         let chunk = Chunk::from_bytes(bytes).map_err(FrameError::chunk(Structure::Index))?;
         let nbytes = chunk.nbytes();
         let expected = nchunks.map_or(nbytes as u64 & !7, |n| n.saturating_mul(8));
@@ -120,7 +120,7 @@ impl Index {
             within("block of the index chunk, in bytes", blocksize as u64, max_metadata(dparams))?;
             // Pieces consist of whole blocks, so that no block is decoded twice. Block sizes need
             // not be multiples of 8, so a partial entry is carried over.
-            let piece = PIECE.next_multiple_of(blocksize);
+            let piece = DECODE_LEN.next_multiple_of(blocksize);
             let mut bytes = Vec::new();
             let mut carried = 0;
             for start in (0..nbytes).step_by(piece) {
@@ -289,13 +289,13 @@ impl Builder {
     fn push(&mut self, entry: i64) -> Result<(), FrameError> {
         // Up to this many runs are always kept; more only while they take much less memory than a
         // table.
-        const FEW: usize = 4096;
+        const MAX_SMALL_RUNS: usize = 4096;
         match &mut self.table {
             Table::Runs(runs) => {
                 if runs.last().is_none_or(|(_, last)| *last != entry) {
                     memory::push(runs, (self.len, entry))?;
                 }
-                if runs.len() > FEW && runs.len() > self.len.saturating_add(1) / 4 {
+                if runs.len() > MAX_SMALL_RUNS && runs.len() > self.len.saturating_add(1) / 4 {
                     self.unroll()?;
                 }
             }

@@ -13,7 +13,7 @@ const STALE: &[u8] = b"\xa5stale";
 
 /// The value of a vlmetalayer after all indexes in it were marked as outdated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outdated {
+pub enum OutdatedIndexes {
     /// All of them were marked before, or there are none.
     Same,
     /// The new value.
@@ -23,9 +23,9 @@ pub enum Outdated {
 }
 
 /// Marks all indexes of an array as outdated, given the value of [`INDEXES`].
-pub fn outdate_indexes(value: &[u8]) -> Outdated {
-    Marking::run(value, |marking| {
-        let Head::Map(n) = marking.head()? else { return None };
+pub fn outdate_indexes(value: &[u8]) -> OutdatedIndexes {
+    IndexMarker::run(value, |marking| {
+        let ItemHead::Map(n) = marking.head()? else { return None };
         for _ in 0..n {
             match marking.key()? {
                 Some(b"indexes") => marking.descriptions()?,
@@ -37,12 +37,12 @@ pub fn outdate_indexes(value: &[u8]) -> Outdated {
 }
 
 /// Marks all indexes of a table as outdated, given the value of its vlmetalayer `index_catalog`.
-pub fn outdate_catalog(value: &[u8]) -> Outdated {
-    Marking::run(value, Marking::descriptions)
+pub fn outdate_catalog(value: &[u8]) -> OutdatedIndexes {
+    IndexMarker::run(value, IndexMarker::descriptions)
 }
 
 /// What an item begins with.
-enum Head<'a> {
+enum ItemHead<'a> {
     /// The number of entries that follow, each with a key and a value.
     Map(u32),
     /// The number of items that follow.
@@ -52,20 +52,20 @@ enum Head<'a> {
 }
 
 /// A walk over msgpack that notes what is to be replaced.
-struct Marking<'a> {
+struct IndexMarker<'a> {
     bytes: &'a [u8],
     at: usize,
     edits: Vec<(Range<usize>, Vec<u8>)>,
 }
 
-impl<'a> Marking<'a> {
-    fn run(bytes: &'a [u8], walk: impl FnOnce(&mut Self) -> Option<()>) -> Outdated {
+impl<'a> IndexMarker<'a> {
+    fn run(bytes: &'a [u8], walk: impl FnOnce(&mut Self) -> Option<()>) -> OutdatedIndexes {
         let mut marking = Self { bytes, at: 0, edits: Vec::new() };
         if walk(&mut marking).is_none() || marking.at != bytes.len() {
-            return Outdated::Unreadable;
+            return OutdatedIndexes::Unreadable;
         }
         if marking.edits.is_empty() {
-            return Outdated::Same;
+            return OutdatedIndexes::Same;
         }
         let (mut new, mut from) = (Vec::with_capacity(bytes.len()), 0);
         for (place, with) in marking.edits {
@@ -74,12 +74,12 @@ impl<'a> Marking<'a> {
             from = place.end;
         }
         new.extend_from_slice(bytes.get(from..).unwrap_or_default());
-        Outdated::New(new)
+        OutdatedIndexes::New(new)
     }
 
     /// Marks the descriptions in a map.
     fn descriptions(&mut self) -> Option<()> {
-        let Head::Map(n) = self.head()? else { return None };
+        let ItemHead::Map(n) = self.head()? else { return None };
         for _ in 0..n {
             self.skip()?;
             self.description()?;
@@ -89,7 +89,7 @@ impl<'a> Marking<'a> {
 
     fn description(&mut self) -> Option<()> {
         let start = self.at;
-        let Head::Map(n) = self.head()? else { return None };
+        let ItemHead::Map(n) = self.head()? else { return None };
         let (body, mut found) = (self.at, false);
         for _ in 0..n {
             let is_stale = self.key()? == Some(b"stale");
@@ -116,7 +116,7 @@ impl<'a> Marking<'a> {
         let start = self.at;
         self.skip()?;
         let key = Self { bytes: self.bytes, at: start, edits: Vec::new() }.head()?;
-        Some(if let Head::Text(text) = key { Some(text) } else { None })
+        Some(if let ItemHead::Text(text) = key { Some(text) } else { None })
     }
 
     /// Passes an item with all that it contains.
@@ -125,9 +125,9 @@ impl<'a> Marking<'a> {
         while left > 0 {
             left = left.checked_sub(1)?;
             let inside = match self.head()? {
-                Head::Map(n) => u64::from(n).checked_mul(2)?,
-                Head::Array(n) => u64::from(n),
-                Head::Text(_) | Head::Other => 0,
+                ItemHead::Map(n) => u64::from(n).checked_mul(2)?,
+                ItemHead::Array(n) => u64::from(n),
+                ItemHead::Text(_) | ItemHead::Other => 0,
             };
             left = left.checked_add(inside)?;
         }
@@ -135,20 +135,20 @@ impl<'a> Marking<'a> {
     }
 
     /// Passes an item, but not the members of a map or an array.
-    fn head(&mut self) -> Option<Head<'a>> {
+    fn head(&mut self) -> Option<ItemHead<'a>> {
         let marker = self.number(1)?;
         let few = marker & 0x0F;
         let len = match marker {
-            0x80..=0x8F => return Some(Head::Map(few)),
-            0x90..=0x9F => return Some(Head::Array(few)),
-            0xDC => return self.number(2).map(Head::Array),
-            0xDD => return self.number(4).map(Head::Array),
-            0xDE => return self.number(2).map(Head::Map),
-            0xDF => return self.number(4).map(Head::Map),
-            0xA0..=0xBF => return self.take(marker & 0x1F).map(Head::Text),
+            0x80..=0x8F => return Some(ItemHead::Map(few)),
+            0x90..=0x9F => return Some(ItemHead::Array(few)),
+            0xDC => return self.number(2).map(ItemHead::Array),
+            0xDD => return self.number(4).map(ItemHead::Array),
+            0xDE => return self.number(2).map(ItemHead::Map),
+            0xDF => return self.number(4).map(ItemHead::Map),
+            0xA0..=0xBF => return self.take(marker & 0x1F).map(ItemHead::Text),
             0xD9..=0xDB => {
                 let len = self.number(1 << (marker & 0x03).checked_sub(1)?)?;
-                return self.take(len).map(Head::Text);
+                return self.take(len).map(ItemHead::Text);
             }
             0x00..=0x7F | 0xC0 | 0xC2 | 0xC3 | 0xE0..=0xFF => 0,
             0xC4..=0xC6 => self.number(1 << (marker & 0x03))?,
@@ -167,7 +167,7 @@ impl<'a> Marking<'a> {
             // 0xC1 is not used.
             _ => return None,
         };
-        self.take(len).map(|_| Head::Other)
+        self.take(len).map(|_| ItemHead::Other)
     }
 
     fn take(&mut self, len: u32) -> Option<&'a [u8]> {
@@ -196,26 +196,26 @@ mod tests {
 
     #[test]
     fn only_the_mark_changes() {
-        assert_eq!(outdate_indexes(&value(b"\xc2")), Outdated::New(value(b"\xc3")));
-        assert_eq!(outdate_indexes(&value(b"\xc3")), Outdated::Same);
-        assert_eq!(outdate_indexes(&value(b"\xd9\x03yes")), Outdated::New(value(b"\xc3")));
-        assert_eq!(outdate_indexes(b"\x82\xa7version\x01\xa7indexes\x80"), Outdated::Same);
-        assert_eq!(outdate_indexes(b"\x80"), Outdated::Same);
+        assert_eq!(outdate_indexes(&value(b"\xc2")), OutdatedIndexes::New(value(b"\xc3")));
+        assert_eq!(outdate_indexes(&value(b"\xc3")), OutdatedIndexes::Same);
+        assert_eq!(outdate_indexes(&value(b"\xd9\x03yes")), OutdatedIndexes::New(value(b"\xc3")));
+        assert_eq!(outdate_indexes(b"\x82\xa7version\x01\xa7indexes\x80"), OutdatedIndexes::Same);
+        assert_eq!(outdate_indexes(b"\x80"), OutdatedIndexes::Same);
     }
 
     #[test]
     fn a_description_without_a_mark_gets_one() {
         let catalog = b"\x82\xa1a\x81\xa4kind\xa4full\xa1b\x80";
         let marked = b"\x82\xa1a\xdf\0\0\0\x02\xa5stale\xc3\xa4kind\xa4full\xa1b\xdf\0\0\0\x01\xa5stale\xc3";
-        assert_eq!(outdate_catalog(catalog), Outdated::New(marked.to_vec()));
-        assert_eq!(outdate_catalog(marked), Outdated::Same);
+        assert_eq!(outdate_catalog(catalog), OutdatedIndexes::New(marked.to_vec()));
+        assert_eq!(outdate_catalog(marked), OutdatedIndexes::Same);
     }
 
     #[test]
     fn malformed_values_are_unreadable() {
         let whole = value(b"\xc2");
         for len in 0..whole.len() {
-            assert_eq!(outdate_indexes(&whole[..len]), Outdated::Unreadable, "{len} bytes");
+            assert_eq!(outdate_indexes(&whole[..len]), OutdatedIndexes::Unreadable, "{len} bytes");
         }
         for bytes in [
             &b"\x07"[..],
@@ -228,10 +228,10 @@ mod tests {
             b"\x81\x01\xc9\xff\xff\xff\xff",
             b"\x81\x01\xdb\xff\xff\xff\xff",
         ] {
-            assert_eq!(outdate_indexes(bytes), Outdated::Unreadable, "{bytes:?}");
+            assert_eq!(outdate_indexes(bytes), OutdatedIndexes::Unreadable, "{bytes:?}");
         }
         // Deep nesting takes no stack.
         let deep = [&b"\x81\xa1a"[..], &[0x91; 100_000], b"\x01"].concat();
-        assert_eq!(outdate_indexes(&deep), Outdated::Same);
+        assert_eq!(outdate_indexes(&deep), OutdatedIndexes::Same);
     }
 }

@@ -25,7 +25,7 @@ use crate::format::digest::sum;
 use crate::format::runs;
 
 /// Largest table of block starts, in bytes.
-pub(crate) const MOST_STARTS: usize = 1 << 20;
+pub(crate) const MAX_STARTS_LEN: usize = 1 << 20;
 
 /// Returns the length of a record of block starts for `nblocks` blocks; 0 if they are unknown.
 pub(super) fn starts_len(nblocks: u16) -> usize {
@@ -72,7 +72,7 @@ impl TableKind {
     /// Returns the length of the longest table that is used, in bytes.
     fn most(self) -> u64 {
         match self {
-            Self::Starts => MOST_STARTS as u64,
+            Self::Starts => MAX_STARTS_LEN as u64,
             // Pages are read one by one.
             Self::Sums => u64::MAX,
         }
@@ -206,7 +206,7 @@ pub(crate) struct RecordTable {
     /// Number of records before each page.
     before: Vec<u64>,
     /// The content of each page; empty if it is damaged.
-    loaded: Vec<OnceLock<Loaded>>,
+    loaded: Vec<OnceLock<LoadedPage>>,
     /// The range of the list in the frame.
     list: Range<u64>,
     /// Bytes of the frame that were read with the trailer, and their offset.
@@ -215,7 +215,7 @@ pub(crate) struct RecordTable {
 
 /// The content of a page.
 #[derive(Debug, Default)]
-struct Loaded {
+struct LoadedPage {
     bytes: Bytes,
     /// The end of each record.
     ends: Vec<u32>,
@@ -283,11 +283,11 @@ impl RecordTable {
     pub(crate) fn put(&self, npage: usize, bytes: Bytes) -> bool {
         let Some((page, slot)) = self.pages.get(npage).zip(self.loaded.get(npage)) else { return false };
         let fits = bytes.len() as u64 == u64::from(page.len) && sum(&bytes) == page.sum;
-        slot.get_or_init(|| if fits { self.divided(bytes) } else { Loaded::default() });
+        slot.get_or_init(|| if fits { self.divided(bytes) } else { LoadedPage::default() });
         fits
     }
 
-    fn divided(&self, bytes: Bytes) -> Loaded {
+    fn divided(&self, bytes: Bytes) -> LoadedPage {
         let mut ends = Vec::new();
         let mut at = 0usize;
         while let Some(len) = bytes.get(at..).and_then(|rest| self.kind.record_len(rest)) {
@@ -298,14 +298,14 @@ impl RecordTable {
             }
             at = end;
         }
-        Loaded { bytes, ends }
+        LoadedPage { bytes, ends }
     }
 
     /// Returns the record of stored chunk `nstored`, if its page is loaded.
     pub(crate) fn get(&self, nstored: u64) -> Option<Bytes> {
         let npage = self.page_of(nstored)?;
         let nth = usize::try_from(nstored.checked_sub(*self.before.get(npage)?)?).ok()?;
-        let Loaded { bytes, ends } = self.loaded.get(npage)?.get()?;
+        let LoadedPage { bytes, ends } = self.loaded.get(npage)?.get()?;
         let start = nth.checked_sub(1).map_or(Some(0), |last| ends.get(last).copied())?;
         let range = start as usize..*ends.get(nth)? as usize;
         bytes.get(range.clone())?;

@@ -19,17 +19,17 @@ use crate::format::digest::sum;
 /// A run ends with the block that makes it at least this long, in bytes, shifted left as the record says.
 pub(crate) const MIN_LEN: u64 = 16 << 10;
 /// Chunks up to this size have no records, in bytes.
-pub(crate) const SMALL: usize = 16 << 10;
+pub(crate) const MAX_UNRECORDED_LEN: usize = 16 << 10;
 /// Bits for the number of sums.
 const COUNT_BITS: u32 = 12;
 /// The stored chunk must be at least this many times as long as its record and its sum together.
 const BUDGET: usize = 2000;
 /// The record of a chunk that has no sums of runs.
-pub(crate) const NOTHING: [u8; 2] = [0; 2];
+pub(crate) const NO_RUNS: [u8; 2] = [0; 2];
 
 /// Returns the length of a record that starts with this number.
 pub(super) fn record_len(number: u16) -> usize {
-    usize::from(number & COUNT_MASK).saturating_mul(4).saturating_add(NOTHING.len())
+    usize::from(number & COUNT_MASK).saturating_mul(4).saturating_add(NO_RUNS.len())
 }
 
 const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
@@ -64,7 +64,7 @@ fn half(bytes: &[u8]) -> u32 {
 
 /// Returns whether a record has sums of runs.
 pub(crate) fn has_sums(record: Option<&[u8]>) -> bool {
-    record.is_some_and(|record| record.len() > NOTHING.len())
+    record.is_some_and(|record| record.len() > NO_RUNS.len())
 }
 
 /// Returns the least length of the runs of a chunk with this record, in bytes.
@@ -134,7 +134,7 @@ pub(crate) fn record(stored: &[u8], chunk: Option<&LazyChunk>) -> Box<[u8]> {
 /// Parses the head of a stored chunk to find its blocks. Chunks that cannot be parsed, and small ones that are always
 /// read as a whole, have no records.
 pub(crate) fn parse(stored: &[u8], dparams: &DParams) -> Option<LazyChunk> {
-    if stored.len() <= SMALL {
+    if stored.len() <= MAX_UNRECORDED_LEN {
         return None;
     }
     match LazyChunk::parse(stored, stored.len() as u64, dparams) {

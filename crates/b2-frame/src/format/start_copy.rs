@@ -21,7 +21,7 @@ const SECTOR: usize = 512;
 /// The copy reaches at least to the end of a sector of this size where there is room for that.
 const LARGE_SECTOR: usize = 4096;
 /// How many bytes behind the header may be copied.
-pub(crate) const MOST: usize = 8 << 10;
+pub(crate) const MAX_COPIED_LEN: usize = 8 << 10;
 
 /// Returns how many bytes a table in a frame with this many bytes of chunks may take together with the sums and the
 /// copy.

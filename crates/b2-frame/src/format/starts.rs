@@ -14,11 +14,11 @@ use b2_core::memory;
 use bytes::Bytes;
 
 use crate::format::checksums::EntryHashing;
-use crate::format::records::{MOST_STARTS, RecordPage, Records, TableKind, starts_len};
+use crate::format::records::{MAX_STARTS_LEN, RecordPage, Records, TableKind, starts_len};
 use crate::format::runs;
 
 /// A frame whose records are longer than this in total gets no table, in bytes.
-const HELD: usize = 4 * MOST_STARTS;
+const MAX_RECORDS_LEN: usize = 4 * MAX_STARTS_LEN;
 /// The flag in `unit`: other blocks refer to block 0.
 const NEEDS_BLOCK0: u16 = 1 << 15;
 /// The record of a chunk whose blocks are unknown.
@@ -96,7 +96,7 @@ impl Starts {
 
 /// When a frame gets a table of block starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum StartsPolicy {
     /// If the checksums leave enough of the [`budget`] for it.
     #[default]
     IfSmall,
@@ -111,12 +111,12 @@ pub(crate) struct ChunkStarts {
     len: usize,
     /// Whether there were too many records.
     full: bool,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: StartsPolicy,
 }
 
 impl ChunkStarts {
     /// Creates an empty table.
-    pub(crate) fn new(wanted: Wanted) -> Self {
+    pub(crate) fn new(wanted: StartsPolicy) -> Self {
         Self { wanted, ..Self::default() }
     }
 
@@ -137,7 +137,7 @@ impl ChunkStarts {
         }
         let len = self.len.saturating_add(record.len());
         // This is only a hint, so without memory there is none.
-        let copy = if len <= HELD && !self.full { memory::copied(record).ok() } else { None };
+        let copy = if len <= MAX_RECORDS_LEN && !self.full { memory::copied(record).ok() } else { None };
         match copy {
             Some(copy) if self.records.try_reserve(1).is_ok() => {
                 self.records.insert(raw, copy.into());
@@ -152,7 +152,7 @@ impl ChunkStarts {
     }
 
     /// Drops the records of other entries if there are many.
-    pub(crate) fn settle(&mut self, entries: &[i64]) {
+    pub(crate) fn merge_new(&mut self, entries: &[i64]) {
         if self.records.len() > entries.len().saturating_mul(2).saturating_add(64) {
             let all = std::mem::take(&mut self.records);
             self.len = 0;
@@ -172,11 +172,11 @@ impl ChunkStarts {
         }
         let stored = entries.iter().filter(|raw| **raw >= 0).map(|raw| self.get(*raw));
         let len = stored.clone().map(<[u8]>::len).fold(0usize, usize::saturating_add);
-        if len > MOST_STARTS || stored.clone().all(|record| record == UNKNOWN) {
+        if len > MAX_STARTS_LEN || stored.clone().all(|record| record == UNKNOWN) {
             return None;
         }
         let records = Records::new(stored, kept).ok()?;
-        (len.saturating_add(records.list_len(TableKind::Starts)) <= MOST_STARTS).then_some(records)
+        (len.saturating_add(records.list_len(TableKind::Starts)) <= MAX_STARTS_LEN).then_some(records)
     }
 }
 
@@ -184,7 +184,7 @@ impl ChunkStarts {
 fn record(chunk: &LazyChunk) -> Option<Vec<u8>> {
     let header = chunk.header();
     let nblocks = u16::try_from(chunk.nblocks()).ok().filter(|n| *n > 0)?;
-    if header.cbytes() <= runs::SMALL || header.is_vl() || header.special().is_some() {
+    if header.cbytes() <= runs::MAX_UNRECORDED_LEN || header.is_vl() || header.special().is_some() {
         return None;
     }
     let unit = u16::try_from(runs::unit(header.cbytes())).ok()?;

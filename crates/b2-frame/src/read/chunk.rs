@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::format::index::Entry;
 use crate::read::chunk_head::{ChunkHead, HeadPlan};
-use crate::read::chunk_plan::{ChunkPlan, Comparing};
+use crate::read::chunk_plan::{ChunkPlan, CompareMode};
 use crate::read::plan::{Plan, Step, ended};
 use crate::read::super_chunk::On;
 use crate::{FrameError, SuperChunk};
@@ -124,7 +124,7 @@ impl<'a> ChunkRef<'a> {
     /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
     #[doc(hidden)]
     pub fn plan(self) -> Result<impl Plan<Output = Chunk> + use<'a>, FrameError> {
-        Ok(On(self.frame, ChunkPlan::new(self.frame, self.nchunk, Comparing::Always)?))
+        Ok(On(self.frame, ChunkPlan::new(self.frame, self.nchunk, CompareMode::Always)?))
     }
 
     /// Returns a plan that reads the chunk, compares it as [`Compare`](crate::Compare) says, and decodes it.
@@ -136,7 +136,7 @@ impl<'a> ChunkRef<'a> {
         self,
         decode: D,
     ) -> Result<impl Plan<Output = T> + use<'a, T, D>, FrameError> {
-        let plan = ChunkPlan::new(self.frame, self.nchunk, Comparing::Decoded)?;
+        let plan = ChunkPlan::new(self.frame, self.nchunk, CompareMode::Decoded)?;
         Ok(Decoding { chunk: self, plan: On(self.frame, plan), decode: Some(decode) })
     }
 }

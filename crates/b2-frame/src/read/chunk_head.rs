@@ -13,18 +13,18 @@ use crate::format::index::Entry;
 use crate::format::runs::{self, Runs};
 use crate::format::starts::Starts;
 use crate::names::FrameFile;
-use crate::read::compared::ComparedChunk;
-use crate::read::locate::Place;
+use crate::read::locate::ChunkLocation;
 use crate::read::plan::{Step, ended};
 use crate::read::sums::PageRequest;
 use crate::read::super_chunk::FramePlan;
+use crate::read::verified::VerifiedChunk;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
 /// Larger chunks are summed in pieces, and their bytes are not kept for decoding.
-const LARGE: usize = 8 << 20;
+const MAX_WHOLE_SUM_LEN: usize = 8 << 20;
 /// Size of these pieces, in bytes.
-const PIECE: u64 = 1 << 20;
+const SUM_PIECE_LEN: u64 = 1 << 20;
 
 /// The head of a chunk (header, block starts, dictionary) with everything that was read along with
 /// it. Returned by [`HeadPlan`].
@@ -36,7 +36,7 @@ pub(crate) struct ChunkHead(Box<HeadContent>);
 struct HeadContent {
     nchunk: usize,
     /// `None` for special chunks, which are not stored.
-    place: Option<Place>,
+    place: Option<ChunkLocation>,
     lazy: LazyChunk,
     /// Everything that was read, from the start of the chunk.
     bytes: Bytes,
@@ -68,7 +68,7 @@ impl ChunkHead {
 
     /// Returns the chunk's name in errors.
     pub(crate) fn structure(&self) -> Structure {
-        self.0.place.as_ref().map_or(Structure::Index, Place::structure)
+        self.0.place.as_ref().map_or(Structure::Index, ChunkLocation::structure)
     }
 
     /// Returns the part of the chunk that must be available to take a block: the block, or its run if that has to be
@@ -195,14 +195,14 @@ pub(crate) struct HeadPlan {
 enum HeadState {
     /// A special chunk, for which nothing is stored.
     Made(Box<LazyChunk>),
-    Start(Place),
-    AskedAlong(Place, Box<AskedAlong>),
+    Start(ChunkLocation),
+    PrefetchedRange(ChunkLocation, Box<PrefetchedRange>),
     Spent,
 }
 
 /// What was requested along with the first `len` bytes of a chunk.
 #[derive(Clone, Debug, Default)]
-struct AskedAlong {
+struct PrefetchedRange {
     len: u64,
     /// Further parts of the chunk, by their offsets in it.
     ahead: Vec<usize>,
@@ -237,7 +237,7 @@ impl HeadPlan {
 
     /// Returns how many bytes to read from the start of the chunk, and further ranges that hold the blocks if the block
     /// starts recorded in the frame are correct.
-    fn told(&self, frame: &SuperChunk, place: &Place, starts: &Starts) -> (u64, Vec<Range<u64>>) {
+    fn told(&self, frame: &SuperChunk, place: &ChunkLocation, starts: &Starts) -> (u64, Vec<Range<u64>>) {
         let costs = &frame.costs;
         let len = starts.len().min(place.guess);
         let head = starts.head().clamp(EXTENDED_HEADER_LEN as u64, len.max(EXTENDED_HEADER_LEN as u64));
@@ -276,7 +276,7 @@ impl HeadPlan {
                 }
             }
         }
-        match total <= costs.at_once.saturating_mul(MOST_AHEAD) {
+        match total <= costs.at_once.saturating_mul(MAX_AHEAD) {
             true => (first, ahead),
             // The driver limits the bytes of blocks in flight, but not those of heads.
             false => (head, Vec::new()),
@@ -291,7 +291,7 @@ impl HeadPlan {
 
     /// Returns how many bytes to read from the start of the chunk, and a further range of the chunk
     /// that probably holds the blocks, which may be empty.
-    fn guessed(&self, frame: &SuperChunk, place: &Place) -> (u64, Range<u64>) {
+    fn guessed(&self, frame: &SuperChunk, place: &ChunkLocation) -> (u64, Range<u64>) {
         let costs = &frame.costs;
         if place.guess <= costs.small {
             return (place.guess, 0..0);
@@ -341,7 +341,7 @@ impl HeadPlan {
 /// If the positions of blocks are known: those that start at most this many bytes after the head are read with it.
 const HEAD_GAP: u64 = 64 << 10;
 /// This many times the largest read may be requested along with a head.
-const MOST_AHEAD: u64 = 8;
+const MAX_AHEAD: u64 = 8;
 
 /// A range of blocks is read with a margin of one part in this many of the chunk, since blocks differ in size.
 const MARGIN: u64 = 48;
@@ -382,11 +382,12 @@ impl FramePlan for HeadPlan {
                 need.extend(pages.iter().map(|page| page.extent.clone()));
                 let offset = |range: &Range<u64>| usize::try_from(range.start).unwrap_or(usize::MAX);
                 let ahead = memory::collect(ahead.iter().map(offset))?;
-                self.state = HeadState::AskedAlong(place, Box::new(AskedAlong { len, ahead, pages }));
+                self.state =
+                    HeadState::PrefetchedRange(place, Box::new(PrefetchedRange { len, ahead, pages }));
                 Ok(Step::Need(need))
             }
-            HeadState::AskedAlong(place, asked) => {
-                let AskedAlong { len, ahead, pages } = *asked;
+            HeadState::PrefetchedRange(place, asked) => {
+                let PrefetchedRange { len, ahead, pages } = *asked;
                 let mut parts = parts.into_iter();
                 let bytes = parts.next().unwrap_or_default();
                 for offset in ahead {
@@ -419,9 +420,9 @@ impl FramePlan for HeadPlan {
                     LazyHead::Need(_) | LazyHead::Whole => header.cbytes(),
                 };
                 let need = place.within_limit(more)?;
-                self.state = HeadState::AskedAlong(
+                self.state = HeadState::PrefetchedRange(
                     place,
-                    Box::new(AskedAlong { len: more as u64, ..AskedAlong::default() }),
+                    Box::new(PrefetchedRange { len: more as u64, ..PrefetchedRange::default() }),
                 );
                 Ok(Step::Need(vec![need]))
             }
@@ -467,8 +468,8 @@ impl ComparePlan {
             return self.whole(frame);
         }
         match frame.compared(head.nchunk) {
-            Some(ComparedChunk::Whole) => return self.finish(),
-            Some(ComparedChunk::Runs(runs)) if runs.fits(&head.lazy) => {
+            Some(VerifiedChunk::Whole) => return self.finish(),
+            Some(VerifiedChunk::Runs(runs)) if runs.fits(&head.lazy) => {
                 head.runs = Some(runs.clone());
                 return self.finish();
             }
@@ -495,10 +496,10 @@ impl ComparePlan {
             return Err(FrameError::Checksum { structure, what });
         };
         let runs = Arc::new(runs);
-        frame.put_compared(head.nchunk, ComparedChunk::Runs(runs.clone()));
+        frame.put_compared(head.nchunk, VerifiedChunk::Runs(runs.clone()));
         // Another thread may have been faster.
         head.runs = match frame.compared(head.nchunk) {
-            Some(ComparedChunk::Runs(known)) => Some(known.clone()),
+            Some(VerifiedChunk::Runs(known)) => Some(known.clone()),
             _ => Some(runs),
         };
         self.finish()
@@ -509,7 +510,7 @@ impl ComparePlan {
         let Some(place) = &head.0.place else { return self.finish() };
         let cbytes = head.0.lazy.header().cbytes();
         let page = frame.sum_of(head.0.nchunk)?.err();
-        if cbytes > LARGE {
+        if cbytes > MAX_WHOLE_SUM_LEN {
             let start = place.start;
             return self.piece(frame, Box::default(), start, page);
         }
@@ -539,10 +540,10 @@ impl ComparePlan {
         let end = start.saturating_add(head.0.lazy.header().cbytes() as u64);
         if at >= end {
             frame.check_sum(head.0.nchunk, || sums.finish())?;
-            frame.put_compared(head.0.nchunk, ComparedChunk::Whole);
+            frame.put_compared(head.0.nchunk, VerifiedChunk::Whole);
             return self.finish();
         }
-        let piece = at..end.min(at.saturating_add(PIECE));
+        let piece = at..end.min(at.saturating_add(SUM_PIECE_LEN));
         let at = piece.end;
         let mut need = vec![Extent::exactly(head.file(), piece)];
         need.extend(page.iter().map(|page| page.extent.clone()));
@@ -554,7 +555,7 @@ impl ComparePlan {
         let Some(head) = &mut self.head else { return Err(ended()) };
         head.0.bytes.truncate(head.0.lazy.header().cbytes());
         frame.check_sum(head.0.nchunk, || sum(&head.0.bytes))?;
-        frame.put_compared(head.0.nchunk, ComparedChunk::Whole);
+        frame.put_compared(head.0.nchunk, VerifiedChunk::Whole);
         self.finish()
     }
 

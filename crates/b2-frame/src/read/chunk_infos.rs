@@ -14,7 +14,7 @@ use crate::read::plan::{Plan, Step};
 use crate::{FrameError, SuperChunk};
 
 /// Number of chunk headers that are read at once.
-const AT_ONCE: usize = 1024;
+const HEADER_BATCH: usize = 1024;
 
 /// Information about a chunk that is known without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl SuperChunk {
         places.sort_unstable();
         places.dedup_by_key(|(offset, _)| *offset);
         let mut live = 0;
-        for batch in places.chunks(AT_ONCE) {
+        for batch in places.chunks(HEADER_BATCH) {
             let nchunks: Vec<usize> = batch.iter().map(|(_, nchunk)| *nchunk).collect();
             live += self.headers(&nchunks)?.iter().map(|header| header.cbytes() as u64).sum::<u64>();
         }
@@ -145,7 +145,7 @@ struct InfosPlan<'a> {
 
 impl InfosPlan<'_> {
     fn nchunks(&self) -> Range<usize> {
-        self.start..self.frame.nchunks().min(self.start + AT_ONCE)
+        self.start..self.frame.nchunks().min(self.start + HEADER_BATCH)
     }
 
     fn infos(&self, headers: Vec<ChunkHeader>) -> Result<Vec<ChunkInfo>, FrameError> {

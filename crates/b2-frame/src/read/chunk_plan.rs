@@ -5,24 +5,24 @@ use bytes::Bytes;
 
 use crate::format::digest::sum;
 use crate::format::index::Entry;
-use crate::read::compared::ComparedChunk;
-use crate::read::locate::Place;
+use crate::read::locate::ChunkLocation;
 use crate::read::plan::{Step, ended};
 use crate::read::sums::PageRequest;
 use crate::read::super_chunk::FramePlan;
+use crate::read::verified::VerifiedChunk;
 use crate::{FrameError, SuperChunk};
 
 /// A plan that reads a whole chunk, usually in one round. Special chunks are not read at all.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkPlan {
     nchunk: usize,
-    compare: Comparing,
+    compare: CompareMode,
     state: ChunkState,
 }
 
 /// Decides whether a chunk is compared with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Comparing {
+pub(crate) enum CompareMode {
     Never,
     /// If [`Compare`](crate::Compare) asks for it.
     Decoded,
@@ -33,9 +33,9 @@ pub(crate) enum Comparing {
 #[derive(Clone, Debug)]
 enum ChunkState {
     Made(Chunk),
-    Start(Place),
-    Guessed(Place, Option<PageRequest>),
-    Whole(Place),
+    Start(ChunkLocation),
+    Guessed(ChunkLocation, Option<PageRequest>),
+    Whole(ChunkLocation),
     Sum(Chunk, PageRequest),
     Spent,
 }
@@ -45,7 +45,7 @@ impl ChunkPlan {
     ///
     /// # Errors
     /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
-    pub(crate) fn new(frame: &SuperChunk, nchunk: usize, compare: Comparing) -> Result<Self, FrameError> {
+    pub(crate) fn new(frame: &SuperChunk, nchunk: usize, compare: CompareMode) -> Result<Self, FrameError> {
         let state = match frame.entry(nchunk)? {
             Entry::Special(kind) => ChunkState::Made(frame.special(nchunk, kind)?),
             Entry::Stored(offset) => ChunkState::Start(frame.opened.place(nchunk, offset, &frame.dparams)?),
@@ -53,18 +53,23 @@ impl ChunkPlan {
         Ok(Self { nchunk, compare, state })
     }
 
-    fn finish(&mut self, frame: &SuperChunk, place: &Place, bytes: Bytes) -> Result<Step<Chunk>, FrameError> {
+    fn finish(
+        &mut self,
+        frame: &SuperChunk,
+        place: &ChunkLocation,
+        bytes: Bytes,
+    ) -> Result<Step<Chunk>, FrameError> {
         let chunk = Chunk::from_bytes(bytes).map_err(FrameError::chunk(place.structure()))?;
         let chunk = chunk.with_nchunk(Some(place.nchunk));
         // The header may have changed between two reads.
         place.check(chunk.header(), chunk.cbytes() as u64)?;
         let compares = match self.compare {
-            Comparing::Never => false,
-            Comparing::Decoded => {
-                let known = frame.compared(self.nchunk).is_some_and(ComparedChunk::is_whole);
+            CompareMode::Never => false,
+            CompareMode::Decoded => {
+                let known = frame.compared(self.nchunk).is_some_and(VerifiedChunk::is_whole);
                 frame.compares_stored() && !known
             }
-            Comparing::Always => frame.compares_stored(),
+            CompareMode::Always => frame.compares_stored(),
         };
         if !compares {
             return Ok(Step::Done(chunk));
@@ -79,7 +84,7 @@ impl ChunkPlan {
 
     fn check(&self, frame: &SuperChunk, chunk: Chunk) -> Result<Step<Chunk>, FrameError> {
         frame.check_sum(self.nchunk, || sum(chunk.as_bytes()))?;
-        frame.put_compared(self.nchunk, ComparedChunk::Whole);
+        frame.put_compared(self.nchunk, VerifiedChunk::Whole);
         Ok(Step::Done(chunk))
     }
 }
@@ -95,7 +100,7 @@ impl FramePlan for ChunkPlan {
             ChunkState::Start(place) => {
                 let mut need = vec![place.at_most(place.first())];
                 let page = match self.compare {
-                    Comparing::Always | Comparing::Decoded if frame.compares_stored() => {
+                    CompareMode::Always | CompareMode::Decoded if frame.compares_stored() => {
                         frame.sum_of(self.nchunk)?.err()
                     }
                     _ => None,

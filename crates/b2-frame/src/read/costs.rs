@@ -26,7 +26,7 @@ pub struct ReadCosts {
     /// checksums with the heads of chunks.
     pub ahead: bool,
     /// Whether latency and rate of earlier requests replace `gap`, where the storage knows them
-    /// ([`ReadAt::pace`](crate::ReadAt::pace)).
+    /// ([`ReadAt::request_stats`](crate::ReadAt::pace)).
     pub adapt: bool,
 }
 
@@ -54,7 +54,10 @@ impl ReadCosts {
 impl ReadCosts {
     /// Returns these costs, adapted to what earlier requests have cost.
     pub(crate) fn adapted(self, files: &dyn FrameFiles) -> Self {
-        let gap = files.pace().filter(|_| self.adapt).and_then(|pace| pace.gap(files.in_flight()));
+        let gap = files
+            .request_stats()
+            .filter(|_| self.adapt)
+            .and_then(|request_stats| request_stats.gap(files.in_flight()));
         Self { gap: gap.unwrap_or(self.gap), ..self }
     }
 }

@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::read::target::Target;
+use crate::read::target::{RowCopy, Target};
 
 /// The memory that a selection is read into: of any layout, initialised or not. Offsets and strides
-/// in it are those that the [`Places`](crate::read::places::Places) were made with.
+/// in it are those that the [`ScatterPlan`](crate::read::scatter_plan::Places) were made with.
 pub struct Destination<'a> {
     start: *mut u8,
     len: usize,
@@ -179,16 +179,81 @@ impl Target for Writer<'_> {
         // `Disjoint::new`), and this writer is borrowed as long as the slice is in use.
         unsafe { std::slice::from_raw_parts_mut(self.claim(at, len), len) }
     }
+
+    fn put_rows(&mut self, rows: RowCopy, src: &[u8]) {
+        if !SHORT_ROW.contains(&rows.len) {
+            rows.each(|from, to| {
+                let row = &src[from..from + rows.len];
+                // SAFETY: The row is inside the buffer, and no slice of its place exists; see `place`.
+                unsafe { self.claim(to, row.len()).copy_from_nonoverlapping(row.as_ptr(), row.len()) }
+            });
+            return;
+        }
+        let (from_end, to_end) = (rows.end(rows.from, rows.from_step), rows.end(rows.to, rows.to_step));
+        let Disjoint { start, len, .. } = *self.buffer;
+        assert!(
+            from_end <= src.len() && to_end <= len,
+            "rows up to {from_end} of {} to {to_end} of {len}",
+            src.len()
+        );
+        #[cfg(debug_assertions)]
+        rows.each(|_, to| self.buffer.owners.claim(self.owner, to, rows.len));
+        // SAFETY: Both ends are in bounds, so all rows are. Nobody else uses the places of this writer; see `place`.
+        unsafe {
+            match rows.len {
+                ..=32 => rows.copy::<16>(src.as_ptr(), start),
+                ..=64 => rows.copy::<32>(src.as_ptr(), start),
+                _ => rows.copy::<64>(src.as_ptr(), start),
+            }
+        }
+    }
+}
+
+/// The shortest and the longest rows that are copied without a call of `memcpy`, in bytes.
+const SHORT_ROW: std::ops::RangeInclusive<usize> = 16..=128;
+
+impl RowCopy {
+    /// Returns the end of the last row, of which the first starts at `first`, or the largest number instead of a larger
+    /// one.
+    fn end(&self, first: usize, step: usize) -> usize {
+        step.saturating_mul(self.count.saturating_sub(1)).saturating_add(first).saturating_add(self.len)
+    }
+
+    /// Calls `visit` with the offsets of each row.
+    fn each(&self, mut visit: impl FnMut(usize, usize)) {
+        (0..self.count).for_each(|k| visit(self.from + k * self.from_step, self.to + k * self.to_step));
+    }
+
+    /// Copies all rows, each as its first `W` and its last `W` bytes.
+    ///
+    /// # Safety
+    /// A row has `W` to `2 * W` bytes. All rows of the source can be read, all rows of the target can be written, and
+    /// the two do not overlap.
+    #[inline]
+    unsafe fn copy<const W: usize>(&self, src: *const u8, dst: *mut u8) {
+        let last = self.len - W;
+        for k in 0..self.count {
+            // SAFETY: As the caller promises. `first` and `last` may overlap, with the same bytes.
+            unsafe {
+                let (from, to) =
+                    (src.add(self.from + k * self.from_step), dst.add(self.to + k * self.to_step));
+                let first_bytes = from.cast::<[u8; W]>().read();
+                let last_bytes = from.add(last).cast::<[u8; W]>().read();
+                to.cast::<[u8; W]>().write(first_bytes);
+                to.add(last).cast::<[u8; W]>().write(last_bytes);
+            }
+        }
+    }
 }
 
 /// An uninitialised buffer that is to be filled completely through any number of [`Filler`]s.
-pub(crate) struct Unfilled<'a> {
+pub(crate) struct UninitBuffer<'a> {
     /// The buffer, whose bytes are only reached through fillers.
     buffer: Disjoint<'a>,
     filled: AtomicUsize,
 }
 
-impl<'a> Unfilled<'a> {
+impl<'a> UninitBuffer<'a> {
     /// # Safety
     /// No byte may lie in places of two fillers or in two places of one filler, except for places
     /// that the filler was told to [forget](Target::forget).
@@ -212,7 +277,7 @@ impl<'a> Unfilled<'a> {
     }
 }
 
-impl SharedBuffer for Unfilled<'_> {
+impl SharedBuffer for UninitBuffer<'_> {
     type Writer<'w>
         = Filler<'w>
     where
@@ -223,7 +288,7 @@ impl SharedBuffer for Unfilled<'_> {
     }
 }
 
-/// Fills places of an [`Unfilled`] buffer that no other filler fills.
+/// Fills places of an [`UninitBuffer`] buffer that no other filler fills.
 pub(crate) struct Filler<'a> {
     writer: Writer<'a>,
     /// Total size in bytes of all places so far.
@@ -247,7 +312,7 @@ impl Target for Filler<'_> {
     fn place(&mut self, at: usize, len: usize) -> &mut [u8] {
         let start = self.claim(at, len);
         // SAFETY: The range is inside the buffer, which is borrowed exclusively for the lifetime of
-        // `Unfilled`. No other filler hands out any of its bytes (the contract of `Unfilled::new`),
+        // `UninitBuffer`. No other filler hands out any of its bytes (the contract of `UninitBuffer::new`),
         // and this filler is borrowed as long as the slice is in use. The bytes are zeroed before a
         // slice is made of them, because its receiver, possibly a plugin, may read it. Writing them
         // twice is cheap, since they are in the cache by then.
@@ -263,6 +328,11 @@ impl Target for Filler<'_> {
         // SAFETY: As in `place`. `bytes` cannot overlap the buffer, since no slice of the buffer
         // exists.
         unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+    }
+
+    fn put_rows(&mut self, rows: RowCopy, src: &[u8]) {
+        self.filled += rows.count * rows.len;
+        self.writer.put_rows(rows, src);
     }
 
     #[inline]
@@ -293,10 +363,10 @@ struct Owners {
 #[cfg(debug_assertions)]
 impl Owners {
     /// Larger buffers are not checked, in bytes.
-    const MOST: usize = 1 << 20;
+    const MAX_CHECKED_LEN: usize = 1 << 20;
 
     fn new(len: usize) -> Self {
-        let watched = if len <= Self::MOST { len } else { 0 };
+        let watched = if len <= Self::MAX_CHECKED_LEN { len } else { 0 };
         let mut bytes = Vec::new();
         // Skip the check if there is not enough memory for it.
         if bytes.try_reserve_exact(watched).is_ok() {
@@ -341,6 +411,30 @@ mod tests {
         target.forget(20);
         target.put(k * 100 + 50, &[k as u8; 20]);
         target.fill(k * 100 + 70, 30, 9);
+        target.forget(90);
+        // Rows of all lengths that fit into the range twice, at two distances.
+        let src: Vec<u8> = (0..200).map(|i| (i * 7 + k) as u8).collect();
+        for len in 1..=45 {
+            let rows = RowCopy {
+                len,
+                count: 2,
+                from: len % 3,
+                from_step: 90,
+                to: k * 100 + 2,
+                to_step: 45 + len % 2,
+            };
+            target.put_rows(rows, &src);
+            target.forget(2 * len);
+        }
+        for len in [64, 65, 90] {
+            let rows = RowCopy { len, count: 1, from: 5, from_step: 0, to: k * 100 + 10, to_step: 0 };
+            target.put_rows(rows, &src);
+            target.forget(len);
+        }
+        target.put_rows(
+            RowCopy { len: 45, count: 2, from: 1, from_step: 60, to: k * 100 + 10, to_step: 45 },
+            &src,
+        );
     }
 
     fn expected() -> Vec<u8> {
@@ -369,7 +463,7 @@ mod tests {
         let mut memory = vec![MaybeUninit::<u8>::uninit(); 1000];
         // SAFETY: Each filler has its own hundred bytes, and forgets the places that it fills
         // twice.
-        let buffer = unsafe { Unfilled::new(Destination::from(&mut memory[..])) };
+        let buffer = unsafe { UninitBuffer::new(Destination::from(&mut memory[..])) };
         assert!(!buffer.is_filled());
         fill(&buffer);
         assert!(buffer.is_filled());
@@ -380,7 +474,7 @@ mod tests {
         // A buffer that is one byte too long is not filled completely.
         let mut memory = vec![MaybeUninit::<u8>::uninit(); 1001];
         // SAFETY: As above.
-        let buffer = unsafe { Unfilled::new(Destination::from(&mut memory[..])) };
+        let buffer = unsafe { UninitBuffer::new(Destination::from(&mut memory[..])) };
         fill(&buffer);
         assert!(!buffer.is_filled());
     }
@@ -407,8 +501,26 @@ mod tests {
     fn places_to_fill_are_inside() {
         let mut bytes = [MaybeUninit::uninit(); 4];
         // SAFETY: There is only one filler.
-        let buffer = unsafe { Unfilled::new(Destination::from(&mut bytes[..])) };
+        let buffer = unsafe { UninitBuffer::new(Destination::from(&mut bytes[..])) };
         buffer.writer().put(3, &[1, 2]);
+    }
+
+    /// Rows that reach one byte beyond the buffer, or beyond what a `usize` can count.
+    #[test]
+    fn rows_outside_are_refused() {
+        for (len, count, from_step, to_step) in
+            [(20, 3, 0, 41), (20, 3, 50, 0), (20, usize::MAX, 3, 3), (200, 1, 0, 0)]
+        {
+            let mut bytes = [0; 101];
+            let rows = RowCopy { len, count, from: 0, from_step, to: 0, to_step };
+            let copy = std::panic::AssertUnwindSafe(|| {
+                // SAFETY: There is only one writer.
+                unsafe { Disjoint::new(Destination::from(&mut bytes[..]), true) }
+                    .writer()
+                    .put_rows(rows, &[1; 119]);
+            });
+            assert!(std::panic::catch_unwind(copy).is_err(), "{rows:?}");
+        }
     }
 
     #[test]

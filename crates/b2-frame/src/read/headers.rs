@@ -11,14 +11,14 @@ use crate::error::{max_chunk_nbytes, max_metadata, within};
 use crate::format::header::NBYTES_OFFSET;
 use crate::format::index::Entry;
 use crate::names::FrameFile;
-use crate::read::locate::Place;
-use crate::read::plan::{Coalesced, Plan, Step, drive};
+use crate::read::locate::ChunkLocation;
+use crate::read::plan::{CoalescedRanges, Plan, Step, drive};
 use crate::read::sizes::{ChunkSizes, SizeRun};
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
 /// Number of chunk headers that are requested at once.
-const HEADERS_AT_ONCE: usize = 4096;
+const HEADER_BATCH: usize = 4096;
 
 impl SuperChunk {
     /// Returns the uncompressed size of chunk `nchunk` in bytes. If chunks have individual sizes,
@@ -131,8 +131,8 @@ impl<'a> SizesPlan<'a> {
         }
         let start = self.sizes.len();
         let end = match self.special {
-            Some(special) if special > start => special.min(start + HEADERS_AT_ONCE),
-            _ => runs.len().min(start + HEADERS_AT_ONCE),
+            Some(special) if special > start => special.min(start + HEADER_BATCH),
+            _ => runs.len().min(start + HEADER_BATCH),
         };
         let Some(batch @ [_, ..]) = runs.get(start..end) else { return Ok(None) };
         let nchunks = memory::collect(batch.iter().map(|run| run.start))?;
@@ -196,14 +196,14 @@ impl Plan for SizesPlan<'_> {
 /// A plan that reads the headers of many chunks, neighbours at once.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadersPlan {
-    places: Vec<Place>,
+    places: Vec<ChunkLocation>,
     /// Largest gap between headers that are read at once, in bytes.
     gap: u64,
-    reads: Option<(Coalesced, bool)>,
+    reads: Option<(CoalescedRanges, bool)>,
 }
 
 impl HeadersPlan {
-    pub(crate) fn new(places: Vec<Place>, gap: u64) -> Self {
+    pub(crate) fn new(places: Vec<ChunkLocation>, gap: u64) -> Self {
         Self { places, gap, reads: None }
     }
 }
@@ -218,9 +218,9 @@ impl Plan for HeadersPlan {
                 memory::collect(self.places.iter().map(|place| place.at_most(EXTENDED_HEADER_LEN as u64)))?;
             let coalesced = if one_file {
                 let wanted = memory::collect(heads.iter().map(|extent| extent.range.clone()))?;
-                Coalesced::new(&wanted, self.gap)?
+                CoalescedRanges::new(&wanted, self.gap)?
             } else {
-                Coalesced::default()
+                CoalescedRanges::default()
             };
             let need = if one_file {
                 let reads = coalesced.reads.iter();

@@ -5,12 +5,12 @@ use b2_core::Control;
 use bytes::Bytes;
 
 use crate::SuperChunk;
-use crate::read::disjoint::{Destination, Disjoint, SharedBuffer, Unfilled};
+use crate::read::disjoint::{Destination, Disjoint, SharedBuffer, UninitBuffer};
 use crate::read::part_plan::{Blocks, Group, PartPlan, PartStep};
-use crate::read::places::{Places, Reading};
 use crate::read::plan::Driver;
 use crate::read::remote;
 use crate::read::requests::Read;
+use crate::read::scatter_plan::{Reading, ScatterPlan};
 
 /// Reads selected bytes into a destination, and returns its memory. On success all of it is
 /// initialised: memory that belongs to no selected byte keeps its content, or is zero if it was not
@@ -18,7 +18,7 @@ use crate::read::requests::Read;
 ///
 /// # Errors
 /// Any error of the places or the files.
-pub fn read_places<'d, P: Places>(
+pub fn read_places<'d, P: ScatterPlan>(
     frame: &SuperChunk,
     places: P,
     destination: Destination<'d>,
@@ -38,7 +38,7 @@ pub fn read_places<'d, P: Places>(
     let reading = Reading { frame, places: &places, streaming };
     if destination.is_initialised() || !disjoint || !dense {
         // SAFETY: Each block of each part has its own writer, which hands out only the places of that
-        // block. If `disjoint` is true, these are not those of another block, as `Places` promises.
+        // block. If `disjoint` is true, these are not those of another block, as `ScatterPlan` promises.
         // Otherwise blocks are processed one after the other.
         #[allow(unsafe_code)]
         let buffer = unsafe { Disjoint::new(destination, !disjoint) };
@@ -47,7 +47,7 @@ pub fn read_places<'d, P: Places>(
     }
     // SAFETY: As above, and each block has a filler that hands out each place once.
     #[allow(unsafe_code)]
-    let buffer = unsafe { Unfilled::new(destination) };
+    let buffer = unsafe { UninitBuffer::new(destination) };
     // Bytes are written twice here, so they should stay in the cache.
     let reading = Reading { streaming: false, ..reading };
     LocalRead { reading, control, serial: false, buffer: &buffer }.run_checked()?;
@@ -63,7 +63,7 @@ struct LocalRead<'a, P, B> {
     buffer: &'a B,
 }
 
-impl<P: Places, B: SharedBuffer> LocalRead<'_, P, B> {
+impl<P: ScatterPlan, B: SharedBuffer> LocalRead<'_, P, B> {
     /// Asks the guard of the frame once, after all reads, instead of after each: what was read is only returned if the
     /// frame is still unchanged then, and if it is not, that explains any other error.
     fn run_checked(&self) -> Result<(), P::Error> {

@@ -8,7 +8,7 @@ use crate::error::{max_chunk_nbytes, within};
 use crate::format::header::Storage;
 use crate::format::index::Entry;
 use crate::names::FrameFile;
-use crate::read::open_plan::Opened;
+use crate::read::open_plan::OpenedFrame;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure};
 
@@ -18,7 +18,7 @@ const UNKNOWN_SIZE: u64 = 1 << 20;
 
 /// The place of a stored chunk, and what the frame knows about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ChunkLocation {
     pub(crate) nchunk: usize,
     pub(crate) file: FrameFile,
     /// Offset of the chunk in the file.
@@ -35,7 +35,7 @@ pub(crate) struct Place {
     pub(crate) most: u64,
 }
 
-impl Place {
+impl ChunkLocation {
     pub(crate) fn structure(&self) -> Structure {
         Structure::StoredChunk { nchunk: self.nchunk, file: self.file, start: self.start }
     }
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-impl Opened {
+impl OpenedFrame {
     /// Returns the number of chunks.
     pub(crate) fn nchunks(&self) -> usize {
         self.index.len()
@@ -119,7 +119,12 @@ impl Opened {
         Some(if last && rest != 0 { rest } else { chunksize })
     }
 
-    pub(crate) fn place(&self, nchunk: usize, offset: u64, dparams: &DParams) -> Result<Place, FrameError> {
+    pub(crate) fn place(
+        &self,
+        nchunk: usize,
+        offset: u64,
+        dparams: &DParams,
+    ) -> Result<ChunkLocation, FrameError> {
         let nbytes = self.expected_nbytes(nchunk);
         within("uncompressed chunk, in bytes", nbytes.unwrap_or(0), max_chunk_nbytes(dparams))?;
         // No chunk is longer than its uncompressed form. A wrong guess costs a second read.
@@ -150,7 +155,7 @@ impl Opened {
         };
         let guess = guess.max(EXTENDED_HEADER_LEN as u64);
         let most = dparams.limits.max_memory;
-        Ok(Place { nchunk, file, start, end, guess, nbytes, nblocks, most })
+        Ok(ChunkLocation { nchunk, file, start, end, guess, nbytes, nblocks, most })
     }
 
     /// Creates the chunk that a special entry stands for.

@@ -14,7 +14,6 @@ pub(crate) mod chunk_infos;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod chunk_plan;
 pub(crate) mod compare;
-pub(crate) mod compared;
 pub(crate) mod costs;
 #[allow(clippy::arithmetic_side_effects, reason = "places are inside the buffer, which is checked")]
 pub(crate) mod disjoint;
@@ -35,7 +34,6 @@ pub(crate) mod part_plan;
     reason = "pieces are inside the data and the destination, which is checked"
 )]
 pub(crate) mod pieces;
-pub(crate) mod places;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod plan;
 #[allow(clippy::arithmetic_side_effects, reason = "counts threads and requests that exist")]
@@ -43,6 +41,7 @@ pub(crate) mod remote;
 #[allow(clippy::arithmetic_side_effects, reason = "counts requests that exist")]
 pub(crate) mod requests;
 pub(crate) mod restored;
+pub(crate) mod scatter_plan;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod sizes;
 pub(crate) mod sums;
@@ -53,3 +52,4 @@ mod tables;
 pub(crate) mod target;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod unstored;
+pub(crate) mod verified;

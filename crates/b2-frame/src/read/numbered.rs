@@ -10,12 +10,12 @@ use b2_core::memory;
 use crate::read::chunk::ChunkRef;
 use crate::read::disjoint::Destination;
 use crate::read::local::read_places;
-use crate::read::places::{Found, Places};
+use crate::read::scatter_plan::{ResolvedPart, ScatterPlan};
 use crate::read::target::Target;
 use crate::{FrameError, SuperChunk};
 
 /// Size of the blocks that are decoded at once, in bytes.
-const AT_ONCE: usize = 8 << 20;
+const DECODE_BATCH_LEN: usize = 8 << 20;
 
 /// Some blocks of one chunk, which are decoded into memory of their own.
 pub struct NumberedBlocks<'n> {
@@ -59,7 +59,7 @@ impl ChunkRef<'_> {
         let size = match (self.frame.header().blocksize(), self.frame.chunksize()) {
             (0, size) | (size, _) => size,
         };
-        let at_once = AT_ONCE.checked_div(size).unwrap_or(1).max(1);
+        let at_once = DECODE_BATCH_LEN.checked_div(size).unwrap_or(1).max(1);
         let mut rest = Some(nblocks);
         std::iter::from_fn(move || {
             let nblocks = rest.take()?;
@@ -98,7 +98,7 @@ impl<'n> NumberedBlocks<'n> {
 
 // SAFETY: It asks for no places.
 #[allow(unsafe_code)]
-unsafe impl Places for &NumberedBlocks<'_> {
+unsafe impl ScatterPlan for &NumberedBlocks<'_> {
     type Error = FrameError;
     type Fill = ();
     type Part = ();
@@ -136,7 +136,7 @@ unsafe impl Places for &NumberedBlocks<'_> {
         Ok(memory::collect(self.numbers.iter().map(|&nblock| nblock..nblock.saturating_add(1)))?)
     }
 
-    fn found(&self, _: (u64, usize), chunk: &LazyChunk) -> Result<Found<(), ()>, FrameError> {
+    fn found(&self, _: (u64, usize), chunk: &LazyChunk) -> Result<ResolvedPart<(), ()>, FrameError> {
         match self.numbers.last() {
             Some(&bad) if bad >= chunk.nblocks() => {
                 let (start, len) = (bad as u64, chunk.nblocks() as u64);
@@ -148,7 +148,7 @@ unsafe impl Places for &NumberedBlocks<'_> {
                     let limits = &self.frame.dparams.limits;
                     limits.check_memory("decoded blocks, in bytes", decoded)?;
                 }
-                Ok(Found::Blocks(()))
+                Ok(ResolvedPart::Blocks(()))
             }
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::error::{max_metadata, max_nchunks, within};
 use crate::format::checksums::{
-    self, Checked, Checksums, Parts, SumTable, Sums, block_len, stored_block_len,
+    self, Checksums, FrameParts, SumCheck, SumTable, Sums, block_len, stored_block_len,
 };
 use crate::format::digest;
 use crate::format::header::{
@@ -19,23 +19,23 @@ use crate::format::records::{FoundTable, RecordTable, TableKind};
 use crate::format::trailer;
 use crate::format::trailer::{TRAILER_TAIL_LEN, Trailer};
 use crate::names::FrameFile;
-use crate::read::compared::Compared;
 use crate::read::plan::{Plan, Step};
+use crate::read::verified::VerifiedChunks;
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure};
 
 /// Length of the first read, which contains nearly every header and the whole of small frames.
-const PAGE: u64 = 4096;
+const PAGE_LEN: u64 = 4096;
 /// Index and trailer are read at once up to this size. Beyond it their exact places are determined
 /// first, since there may be dead space between them.
-const ONE_READ: u64 = 1 << 20;
+const MAX_SINGLE_READ: u64 = 1 << 20;
 /// Length of the read that finds the trailer in that case.
-const TAIL: u64 = 64 * 1024;
+const TAIL_LEN: u64 = 64 * 1024;
 
 /// Everything in a frame except its chunks.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Opened {
+pub struct OpenedFrame {
     /// The parsed header.
     pub header: FrameHeader,
     /// The stored header with its metalayers.
@@ -47,7 +47,7 @@ pub struct Opened {
     /// The trailer with the vlmetalayers.
     pub(crate) trailer: Trailer,
     /// The byte ranges of the parts of the frame.
-    pub(crate) layout: Layout,
+    pub(crate) layout: FrameLayout,
     /// The result of checking the frame's checksums.
     pub(crate) checksums: Checksums,
     /// The sums of the chunks, if they exist and are reliable.
@@ -57,13 +57,13 @@ pub struct Opened {
     /// The sums of runs of blocks, if they exist and the sums of the chunks are reliable.
     pub(crate) runs: Option<RecordTable>,
     /// What was compared with these sums.
-    pub(crate) compared: Compared,
+    pub(crate) compared: VerifiedChunks,
 }
 
 /// Byte ranges in a contiguous frame, or in the index file of a sparse one, from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Layout {
+pub struct FrameLayout {
     /// The header with its metalayers.
     pub header: Range<u64>,
     /// The chunk data, including dead space; empty in sparse frames.
@@ -112,15 +112,15 @@ enum OpenState {
     Start,
     Page,
     Header(Box<HeaderRead>),
-    Tail(Box<HeaderRead>, Wanted),
-    Exact(Box<HeaderRead>, Wanted),
+    Tail(Box<HeaderRead>, WantedRanges),
+    Exact(Box<HeaderRead>, WantedRanges),
     Spent,
 }
 
 /// Parts of the frame to read, and the end of the frame, which was read before and may contain some
 /// of them.
 #[derive(Debug)]
-struct Wanted {
+struct WantedRanges {
     /// The index (or its header), the trailer, and the block of checksums (or its end), which
     /// precedes the trailer.
     ranges: [Range<u64>; 3],
@@ -129,7 +129,7 @@ struct Wanted {
     base: u64,
 }
 
-impl Wanted {
+impl WantedRanges {
     /// `block_len` is the known length of the block of checksums.
     fn new(index: Range<u64>, trailer: Range<u64>, block_len: u64, end: Bytes, base: u64) -> Self {
         // What was read in front of the block may contain the tables of block starts and block sums.
@@ -174,7 +174,15 @@ impl OpenPlan {
         if dparams.control.is_watched() {
             dparams.control = dparams.control.unwatched();
         }
-        Self { len, whole: false, checksums: true, first: PAGE, storage, dparams, state: OpenState::Start }
+        Self {
+            len,
+            whole: false,
+            checksums: true,
+            first: PAGE_LEN,
+            storage,
+            dparams,
+            state: OpenState::Start,
+        }
     }
 
     /// Sets whether checksums are compared (the default).
@@ -195,7 +203,7 @@ impl OpenPlan {
         Self { whole: true, ..self }
     }
 
-    fn page(&self, page: Bytes) -> Result<(Box<HeaderRead>, Step<Opened>), FrameError> {
+    fn page(&self, page: Bytes) -> Result<(Box<HeaderRead>, Step<OpenedFrame>), FrameError> {
         let header = FrameHeader::parse(&page)?;
         if header.storage != self.storage {
             let (value, expected) = match header.storage {
@@ -245,8 +253,8 @@ impl OpenPlan {
             need.push(Extent::exactly(FrameFile::Main, header_range));
         }
         // `rest_of` has checked that index and trailer lie after `rest`.
-        let few = header.frame_len.saturating_sub(rest) <= ONE_READ;
-        let start = if few { rest } else { header.frame_len.saturating_sub(TAIL) };
+        let few = header.frame_len.saturating_sub(rest) <= MAX_SINGLE_READ;
+        let start = if few { rest } else { header.frame_len.saturating_sub(TAIL_LEN) };
         need.push(Extent::exactly(FrameFile::Main, start..header.frame_len));
         Ok((Box::new(HeaderRead { header, bytes, rest }), Step::Need(need)))
     }
@@ -303,7 +311,7 @@ impl OpenPlan {
 
     /// Finishes with all bytes from `base` to the end of the frame. `base` must not be behind the
     /// start of the index.
-    fn finish_from(&self, head: &HeaderRead, rest: Bytes, base: u64) -> Result<Opened, FrameError> {
+    fn finish_from(&self, head: &HeaderRead, rest: Bytes, base: u64) -> Result<OpenedFrame, FrameError> {
         let (index, trailer) = self.tail(head, &rest, base)?;
         let index_bytes = sub(&rest, base, index.clone())?;
         let trailer_bytes = sub(&rest, base, trailer.clone())?;
@@ -317,7 +325,7 @@ impl OpenPlan {
         [index_bytes, trailer_bytes, before_trailer]: [Bytes; 3],
         index: Range<u64>,
         trailer: Range<u64>,
-    ) -> Result<Opened, FrameError> {
+    ) -> Result<OpenedFrame, FrameError> {
         let header = head.header.clone();
         let header_bytes = head.bytes.clone().unwrap_or_default();
         let metalayers = Metalayers::parse(&header_bytes)?;
@@ -350,9 +358,9 @@ impl OpenPlan {
         let (checksums, sums) = if self.checksums {
             let index = if decoded.is_empty() { Bytes::new() } else { index_bytes };
             let values = trailer::values(&trailer_bytes);
-            let parts = Parts { header: &header_bytes, index: &index, vlmetalayers: values };
+            let parts = FrameParts { header: &header_bytes, index: &index, vlmetalayers: values };
             let nstored = (!decoded.is_empty()).then(|| decoded.nstored(decoded.len()) as u64);
-            let Checked { checksums, pages } =
+            let SumCheck { checksums, pages } =
                 parts.check(nstored, &before_trailer, trailer_parsed.fingerprint())?;
             if let (Some(runs), Some(_), Checksums::Changed) = (&runs, &pages, checksums) {
                 parts.check_array(runs.extra)?;
@@ -368,8 +376,8 @@ impl OpenPlan {
             Storage::Contiguous => data_start..head.rest,
             Storage::Sparse => data_start..data_start,
         };
-        let layout = Layout { header: 0..data_start, data, index, trailer };
-        Ok(Opened {
+        let layout = FrameLayout { header: 0..data_start, data, index, trailer };
+        Ok(OpenedFrame {
             header,
             header_bytes,
             metalayers,
@@ -380,15 +388,15 @@ impl OpenPlan {
             sums,
             starts,
             runs,
-            compared: Compared::default(),
+            compared: VerifiedChunks::default(),
         })
     }
 }
 
 impl Plan for OpenPlan {
-    type Output = Opened;
+    type Output = OpenedFrame;
 
-    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<Opened>, FrameError> {
+    fn step(&mut self, parts: Vec<Bytes>) -> Result<Step<OpenedFrame>, FrameError> {
         match std::mem::replace(&mut self.state, OpenState::Spent) {
             OpenState::Start => {
                 self.state = OpenState::Page;
@@ -414,7 +422,7 @@ impl Plan for OpenPlan {
                 let (index, trailer) = self.tail(&head, &rest, base)?;
                 // The length of the block follows from its end.
                 let block_len = if head.header.nbytes == 0 { 0 } else { checksums::END_LEN as u64 };
-                let wanted = Wanted::new(index, trailer, block_len, rest, base);
+                let wanted = WantedRanges::new(index, trailer, block_len, rest, base);
                 let need = wanted.extents();
                 self.state = match head.header.nbytes {
                     0 => OpenState::Exact(head, wanted),
@@ -424,10 +432,10 @@ impl Plan for OpenPlan {
             }
             OpenState::Tail(head, wanted) => {
                 let [index_header, _, block_end] = wanted.parts(parts);
-                let Wanted { ranges: [_, trailer, _], end, base } = wanted;
+                let WantedRanges { ranges: [_, trailer, _], end, base } = wanted;
                 let index = self.index_range(&index_header, &(head.rest..trailer.start))?;
                 let most = trailer.start.saturating_sub(index.end).min(self.dparams.limits.max_metadata);
-                let wanted = Wanted::new(index, trailer, block_len(&block_end, most), end, base);
+                let wanted = WantedRanges::new(index, trailer, block_len(&block_end, most), end, base);
                 let need = wanted.extents();
                 self.state = OpenState::Exact(head, wanted);
                 Ok(Step::Need(need))
@@ -493,4 +501,4 @@ fn sub(bytes: &Bytes, base: u64, range: Range<u64>) -> Result<Bytes, FrameError>
     }
 }
 
-const _: () = assert!(FIXED_HEADER_LEN as u64 <= PAGE);
+const _: () = assert!(FIXED_HEADER_LEN as u64 <= PAGE_LEN);

@@ -12,16 +12,16 @@ use crate::format::checksums::Checksums;
 use crate::format::header::{MAGIC, Storage};
 use crate::names::{FrameFile, INDEX_NAME, LOCK_NAME};
 use crate::read::compare::Compare;
-use crate::read::open_plan::{OpenPlan, Opened};
+use crate::read::open_plan::{OpenPlan, OpenedFrame};
 use crate::read::options::FrameOrigin;
 use crate::read::plan::drive;
 use crate::read::restored::restored;
-use crate::storage::anchored::anchored_files;
+use crate::storage::absolute_paths::anchored_files;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
-use crate::storage::guard::Guard;
 use crate::storage::lock::beside;
-use crate::storage::redo::{Redo, Repaired};
+use crate::storage::lock_file_version::LockFileVersion;
+use crate::storage::redo::{Redo, RepairedFile};
 use crate::storage::sparse::{Sparse, open_file};
 use crate::storage::traits::{FileKind, Links, ReadAt, ReadFiles};
 use crate::{Disk, FrameError, ReadOptions, SuperChunk};
@@ -239,7 +239,7 @@ impl ReadOptions {
             let limit = self.dparams.limits.max_metadata;
             let redo = Redo::pending(&**file.storage(), limit).map_err(FrameError::io(file.name()))?;
             if let Some(redo) = redo {
-                let repaired = Repaired::by(redo, file.storage().clone());
+                let repaired = RepairedFile::by(redo, file.storage().clone());
                 return open(OpenFile::new(Arc::new(repaired), file.name(), 0)?);
             }
         }
@@ -278,13 +278,15 @@ impl ReadOptions {
         &self,
         path: &Path,
         lock: &Path,
-        open: impl Fn(Option<&Arc<Guard>>) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
+        open: impl Fn(
+            Option<&Arc<LockFileVersion>>,
+        ) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
     ) -> Result<SuperChunk, FrameError> {
-        const TRIES: u32 = 100;
+        const MAX_TRIES: u32 = 100;
         let mut failed_at = None;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let guard = match self.offset {
-                0 => Guard::wait(&self.fs, lock, &self.dparams)?,
+                0 => LockFileVersion::wait(&self.fs, lock, &self.dparams)?,
                 _ => None,
             };
             let (result, file) = open(guard.as_ref())?;
@@ -314,7 +316,7 @@ impl ReadOptions {
                 // Changed by a writer that counts its changes in the lock file.
                 Err(FrameError::Changed { .. }) => {}
                 Err(error) => {
-                    let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE)).ok();
+                    let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE_LEN)).ok();
                     if page.is_none() || failed_at == page {
                         return Err(error);
                     }
@@ -363,7 +365,7 @@ impl ReadOptions {
 
     /// Returns the super-chunk that a finished [`open_plan`](Self::open_plan) has opened.
     #[doc(hidden)]
-    pub fn opened(&self, opened: Opened, files: Arc<dyn FrameFiles>) -> SuperChunk {
+    pub fn opened(&self, opened: OpenedFrame, files: Arc<dyn FrameFiles>) -> SuperChunk {
         let schunk = SuperChunk::new(opened, files, self.dparams.clone());
         schunk.with_compare(self.compare).with_costs(self.costs)
     }
@@ -371,7 +373,7 @@ impl ReadOptions {
 
 /// Length of the header compared after a failure, in bytes. If it changed, that may explain the
 /// failure.
-const PAGE: u64 = 4096;
+const PAGE_LEN: u64 = 4096;
 
 impl FrameOrigin {
     /// Returns the newest state if it differs from that of `schunk`.

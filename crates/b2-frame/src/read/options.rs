@@ -5,7 +5,7 @@ use b2_chunk::{DParams, Plugins};
 use b2_core::{Control, Limits};
 
 use crate::read::compare::Compare;
-use crate::storage::guard::Guard;
+use crate::storage::lock_file_version::LockFileVersion;
 use crate::storage::traits::ReadFiles;
 use crate::{Disk, ReadCosts};
 
@@ -113,7 +113,7 @@ impl ReadOptions {
 pub(crate) struct FrameOrigin {
     pub(crate) options: ReadOptions,
     pub(crate) path: PathBuf,
-    pub(crate) guard: Option<Arc<Guard>>,
+    pub(crate) guard: Option<Arc<LockFileVersion>>,
 }
 
 impl FrameOrigin {

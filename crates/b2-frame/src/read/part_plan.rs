@@ -6,8 +6,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::read::chunk_head::{ChunkHead, ComparePlan, HeadPlan};
-use crate::read::places::{Found, Places, Reading};
 use crate::read::plan::Step;
+use crate::read::scatter_plan::{Reading, ResolvedPart, ScatterPlan};
 use crate::read::super_chunk::FramePlan;
 use crate::read::target::Target;
 use crate::storage::files::Extent;
@@ -28,7 +28,7 @@ enum PartState {
 }
 
 /// The next step of a part.
-pub(crate) enum PartStep<P: Places> {
+pub(crate) enum PartStep<P: ScatterPlan> {
     /// Fetch these bytes and call again.
     Need(Vec<Extent>),
     /// All items are equal and nothing more has to be read.
@@ -38,12 +38,12 @@ pub(crate) enum PartStep<P: Places> {
 }
 
 impl PartPlan {
-    pub(crate) fn new(places: &impl Places, npart: u64) -> Self {
+    pub(crate) fn new(places: &impl ScatterPlan, npart: u64) -> Self {
         Self { npart, nchunk: places.nchunk(npart), state: PartState::Start }
     }
 
     /// Continues with the bytes that were requested, like [`Plan::step`](crate::Plan::step).
-    pub(crate) fn step<P: Places>(
+    pub(crate) fn step<P: ScatterPlan>(
         &mut self,
         reading: &Reading<'_, P>,
         mut parts: Vec<Bytes>,
@@ -70,8 +70,8 @@ impl PartPlan {
                 PartState::Compare(mut plan) => match plan.step(frame, std::mem::take(&mut parts))? {
                     Step::Done(head) => {
                         return Ok(match places.found((self.npart, self.nchunk), head.chunk())? {
-                            Found::Fill(fill) => PartStep::Fill(fill),
-                            Found::Blocks(part) => PartStep::Blocks(Blocks { head, part }),
+                            ResolvedPart::Fill(fill) => PartStep::Fill(fill),
+                            ResolvedPart::Blocks(part) => PartStep::Blocks(Blocks { head, part }),
                         });
                     }
                     Step::Need(need) => (PartState::Compare(plan), need),
@@ -85,12 +85,12 @@ impl PartPlan {
 }
 
 /// The blocks of a chunk that hold selected bytes.
-pub(crate) struct Blocks<P: Places> {
+pub(crate) struct Blocks<P: ScatterPlan> {
     pub(crate) head: ChunkHead,
     part: P::Part,
 }
 
-impl<P: Places> Blocks<P> {
+impl<P: ScatterPlan> Blocks<P> {
     /// Returns the numbers of the blocks in the chunk.
     pub(crate) fn nblocks<'p>(&'p self, places: &'p P) -> &'p [usize] {
         places.nblocks(&self.part)

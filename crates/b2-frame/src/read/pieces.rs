@@ -7,27 +7,27 @@ use b2_core::memory;
 
 use crate::format::index::Entry;
 use crate::read::disjoint::Destination;
-use crate::read::places::{Found, Places};
+use crate::read::scatter_plan::{ResolvedPart, ScatterPlan};
 use crate::read::sizes::ChunkSizes;
 use crate::read::target::Target;
 use crate::{FrameError, SuperChunk};
 
 /// Maximum number of chunks of a byte range whose places are in memory at once. The file determines how many there are,
 /// and each takes some memory.
-const PARTS_AT_ONCE: usize = 1024;
+const MAX_PARTS: usize = 1024;
 /// Number of bytes that are decoded for each byte of a single item, roughly.
 const PER_ITEM: u64 = 256;
 
 /// Bytes of a frame, and where they go in a destination.
 pub(crate) struct Pieces {
     frame: SuperChunk,
-    parts: Vec<Part>,
+    parts: Vec<ChunkPieces>,
     nbytes: u64,
     work: u64,
 }
 
 /// Selected bytes of one chunk.
-struct Part {
+struct ChunkPieces {
     nchunk: usize,
     /// They start and end in ascending order, and are not empty.
     pieces: Vec<Piece>,
@@ -52,7 +52,7 @@ impl Piece {
     }
 }
 
-impl Part {
+impl ChunkPieces {
     /// Returns the pieces that lie in a range of the chunk, at least partly.
     fn within(&self, range: &Range<usize>) -> &[Piece] {
         let first = self.pieces.partition_point(|piece| piece.end() <= range.start);
@@ -72,7 +72,8 @@ impl SuperChunk {
         &self,
         start: u64,
         dst: &'d mut [u8],
-    ) -> impl Iterator<Item = Result<(impl Places<Error = FrameError>, Destination<'d>), FrameError>> {
+    ) -> impl Iterator<Item = Result<(impl ScatterPlan<Error = FrameError>, Destination<'d>), FrameError>>
+    {
         let end = start.saturating_add(dst.len() as u64);
         let mut rest = Some((start, dst));
         std::iter::from_fn(move || {
@@ -92,7 +93,7 @@ impl SuperChunk {
         self.check_range("bytes", &(start..end), self.nbytes())?;
         let sizes = self.sizes_at_hand(start < end)?;
         let (mut parts, mut at) = (Vec::new(), start);
-        while at < end && parts.len() < PARTS_AT_ONCE {
+        while at < end && parts.len() < MAX_PARTS {
             let (part, next) = self.next_part(at, end, (at - start) as usize, sizes)?;
             memory::push(&mut parts, part)?;
             at = next;
@@ -103,7 +104,13 @@ impl SuperChunk {
 
     /// Returns the part of the bytes `at..end` that lies in the chunk of byte `at` and in following chunks
     /// with the same content, and its end.
-    fn next_part(&self, at: u64, end: u64, to: usize, sizes: &ChunkSizes) -> Result<(Part, u64), FrameError> {
+    fn next_part(
+        &self,
+        at: u64,
+        end: u64,
+        to: usize,
+        sizes: &ChunkSizes,
+    ) -> Result<(ChunkPieces, u64), FrameError> {
         let (nchunk, chunk) = self.chunk_of(at, sizes)?;
         let mut until = chunk.end;
         // A postfilter sees the chunk number, so equal chunks may read differently.
@@ -124,7 +131,7 @@ impl SuperChunk {
         let (start, len) = ((at - chunk.start) as usize, (until - at) as usize);
         let inside = (until.min(chunk.end) - at) as usize;
         let repeated = (inside < len).then_some(len);
-        Ok((Part { nchunk, pieces: vec![Piece { start, len: inside, at: to }], repeated }, until))
+        Ok((ChunkPieces { nchunk, pieces: vec![Piece { start, len: inside, at: to }], repeated }, until))
     }
 
     /// Returns the places of items, of the first one first, and so on, in a destination of their size, and its memory.
@@ -136,7 +143,7 @@ impl SuperChunk {
     pub fn item_read(
         &self,
         items: &[u64],
-    ) -> Result<(impl Places<Error = FrameError> + use<>, Vec<u8>), FrameError> {
+    ) -> Result<(impl ScatterPlan<Error = FrameError> + use<>, Vec<u8>), FrameError> {
         let total = (items.len() as u64).saturating_mul(self.itemsize() as u64);
         self.check_chunks(0..self.nchunks(), total.min(self.nbytes()))?;
         let dst = crate::storage::traits::zeroed(total)?;
@@ -171,7 +178,7 @@ impl SuperChunk {
                 memory::push(&mut placed, (nchunk, piece))?;
                 // The file determines how many chunks an item spans.
                 let more = placed.len().saturating_sub(items.len()) as u64;
-                let each = (size_of::<Part>() + 2 * size_of::<(usize, Piece)>()) as u64;
+                let each = (size_of::<ChunkPieces>() + 2 * size_of::<(usize, Piece)>()) as u64;
                 limits.check_memory("list of parts of items, in bytes", more.saturating_mul(each))?;
                 at += len as u64;
             }
@@ -184,7 +191,7 @@ impl SuperChunk {
         for group in placed.chunk_by(|a, b| a.0 == b.0) {
             let Some(&(nchunk, _)) = group.first() else { continue };
             let pieces = memory::collect(group.iter().map(|(_, piece)| *piece))?;
-            memory::push(&mut parts, Part { nchunk, pieces, repeated: None })?;
+            memory::push(&mut parts, ChunkPieces { nchunk, pieces, repeated: None })?;
         }
         let nbytes = items.len() as u64 * typesize as u64;
         Ok(Pieces { frame: self.clone(), parts, nbytes, work: nbytes.saturating_mul(PER_ITEM) })
@@ -213,7 +220,7 @@ impl SuperChunk {
 }
 
 impl Pieces {
-    fn part(&self, npart: u64) -> Option<&Part> {
+    fn part(&self, npart: u64) -> Option<&ChunkPieces> {
         self.parts.get(usize::try_from(npart).ok()?)
     }
 
@@ -272,7 +279,7 @@ pub(crate) struct PieceDecoder<'a> {
 // each byte of the data is in one block. Together they cover the destination. A part asks for the bytes of
 // each of its pieces, which lie in one or several blocks, once, and repetitions for their own places.
 #[allow(unsafe_code)]
-unsafe impl Places for Pieces {
+unsafe impl ScatterPlan for Pieces {
     type Error = FrameError;
     type Fill = (u64, Vec<u8>);
     type Part = PieceBlocks;
@@ -340,7 +347,7 @@ unsafe impl Places for Pieces {
         &self,
         (npart, _): (u64, usize),
         chunk: &LazyChunk,
-    ) -> Result<Found<(u64, Vec<u8>), PieceBlocks>, FrameError> {
+    ) -> Result<ResolvedPart<(u64, Vec<u8>), PieceBlocks>, FrameError> {
         let pieces = self.part(npart).map_or(&[][..], |part| &part.pieces);
         let nbytes = chunk.header().nbytes();
         if let Some(bad) = pieces.last().filter(|piece| piece.end() > nbytes) {
@@ -350,7 +357,7 @@ unsafe impl Places for Pieces {
         if !self.frame.dparams.has_postfilter()
             && let Some(pattern) = self.stored_pattern(npart, chunk)?
         {
-            return Ok(Found::Fill((npart, pattern)));
+            return Ok(ResolvedPart::Fill((npart, pattern)));
         }
         // A chunk may consist of very many blocks of a byte.
         let list = chunk.nblocks() as u64 * size_of::<usize>() as u64;
@@ -362,7 +369,7 @@ unsafe impl Places for Pieces {
                 memory::push(&mut nblocks, nblock)?;
             }
         }
-        Ok(Found::Blocks(PieceBlocks { npart, nblocks }))
+        Ok(ResolvedPart::Blocks(PieceBlocks { npart, nblocks }))
     }
 
     fn nblocks<'p>(&'p self, part: &'p PieceBlocks) -> &'p [usize] {

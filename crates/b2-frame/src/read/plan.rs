@@ -157,14 +157,14 @@ impl<'a> Driver<'a> {
 
 /// Ranges to read for a list of wanted ranges; neighbours are joined to one read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Coalesced {
+pub(crate) struct CoalescedRanges {
     /// The ranges to read, in ascending order.
     pub(crate) reads: Vec<Range<u64>>,
     /// For each wanted range, the read that contains it and its range in that read.
     places: Vec<(usize, Range<u64>)>,
 }
 
-impl Coalesced {
+impl CoalescedRanges {
     /// Joins ranges that are at most `gap` bytes apart.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ mod tests {
 
     fn check(wanted: &[Range<u64>], gap: u64, reads: &[Range<u64>]) {
         let file: Vec<u8> = (0..200).collect();
-        let coalesced = Coalesced::new(wanted, gap).unwrap();
+        let coalesced = CoalescedRanges::new(wanted, gap).unwrap();
         assert_eq!(coalesced.reads, reads, "{wanted:?}");
         let parts: Vec<Bytes> =
             reads.iter().map(|r| Bytes::copy_from_slice(&file[r.start as usize..r.end as usize])).collect();

@@ -7,21 +7,22 @@ use std::thread::{self, Scope};
 use bytes::Bytes;
 
 use crate::FrameError;
-use crate::read::places::Places;
 use crate::read::requests::{Read, Request};
+use crate::read::scatter_plan::ScatterPlan;
 use crate::storage::files::FrameFiles;
 
 /// Maximum number of bytes in flight, and of those that have arrived but have not been decoded. A single request is
 /// always allowed.
-const MOST_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+const MAX_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// Runs a read to its end, with as many requests in flight as the files of the frame ask for.
-pub(crate) fn work_off<P: Places>(read: &mut Read<'_, P>) -> Result<(), P::Error> {
+pub(crate) fn work_off<P: ScatterPlan>(read: &mut Read<'_, P>) -> Result<(), P::Error> {
     let files = read.frame().files.clone();
     let workers = read.workers();
     let state =
         Progress { read, held: None, flying: 0, bytes: 0, decoding: 0, idle: 0, threads: 1, error: None };
-    let shared = Threads { files: &*files, workers, state: Mutex::new(state), changed: Condvar::new() };
+    let shared =
+        WaitingThreads { files: &*files, workers, state: Mutex::new(state), changed: Condvar::new() };
     thread::scope(|scope| shared.run(scope));
     match shared.state.into_inner().unwrap_or_else(PoisonError::into_inner).error {
         Some(error) => Err(error),
@@ -29,7 +30,7 @@ pub(crate) fn work_off<P: Places>(read: &mut Read<'_, P>) -> Result<(), P::Error
     }
 }
 
-struct Threads<'a, 'd, P: Places> {
+struct WaitingThreads<'a, 'd, P: ScatterPlan> {
     files: &'a dyn FrameFiles,
     /// Maximum number of jobs that run at once.
     workers: usize,
@@ -37,7 +38,7 @@ struct Threads<'a, 'd, P: Places> {
     changed: Condvar,
 }
 
-struct Progress<'a, 'd, P: Places> {
+struct Progress<'a, 'd, P: ScatterPlan> {
     read: &'a mut Read<'d, P>,
     /// A request that has to wait for others.
     held: Option<Request>,
@@ -53,7 +54,7 @@ struct Progress<'a, 'd, P: Places> {
     error: Option<P::Error>,
 }
 
-impl<P: Places> Progress<'_, '_, P> {
+impl<P: ScatterPlan> Progress<'_, '_, P> {
     /// Takes the next request, if it may be sent now.
     fn request(&mut self, most: usize) -> Result<Option<Request>, P::Error> {
         if self.flying >= most {
@@ -67,7 +68,7 @@ impl<P: Places> Progress<'_, '_, P> {
         let bytes = size(&request);
         // What has arrived is only decoded later if it waits for this request.
         let soon = self.flying > 0 || self.decoding > 0 || self.read.has_jobs();
-        if soon && self.bytes.saturating_add(bytes).saturating_add(self.read.held()) > MOST_BYTES {
+        if soon && self.bytes.saturating_add(bytes).saturating_add(self.read.held()) > MAX_BYTES {
             self.held = Some(request);
             return Ok(None);
         }
@@ -81,7 +82,7 @@ fn size(request: &Request) -> u64 {
     request.extent.range.end.saturating_sub(request.extent.range.start)
 }
 
-impl<'a, 'd, P: Places> Threads<'a, 'd, P> {
+impl<'a, 'd, P: ScatterPlan> WaitingThreads<'a, 'd, P> {
     fn lock(&self) -> MutexGuard<'_, Progress<'a, 'd, P>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,9 +148,9 @@ impl<'a, 'd, P: Places> Threads<'a, 'd, P> {
 }
 
 /// Stops the other threads if this one panics. They would otherwise wait for it.
-struct Wake<'w, 'a, 'd, P: Places>(&'w Threads<'a, 'd, P>);
+struct Wake<'w, 'a, 'd, P: ScatterPlan>(&'w WaitingThreads<'a, 'd, P>);
 
-impl<P: Places> Drop for Wake<'_, '_, '_, P> {
+impl<P: ScatterPlan> Drop for Wake<'_, '_, '_, P> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.lock().error.get_or_insert_with(|| FrameError::argument("thread", "panicked").into());
@@ -171,8 +172,8 @@ mod tests {
     use b2_testkit::Rng;
 
     use super::*;
-    use crate::storage::pace;
-    use crate::{FrameParams, FrameWriter, Pace, ReadAt, ReadCosts, SuperChunk};
+    use crate::storage::request_stats;
+    use crate::{FrameParams, FrameWriter, ReadAt, ReadCosts, RequestStats, SuperChunk};
 
     /// Storage that answers at once, and counts the bytes of its answers that are kept.
     struct Quick {
@@ -181,18 +182,18 @@ mod tests {
         kept: Arc<(AtomicU64, AtomicU64)>,
         /// The number of requests, and their bytes.
         counts: Arc<(AtomicU64, AtomicU64)>,
-        pace: Option<Pace>,
+        request_stats: Option<RequestStats>,
     }
 
-    struct Kept(Vec<u8>, Arc<(AtomicU64, AtomicU64)>);
+    struct CountedBytes(Vec<u8>, Arc<(AtomicU64, AtomicU64)>);
 
-    impl AsRef<[u8]> for Kept {
+    impl AsRef<[u8]> for CountedBytes {
         fn as_ref(&self) -> &[u8] {
             &self.0
         }
     }
 
-    impl Drop for Kept {
+    impl Drop for CountedBytes {
         fn drop(&mut self) {
             self.1.0.fetch_sub(self.0.len() as u64, SeqCst);
         }
@@ -214,20 +215,20 @@ mod tests {
             self.counts.1.fetch_add(part.len() as u64, SeqCst);
             let now = self.kept.0.fetch_add(part.len() as u64, SeqCst) + part.len() as u64;
             self.kept.1.fetch_max(now, SeqCst);
-            Ok(Bytes::from_owner(Kept(part, self.kept.clone())))
+            Ok(Bytes::from_owner(CountedBytes(part, self.kept.clone())))
         }
 
         fn in_flight(&self) -> usize {
             16
         }
 
-        fn pace(&self) -> Option<&Pace> {
-            self.pace.as_ref()
+        fn request_stats(&self) -> Option<&RequestStats> {
+            self.request_stats.as_ref()
         }
     }
 
-    fn quick(bytes: &[u8], pace: Option<Pace>) -> Quick {
-        Quick { bytes: bytes.to_vec(), kept: Arc::default(), counts: Arc::default(), pace }
+    fn quick(bytes: &[u8], request_stats: Option<RequestStats>) -> Quick {
+        Quick { bytes: bytes.to_vec(), kept: Arc::default(), counts: Arc::default(), request_stats }
     }
 
     /// Whatever the storage sends, only so much waits to be decoded.
@@ -256,7 +257,7 @@ mod tests {
             kept.1.store(0, SeqCst);
             assert!(frame.read_bytes(0..frame.nbytes()).unwrap() == all);
             let most = kept.1.load(SeqCst);
-            assert!(most > 0 && most <= MOST_BYTES + (512 << 10), "{most}");
+            assert!(most > 0 && most <= MAX_BYTES + (512 << 10), "{most}");
             drop(frame);
             assert_eq!(kept.0.load(SeqCst), 0);
         }
@@ -276,8 +277,8 @@ mod tests {
         // Every fourth block.
         let items: Vec<u64> = (2..64).step_by(4).map(|n| n * BLOCK).collect();
         let expected: Vec<u8> = items.iter().map(|&item| plain[item as usize]).collect();
-        let read = |pace, adapt| {
-            let storage = quick(&stored, pace);
+        let read = |request_stats, adapt| {
+            let storage = quick(&stored, request_stats);
             let counts = storage.counts.clone();
             let options = SuperChunk::options().costs(ReadCosts::REMOTE.adapt(adapt));
             let frame = options.from_reader(Arc::new(storage), "quick").unwrap();
@@ -288,11 +289,11 @@ mod tests {
         let usual = read(None, true);
         // 64 blocks, without the last one.
         assert!(usual[0] <= 3 && usual[1] > 50 * BLOCK, "{usual:?}");
-        let slow = || Some(pace::seen(20, 32, 1 << 20, 1020));
+        let slow = || Some(request_stats::seen(20, 32, 1 << 20, 1020));
         let [requests, bytes] = read(slow(), true);
         assert_eq!(requests, 17);
         assert!(bytes < 17 * BLOCK, "{bytes}");
         assert_eq!(read(slow(), false), usual);
-        assert_eq!(read(Some(pace::seen(20, 32, 1 << 20, 60)), true), usual);
+        assert_eq!(read(Some(request_stats::seen(20, 32, 1 << 20, 60)), true), usual);
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::read::disjoint::{Destination, Disjoint, SharedBuffer};
 use crate::read::part_plan::{Blocks, PartPlan, PartStep};
-use crate::read::places::{Places, Reading};
+use crate::read::scatter_plan::{Reading, ScatterPlan};
 use crate::storage::files::Extent;
 use crate::{FrameError, SuperChunk};
 
@@ -33,7 +33,7 @@ pub struct Request {
 /// outstanding; [`finish`](Self::finish) then returns the destination.
 ///
 /// `b2nd` begins reads (`Slice::begin`), and has a name for their type (`SliceRead`).
-pub struct Read<'d, P: Places> {
+pub struct Read<'d, P: ScatterPlan> {
     shared: Arc<Common<'d, P>>,
     next_part: u64,
     next_id: u64,
@@ -61,19 +61,19 @@ struct Common<'d, P> {
 }
 
 /// Bytes that have arrived, counted as long as they are kept.
-struct Held {
+struct ReceivedBytes {
     all: Arc<AtomicU64>,
     bytes: u64,
 }
 
-impl Held {
+impl ReceivedBytes {
     fn add(&mut self, bytes: &Bytes) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         self.all.fetch_add(bytes.len() as u64, Relaxed);
     }
 }
 
-impl Drop for Held {
+impl Drop for ReceivedBytes {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Relaxed);
     }
@@ -81,13 +81,13 @@ impl Drop for Held {
 
 impl<P> Common<'_, P> {
     /// Returns a group whose blocks came with the head.
-    fn nothing(&self, group: Stretch) -> Arrived {
-        Arrived { group, bytes: Bytes::new(), _held: self.hold(&Bytes::new()) }
+    fn nothing(&self, group: Stretch) -> ReceivedBlocks {
+        ReceivedBlocks { group, bytes: Bytes::new(), _held: self.hold(&Bytes::new()) }
     }
 
     /// Counts bytes for as long as the result is kept.
-    fn hold(&self, bytes: &Bytes) -> Held {
-        let mut held = Held { all: self.held.clone(), bytes: 0 };
+    fn hold(&self, bytes: &Bytes) -> ReceivedBytes {
+        let mut held = ReceivedBytes { all: self.held.clone(), bytes: 0 };
         held.add(bytes);
         held
     }
@@ -98,11 +98,11 @@ impl<P> Common<'_, P> {
 }
 
 /// The purpose of a request.
-enum Purpose<P: Places> {
+enum Purpose<P: ScatterPlan> {
     /// Input number `at` of the plan of a part.
     Plan { npart: u64, at: usize },
     /// Block 0, which other blocks refer to, and the groups that wait for it.
-    Reference { blocks: Arc<Shareable<P>>, extent: Extent, waiting: Vec<Arrived> },
+    Reference { blocks: Arc<Shareable<P>>, extent: Extent, waiting: Vec<ReceivedBlocks> },
     /// A group of blocks. `reference` is the id of the request for block 0.
     Group { blocks: Arc<Shareable<P>>, group: Stretch, reference: Option<u64> },
 }
@@ -111,7 +111,7 @@ struct Planning {
     plan: PartPlan,
     answers: Vec<Bytes>,
     missing: usize,
-    held: Held,
+    held: ReceivedBytes,
 }
 
 /// Blocks that are read at once, as a range in the part's list of blocks.
@@ -121,33 +121,33 @@ struct Stretch {
     extent: Option<Extent>,
 }
 
-struct Arrived {
+struct ReceivedBlocks {
     group: Stretch,
     bytes: Bytes,
-    _held: Held,
+    _held: ReceivedBytes,
 }
 
 /// The blocks of a part, shared between jobs.
-struct Shareable<P: Places> {
+struct Shareable<P: ScatterPlan> {
     blocks: Blocks<P>,
     /// The decoded block 0, if other blocks refer to it.
     block0: OnceLock<Option<Vec<u8>>>,
     /// What arrived with the head.
-    _held: Held,
+    _held: ReceivedBytes,
 }
 
 /// A piece of work that a [`Read`] hands out: decoding blocks or filling places.
-pub struct Job<'d, P: Places> {
+pub struct Job<'d, P: ScatterPlan> {
     shared: Arc<Common<'d, P>>,
     work: Work<P>,
 }
 
-enum Work<P: Places> {
+enum Work<P: ScatterPlan> {
     Fill(P::Fill),
-    Decode(Arc<Shareable<P>>, Arrived),
+    Decode(Arc<Shareable<P>>, ReceivedBlocks),
 }
 
-impl<P: Places> std::fmt::Debug for Read<'_, P> {
+impl<P: ScatterPlan> std::fmt::Debug for Read<'_, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Read")
             .field("requests", &self.requests)
@@ -156,7 +156,7 @@ impl<P: Places> std::fmt::Debug for Read<'_, P> {
     }
 }
 
-impl<'d, P: Places> Read<'d, P> {
+impl<'d, P: ScatterPlan> Read<'d, P> {
     /// Creates a read of selected bytes into a destination, whose uninitialised memory is zeroed.
     #[doc(hidden)]
     pub fn new(frame: &SuperChunk, places: P, destination: Destination<'d>, control: Control) -> Self {
@@ -251,7 +251,7 @@ impl<'d, P: Places> Read<'d, P> {
                 waiting.into_iter().for_each(|arrived| self.decode(&blocks, arrived));
             }
             Purpose::Group { blocks, group, reference } => {
-                let arrived = Arrived { group, _held: self.shared.hold(&bytes), bytes };
+                let arrived = ReceivedBlocks { group, _held: self.shared.hold(&bytes), bytes };
                 match reference.and_then(|id| self.asked.get_mut(&id)) {
                     Some(Purpose::Reference { waiting, .. }) => {
                         memory::push(waiting, arrived).map_err(FrameError::from)?;
@@ -317,7 +317,7 @@ impl<'d, P: Places> Read<'d, P> {
         &mut self,
         npart: u64,
         mut plan: PartPlan,
-        (answers, held): (Vec<Bytes>, Held),
+        (answers, held): (Vec<Bytes>, ReceivedBytes),
     ) -> Result<(), P::Error> {
         match plan.step(&self.shared.reading(), answers)? {
             PartStep::Need(extents) => {
@@ -334,7 +334,7 @@ impl<'d, P: Places> Read<'d, P> {
         Ok(())
     }
 
-    fn blocks(&mut self, blocks: Blocks<P>, held: Held) -> Result<(), FrameError> {
+    fn blocks(&mut self, blocks: Blocks<P>, held: ReceivedBytes) -> Result<(), FrameError> {
         let shared = self.shared.clone();
         let block0 = OnceLock::new();
         let extent = match blocks.reference(&shared.frame) {
@@ -385,7 +385,7 @@ impl<'d, P: Places> Read<'d, P> {
         id
     }
 
-    fn decode(&mut self, blocks: &Arc<Shareable<P>>, arrived: Arrived) {
+    fn decode(&mut self, blocks: &Arc<Shareable<P>>, arrived: ReceivedBlocks) {
         self.work(Work::Decode(blocks.clone(), arrived));
     }
 
@@ -395,13 +395,13 @@ impl<'d, P: Places> Read<'d, P> {
     }
 }
 
-impl<P: Places> std::fmt::Debug for Job<'_, P> {
+impl<P: ScatterPlan> std::fmt::Debug for Job<'_, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Job").finish_non_exhaustive()
     }
 }
 
-impl<P: Places> Job<'_, P> {
+impl<P: ScatterPlan> Job<'_, P> {
     /// Returns the number of bytes that the job decodes or fills, roughly.
     pub fn work(&self) -> u64 {
         let places = &self.shared.places;
@@ -423,7 +423,7 @@ impl<P: Places> Job<'_, P> {
         let _turn = turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let nbytes = match self.work {
             Work::Fill(fill) => places.fill(&fill, &mut buffer.writer()),
-            Work::Decode(shareable, Arrived { group, bytes, _held }) => {
+            Work::Decode(shareable, ReceivedBlocks { group, bytes, _held }) => {
                 let Shareable { blocks, block0, .. } = &*shareable;
                 let reading = self.shared.reading();
                 let mut worker = blocks.worker(&reading, block0.get().and_then(Option::as_deref))?;

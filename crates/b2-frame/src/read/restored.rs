@@ -15,7 +15,7 @@ use crate::format::start_copy;
 use crate::format::trailer::{TRAILER_TAIL_LEN, Trailer};
 use crate::names::FrameFile;
 use crate::storage::files::{Extent, OpenFile};
-use crate::storage::redo::Repaired;
+use crate::storage::redo::RepairedFile;
 use crate::{FrameError, Structure};
 
 /// Returns the error of whatever needs the header in the file itself.
@@ -85,8 +85,11 @@ impl StartCopy {
         if file.read(&Extent::exactly(FrameFile::Main, there)).is_ok_and(|there| there == bytes) {
             return None;
         }
-        let file =
-            OpenFile::new(Arc::new(Repaired { file: file.storage().clone(), start, bytes }), file.name(), 0);
+        let file = OpenFile::new(
+            Arc::new(RepairedFile { file: file.storage().clone(), start, bytes }),
+            file.name(),
+            0,
+        );
         file.ok()
     }
 }

@@ -9,8 +9,8 @@ use crate::format::index::Entry;
 use crate::format::records::RecordTable;
 use crate::format::runs;
 use crate::names::FrameFile;
-use crate::read::compared::ComparedChunk;
 use crate::read::plan::{Plan, Step};
+use crate::read::verified::VerifiedChunk;
 use crate::storage::files::Extent;
 use crate::{Compare, FrameError, Structure, SuperChunk};
 
@@ -34,12 +34,12 @@ impl SuperChunk {
     }
 
     /// Returns what has been compared in a chunk, unless that will be compared again.
-    pub(crate) fn compared(&self, nchunk: usize) -> Option<&ComparedChunk> {
+    pub(crate) fn compared(&self, nchunk: usize) -> Option<&VerifiedChunk> {
         if self.compares_again() { None } else { self.opened.compared.get(nchunk) }
     }
 
     /// Remembers what has been compared in a chunk.
-    pub(crate) fn put_compared(&self, nchunk: usize, chunk: ComparedChunk) {
+    pub(crate) fn put_compared(&self, nchunk: usize, chunk: VerifiedChunk) {
         if !self.compares_again() {
             self.opened.compared.put(nchunk, self.nchunks(), chunk);
         }
@@ -136,14 +136,14 @@ impl SuperChunk {
     /// Returns whether a stored chunk that was read and compared is as it was written, as far as that can be known: it
     /// has a checksum, or no chunk of the frame has, or this process has put it into memory.
     #[doc(hidden)]
-    pub fn is_vouched_for(&self, nchunk: usize) -> bool {
+    pub fn is_verified(&self, nchunk: usize) -> bool {
         let own = || self.entry(nchunk).is_ok_and(|entry| self.is_own(entry));
         self.opened.sums.is_none() || own() || matches!(self.sum_of(nchunk), Ok(Ok(Some(_))))
     }
 
     /// Returns whether this process has put the chunk with this entry into memory that nothing can change.
     fn is_own(&self, entry: Entry) -> bool {
-        matches!((self.own_from, entry), (Some(from), Entry::Stored(offset)) if offset >= from)
+        matches!((self.trusted_from, entry), (Some(from), Entry::Stored(offset)) if offset >= from)
     }
 
     /// Compares the sum of a stored chunk with the one in the frame, if that is known.

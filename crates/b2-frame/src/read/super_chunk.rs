@@ -12,7 +12,7 @@ use crate::format::index::{Entry, Index};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
 use crate::format::trailer::Trailer;
 use crate::read::compare::Compare;
-use crate::read::open_plan::{Layout, Opened};
+use crate::read::open_plan::{FrameLayout, OpenedFrame};
 use crate::read::options::FrameOrigin;
 use crate::read::plan::{Driver, Plan, Step};
 use crate::read::sizes::ChunkSizes;
@@ -121,16 +121,16 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// use std::io;
 /// use std::ops::Range;
 /// use std::sync::Arc;
-/// use b2_frame::{Answer, Opening, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use b2_frame::{RangeResponse, OpenResponse, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
 /// use bytes::Bytes;
 ///
 /// /// A server with one file.
 /// struct Server(Bytes);
 ///
 /// impl RemoteSource for Server {
-///     fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+///     fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
 ///         let bytes = self.0.slice(range.start as usize..range.end as usize);
-///         Ok(Answer::new(bytes, Version::default().etag(Some("\"1\"".into()))))
+///         Ok(RangeResponse::new(bytes, Version::default().etag(Some("\"1\"".into()))))
 ///     }
 ///     fn in_flight(&self) -> usize {
 ///         16
@@ -145,9 +145,9 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// # }
 /// # let frame = writer.finish()?.into_bytes();
 /// let (server, len) = (Server(frame.clone()), frame.len() as u64);
-/// let Answer { bytes: first, version, .. } = server.range(0..len.min(Opening::FIRST))?;
-/// let last = server.range(len.saturating_sub(Opening::LAST)..len)?.bytes;
-/// let file = RemoteFile::new(server, Opening::new(first, last, len, version));
+/// let RangeResponse { bytes: first, version, .. } = server.range(0..len.min(OpenResponse::FIRST))?;
+/// let last = server.range(len.saturating_sub(OpenResponse::LAST)..len)?.bytes;
+/// let file = RemoteFile::new(server, OpenResponse::new(first, last, len, version));
 /// let schunk = SuperChunk::options().costs(ReadCosts::REMOTE).from_reader(Arc::new(file), "far")?;
 /// assert_eq!(schunk.read_items(12_400..12_600)?, raw[49_600..50_400]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -171,7 +171,7 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// ```
 #[derive(Clone)]
 pub struct SuperChunk {
-    pub(crate) opened: Arc<Opened>,
+    pub(crate) opened: Arc<OpenedFrame>,
     pub(crate) files: Arc<dyn FrameFiles>,
     pub(crate) dparams: DParams,
     /// The sizes of chunks, if they are individual; read when first needed.
@@ -189,7 +189,7 @@ pub struct SuperChunk {
     pub(crate) costs: ReadCosts,
     /// The offset from which on stored chunks were put by this process into memory that nothing can change: they need
     /// not be compared.
-    pub(crate) own_from: Option<u64>,
+    pub(crate) trusted_from: Option<u64>,
     /// Whether the start of the file is damaged and was replaced by its copy.
     pub(crate) restored: bool,
 }
@@ -201,7 +201,7 @@ impl SuperChunk {
     }
 
     /// Creates a super-chunk from an opened frame and its files, for callers with custom storage.
-    pub(crate) fn new(opened: Opened, files: Arc<dyn FrameFiles>, dparams: DParams) -> Self {
+    pub(crate) fn new(opened: OpenedFrame, files: Arc<dyn FrameFiles>, dparams: DParams) -> Self {
         let container = Container::default()
             .itemsize(Some(opened.header.itemsize()))
             .frame_blocksize(opened.header.blocksize());
@@ -218,7 +218,7 @@ impl SuperChunk {
             compare,
             keeps: false,
             costs,
-            own_from: None,
+            trusted_from: None,
             restored: false,
         }
     }
@@ -306,7 +306,7 @@ impl SuperChunk {
     /// as a whole, since damaged data must not get a valid checksum.
     #[must_use]
     #[doc(hidden)]
-    pub fn to_keep(&self) -> Self {
+    pub fn for_rewrite(&self) -> Self {
         Self { keeps: true, ..self.clone() }
     }
 
@@ -338,11 +338,11 @@ impl SuperChunk {
 
     /// Returns the byte ranges of the parts of the frame.
     #[doc(hidden)]
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &FrameLayout {
         &self.opened.layout
     }
     /// Returns everything that opening has read, for custom plans.
-    pub(crate) fn opened(&self) -> &Opened {
+    pub(crate) fn opened(&self) -> &OpenedFrame {
         &self.opened
     }
     /// Returns the parameters for decoding chunks: plugins, limits, and what the frame knows about

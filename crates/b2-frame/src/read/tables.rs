@@ -9,11 +9,11 @@ use bytes::Bytes;
 use crate::format::checksums::{Checksums, ChunkSum, ChunkSums, END_LEN, Page, Sums};
 use crate::format::digest::sum;
 use crate::format::index::Entry;
-use crate::format::records::{FoundTable, MOST_STARTS, Pages, RecordPage, RecordTable, TableKind};
+use crate::format::records::{FoundTable, MAX_STARTS_LEN, Pages, RecordPage, RecordTable, TableKind};
 use crate::format::start_copy;
-use crate::format::starts::{ChunkStarts, Starts, Wanted, budget};
+use crate::format::starts::{ChunkStarts, Starts, StartsPolicy, budget};
 use crate::names::FrameFile;
-use crate::read::chunk_plan::{ChunkPlan, Comparing};
+use crate::read::chunk_plan::{ChunkPlan, CompareMode};
 use crate::read::restored::restored_error;
 use crate::read::sums::{PageOf, PageRequest, SumsPlan};
 use crate::read::super_chunk::On;
@@ -62,7 +62,7 @@ impl SuperChunk {
                 let (entry, run) = self.index().run(nchunk)?;
                 nchunk = run.end;
                 if let Entry::Stored(_) = entry {
-                    memory::push(&mut plans, On(self, ChunkPlan::new(self, run.start, Comparing::Never)?))?;
+                    memory::push(&mut plans, On(self, ChunkPlan::new(self, run.start, CompareMode::Never)?))?;
                     memory::push(&mut runs, run)?;
                 }
             }
@@ -123,13 +123,13 @@ impl SuperChunk {
     }
 
     /// Returns when the frame gets a table of block starts: a table beyond the budget must have been requested.
-    pub(crate) fn wanted_starts(&self, table: &RecordTable) -> Wanted {
+    pub(crate) fn wanted_starts(&self, table: &RecordTable) -> StartsPolicy {
         let taken = [table.len(), self.sums_len(), self.block_sums_len().unwrap_or(0)];
         let taken = taken.into_iter().fold(0, u64::saturating_add);
         let copy = self.start_copy_len().unwrap_or(0);
         let beyond = taken > budget(self.layout().data.end)
             || taken.saturating_add(copy) > start_copy::budget(self.header().cbytes());
-        if beyond { Wanted::Always } else { Wanted::IfSmall }
+        if beyond { StartsPolicy::Always } else { StartsPolicy::IfSmall }
     }
 
     /// Returns the pages of the tables of sums, block sums and block starts.
@@ -239,7 +239,7 @@ impl SuperChunk {
             (Some(runs), None) => (TableKind::Starts, runs.list().start),
             _ => return Ok(false),
         };
-        let start = gap.start.max(end.saturating_sub(MOST_STARTS as u64));
+        let start = gap.start.max(end.saturating_sub(MAX_STARTS_LEN as u64));
         let bytes = self.driver().read(&[Extent::at_most(FrameFile::Main, start..end)])?;
         let bytes = bytes.into_iter().next().unwrap_or_default();
         let found = |kind| !matches!(FoundTable::at_end(kind, &bytes, start, 0, 0), FoundTable::Nothing);

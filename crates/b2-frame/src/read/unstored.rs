@@ -16,7 +16,7 @@ use crate::{FrameError, SuperChunk};
 /// Numbers of bytes that the data have but the file does not store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Unstored {
+pub struct UnstoredBytes {
     /// Bytes of special chunks, which only have an index entry (zeros, NaN, uninitialised).
     pub special: u64,
     /// Bytes of stored chunks in excess of [`max_ratio`](b2_chunk::Limits::max_ratio) times their
@@ -28,7 +28,7 @@ pub struct Unstored {
     pub special_chunks: u64,
 }
 
-impl Unstored {
+impl UnstoredBytes {
     /// Returns the sum of `special` and `stored`.
     pub fn total(&self) -> u64 {
         self.special.saturating_add(self.stored)
@@ -37,7 +37,7 @@ impl Unstored {
 
 /// Stored bytes and the size of the chunks that use them.
 #[derive(Clone, Copy, Debug)]
-struct Stored {
+struct StoredChunks {
     /// Offset in the frame or number of the chunk file.
     offset: u64,
     nbytes: u64,
@@ -79,13 +79,13 @@ impl SuperChunk {
     /// [`detail`](FrameError::detail): [`Field`](FrameError::Field) when an index entry is malformed,
     /// [`Chunk`](FrameError::Chunk) or [`Truncated`](FrameError::Truncated) when a chunk header is,
     /// [`Limit`](FrameError::Limit) when there are too many stored chunks.
-    pub fn unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<Unstored, FrameError> {
+    pub fn unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<UnstoredBytes, FrameError> {
         self.count_unstored(nchunks, enough).map_err(|error| self.named(error))
     }
 
-    fn count_unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<Unstored, FrameError> {
+    fn count_unstored(&self, nchunks: Range<usize>, enough: u64) -> Result<UnstoredBytes, FrameError> {
         let limits = &self.dparams().limits;
-        let mut counted = Unstored::default();
+        let mut counted = UnstoredBytes::default();
         let mut stored = Vec::new();
         let mut nbytes_stored = 0u64;
         let mut nchunk = nchunks.start;
@@ -99,9 +99,9 @@ impl SuperChunk {
                     counted.special_chunks += run.len() as u64;
                 }
                 Entry::Stored(offset) => {
-                    let list = (stored.len() + 1) * size_of::<Stored>();
+                    let list = (stored.len() + 1) * size_of::<StoredChunks>();
                     within("table of stored chunks, in bytes", list as u64, max_metadata(self.dparams()))?;
-                    memory::push(&mut stored, Stored { offset, nbytes })?;
+                    memory::push(&mut stored, StoredChunks { offset, nbytes })?;
                     counted.shared_chunks += run.len() as u64 - 1;
                     nbytes_stored = nbytes_stored.saturating_add(nbytes);
                 }
@@ -116,7 +116,7 @@ impl SuperChunk {
             // If the limit is exceeded even when all bytes of the file count as stored, the table is not needed.
             let all = limits.unstored(nbytes_stored, layout.data.end - layout.data.start);
             if all > enough {
-                return Ok(Unstored { stored: all, ..counted });
+                return Ok(UnstoredBytes { stored: all, ..counted });
             }
         }
         stored.sort_unstable_by_key(|stored| stored.offset);

@@ -8,13 +8,13 @@ use crate::format::index::Entry;
 use crate::{FrameError, Structure, SuperChunk};
 
 /// Chunk headers read at once.
-const AT_ONCE: usize = 4096;
+const HEADER_BATCH: usize = 4096;
 /// The number of findings to keep; the others are only counted.
-const KEPT: usize = 8;
+const MAX_FINDINGS: usize = 8;
 /// The maximum number of chunks whose positions are compared with each other, since these must be sorted.
-const MOST_PLACES: usize = 1 << 20;
+const MAX_COMPARED_CHUNKS: usize = 1 << 20;
 /// Size of the largest chunk that is decoded to check its content, in bytes.
-const LARGEST_PROOF: usize = 64 << 20;
+const MAX_DECODED_LEN: usize = 64 << 20;
 
 /// Offsets in the chunk header.
 const TYPESIZE_AT: u64 = 3;
@@ -52,7 +52,7 @@ struct Pipelines {
 
 impl CrossCheck {
     fn odd(&mut self, error: FrameError) {
-        if self.odd.len() < KEPT {
+        if self.odd.len() < MAX_FINDINGS {
             self.odd.push(error);
         } else {
             self.more = self.more.saturating_add(1);
@@ -60,7 +60,7 @@ impl CrossCheck {
     }
 
     fn damage(&mut self, error: FrameError) {
-        if self.damage.len() < KEPT {
+        if self.damage.len() < MAX_FINDINGS {
             self.damage.push(error);
         } else {
             self.more = self.more.saturating_add(1);
@@ -97,7 +97,7 @@ impl SuperChunk {
                 found.odd(self.shared(nchunk.saturating_add(1)));
             }
             nchunk = run.end;
-            if batch.len() == AT_ONCE || nchunk >= self.nchunks() {
+            if batch.len() == HEADER_BATCH || nchunk >= self.nchunks() {
                 for (&nchunk, header) in batch.iter().zip(self.headers(&batch)?) {
                     self.check_header(nchunk, &header, uniform, &mut pipelines, &mut found)?;
                     match header.is_vl() {
@@ -105,7 +105,9 @@ impl SuperChunk {
                         true => vl.0 = vl.0.saturating_add(1),
                         false => vl.1 = vl.1.saturating_add(1),
                     }
-                    if let (Entry::Stored(at), true) = (self.entry(nchunk)?, places.len() < MOST_PLACES) {
+                    if let (Entry::Stored(at), true) =
+                        (self.entry(nchunk)?, places.len() < MAX_COMPARED_CHUNKS)
+                    {
                         places.push((at, at.saturating_add(header.cbytes() as u64), nchunk));
                     }
                 }
@@ -238,7 +240,7 @@ impl SuperChunk {
     /// Whether a special chunk holds blocks that decode to something other than its special value.
     fn holds_other_data(&self, nchunk: usize) -> Result<bool, FrameError> {
         let chunk = self.chunk(nchunk).read()?;
-        if chunk.nbytes() > LARGEST_PROOF {
+        if chunk.nbytes() > MAX_DECODED_LEN {
             return Ok(false);
         }
         // Kind 3 with an item as its value is also only one bit away from the others.

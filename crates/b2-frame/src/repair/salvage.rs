@@ -25,15 +25,15 @@ use crate::{
     FrameError, FrameHeader, FrameParams, FrameWriter, Metalayers, ReadOptions, Structure, WriteOptions,
 };
 
-use files::Damaged;
+use files::DamagedFiles;
 use find::{
-    Among, believable_torn, damaged_trailer, drop_strangers, first_chunks, first_headers, in_order,
+    EmbeddedIndex, believable_torn, damaged_trailer, drop_strangers, first_chunks, first_headers, in_order,
     index_among, index_in_place, intact_chunk_files, is_believable, is_listed, is_outdated, place_torn,
     sizes, trailer_in_place, without_place,
 };
-use head::{AgainstSum, Head};
-pub use head::{Condition, Given};
-use rebuild::{Rebuilt, rebuild};
+use head::{AgainstSum, RepairedHeader};
+pub use head::{Condition, KnownHeader};
+use rebuild::{RebuiltChunk, rebuild};
 use scan::{FoundChunk, Scan};
 use sums::FoundSums;
 
@@ -67,7 +67,7 @@ pub struct LostBlocks {
 /// What [`salvage`] found and wrote.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Salvaged {
+pub struct SalvageReport {
     /// The fixed part of the header.
     pub header: Condition,
     /// The metalayers; an array that lost them is a plain super-chunk.
@@ -118,13 +118,13 @@ pub fn salvage(
     output: impl AsRef<Path>,
     options: &ReadOptions,
     write: &WriteOptions,
-) -> Result<Salvaged, FrameError> {
-    salvage_with(input, output, options, write, |_, _| None, Use::Intact, None, |_, _| Ok(Vec::new()))
+) -> Result<SalvageReport, FrameError> {
+    salvage_with(input, output, options, write, |_, _| None, ChunkUse::Intact, None, |_, _| Ok(Vec::new()))
 }
 
 /// What is used of a damaged chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum ChunkUse {
     /// Nothing.
     Intact,
     /// The blocks that decode, if its head is intact and others explain why the chunk does not fit its checksum: they do
@@ -151,11 +151,11 @@ pub fn salvage_with(
     options: &ReadOptions,
     write: &WriteOptions,
     container: impl Fn(&FrameHeader, &Metalayers) -> Option<Container>,
-    used: Use,
-    given: Option<&Given>,
+    used: ChunkUse,
+    given: Option<&KnownHeader>,
     fill: impl Fn(Option<&Metalayers>, usize) -> Result<Vec<u8>, FrameError>,
-) -> Result<Salvaged, FrameError> {
-    let mut damaged = Damaged::open(input.as_ref(), options)?;
+) -> Result<SalvageReport, FrameError> {
+    let mut damaged = DamagedFiles::open(input.as_ref(), options)?;
     let head = head::read(&damaged.main, damaged.storage(), &damaged.dparams)?;
     // A trailer without a fingerprint belongs to a frame without checksums. Those in the file are of an earlier state.
     let trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
@@ -167,7 +167,7 @@ pub fn salvage_with(
         (head, _) => head,
     };
     let head = match given {
-        Some(given) => Some(Head::completed(head, given, damaged.storage())),
+        Some(given) => Some(RepairedHeader::completed(head, given, damaged.storage())),
         None => head,
     };
     if let Some(head) = &head {
@@ -178,7 +178,7 @@ pub fn salvage_with(
     }
     let lost = head.as_ref().is_none_or(|head| head.metalayers_condition == Condition::Lost);
     damaged.meaning_lost = lost;
-    let mut wreck = Wreck::survey(damaged, head, sums)?;
+    let mut wreck = DamagedFrame::survey(damaged, head, sums)?;
     let itemsize = wreck.damaged.dparams.container.itemsize.unwrap_or(wreck.typesize);
     wreck.used = used;
     wreck.fill = fill(wreck.head.as_ref().map(|head| &head.metalayers), itemsize)?;
@@ -194,9 +194,9 @@ enum Order {
 }
 
 /// Everything that is known before writing starts.
-struct Wreck<'a> {
-    damaged: Damaged<'a>,
-    head: Option<Head>,
+struct DamagedFrame<'a> {
+    damaged: DamagedFiles<'a>,
+    head: Option<RepairedHeader>,
     order: Order,
     index: Condition,
     trailer: Option<Trailer>,
@@ -220,18 +220,18 @@ struct Wreck<'a> {
     alike: OnceCell<Vec<(usize, ChunkHeader)>>,
     /// The item that replaces lost ones; empty for zeros.
     fill: Vec<u8>,
-    used: Use,
+    used: ChunkUse,
 }
 
-impl<'a> Wreck<'a> {
+impl<'a> DamagedFrame<'a> {
     fn survey(
-        damaged: Damaged<'a>,
-        head: Option<Head>,
+        damaged: DamagedFiles<'a>,
+        head: Option<RepairedHeader>,
         mut sums: Option<FoundSums>,
     ) -> Result<Self, FrameError> {
         let mut trailer = head.as_ref().and_then(|head| trailer_in_place(&damaged, head));
         let mut trailer_condition = if trailer.is_some() { Condition::Intact } else { Condition::Lost };
-        let start = head.as_ref().and_then(Head::data_start);
+        let start = head.as_ref().and_then(RepairedHeader::data_start);
         let (told, had_sums) = (sums.as_ref().map(|sums| sums.index), sums.is_some());
         let mut lost_vlmetalayers = Vec::new();
         match &trailer {
@@ -303,7 +303,8 @@ impl<'a> Wreck<'a> {
                 place_torn(there, &damaged_ones);
                 let those: HashSet<u64> = there.iter().copied().flatten().collect();
                 found.chunks.retain(|chunk| those.contains(&chunk.offset));
-            } else if let Some(Among { index: there, base, sum, at }) = there.or_else(|| among(None)) {
+            } else if let Some(EmbeddedIndex { index: there, base, sum, at }) = there.or_else(|| among(None))
+            {
                 index_condition = Condition::Found;
                 outdated = is_outdated(&damaged, at, &candidates);
                 found.chunks.retain(|chunk| is_listed(&there, base, chunk.offset));
@@ -336,7 +337,7 @@ impl<'a> Wreck<'a> {
             && head.as_ref().is_some_and(|head| head.against_sum != AgainstSum::Differs)
             || head.as_ref().is_some_and(|head| head.condition == Condition::Given);
         let plain = found.chunks.iter().map(|chunk| chunk.nbytes as u64).sum::<u64>();
-        let plausible = plain.saturating_mul(MOST_PER_FOUND).saturating_add(MOST_MADE_UP_NBYTES);
+        let plausible = plain.saturating_mul(MAX_ZEROS_PER_FOUND).saturating_add(MAX_MADE_UP_NBYTES);
         let nchunks = nchunks.filter(|n| vouched || n.saturating_mul(chunksize as u64) <= plausible);
         let (mut surplus, mut ordered) = (false, false);
         let mut chunk_sums = Vec::new();
@@ -400,7 +401,7 @@ impl<'a> Wreck<'a> {
             lost_vlmetalayers,
             alike: OnceCell::new(),
             fill: Vec::new(),
-            used: Use::Intact,
+            used: ChunkUse::Intact,
         })
     }
 
@@ -463,19 +464,22 @@ impl<'a> Wreck<'a> {
     }
 
     /// Returns the chunk at a position: a stored one that is intact, or a special one from the index.
-    fn fetch(&self, nchunk: usize, seen: &mut HashSet<u64>) -> Result<Fetched, Broken> {
+    fn fetch(&self, nchunk: usize, seen: &mut HashSet<u64>) -> Result<FetchedChunk, DamagedChunk> {
         let place = match self.place(nchunk)? {
             Ok(place) => place,
-            Err(kind) => return Ok(Fetched::Special(kind)),
+            Err(kind) => return Ok(FetchedChunk::Special(kind)),
         };
         if !seen.insert(place) {
             return Err("the index gives it the place of another chunk".into());
         }
         let chunk = self.damaged.chunk(place).map_err(|error| {
             let why = Report(&error).to_string();
-            Broken { why, chunk: if self.used == Use::Blocks { self.damaged.cut_off(place) } else { None } }
+            DamagedChunk {
+                why,
+                chunk: if self.used == ChunkUse::Blocks { self.damaged.cut_off(place) } else { None },
+            }
         })?;
-        let broken = |why: String| Broken { why, chunk: Some((chunk.clone(), chunk.as_bytes().len())) };
+        let broken = |why: String| DamagedChunk { why, chunk: Some((chunk.clone(), chunk.as_bytes().len())) };
         let verified = match self.sums.get(nchunk).copied().flatten() {
             Some(sum) if sum == digest::sum(chunk.as_bytes()) => {
                 match chunk.check(&self.damaged.dparams).0 {
@@ -498,7 +502,7 @@ impl<'a> Wreck<'a> {
             Some(nbytes) if chunk.nbytes() != nbytes && !is_last => {
                 Err(format!("has {} bytes uncompressed instead of {nbytes}", chunk.nbytes()).into())
             }
-            _ => Ok(Fetched::Stored(chunk, verified)),
+            _ => Ok(FetchedChunk::Stored(chunk, verified)),
         }
     }
 
@@ -515,7 +519,10 @@ impl<'a> Wreck<'a> {
     ) -> Option<(Chunk, LostBlocks)> {
         let nbytes = self.expected(nchunk).filter(|nbytes| *nbytes == chunk.nbytes())?;
         let header = chunk.header();
-        if self.used == Use::Intact || header.is_vl() || header.special().is_some() || header.blocksize() == 0
+        if self.used == ChunkUse::Intact
+            || header.is_vl()
+            || header.special().is_some()
+            || header.blocksize() == 0
         {
             return None;
         }
@@ -560,7 +567,7 @@ impl<'a> Wreck<'a> {
     }
 
     /// Rebuilds the head of a chunk, if the index says where it is and other chunks are like it.
-    fn rebuilt(&self, nchunk: usize) -> Option<Rebuilt> {
+    fn rebuilt(&self, nchunk: usize) -> Option<RebuiltChunk> {
         let Order::Index(index, base) = &self.order else { return None };
         let Ok(Entry::Stored(offset)) = index.entry(nchunk) else { return None };
         let place = if self.damaged.dir.is_some() { offset } else { base.checked_add(offset)? };
@@ -581,7 +588,7 @@ impl<'a> Wreck<'a> {
     /// Returns a chunk whose head alone was lost, if its checksum proves that it is right again.
     fn whole_again(&self, nchunk: usize) -> Option<Chunk> {
         let expected = self.sums.get(nchunk).copied().flatten()?;
-        let Rebuilt { chunk, .. } = self.rebuilt(nchunk)?;
+        let RebuiltChunk { chunk, .. } = self.rebuilt(nchunk)?;
         (digest::sum(chunk.as_bytes()) == expected && chunk.check(&self.damaged.dparams).0.is_ok())
             .then_some(chunk)
     }
@@ -651,12 +658,12 @@ impl<'a> Wreck<'a> {
         Ok(())
     }
 
-    fn write(self, output: &Path, options: &WriteOptions) -> Result<Salvaged, FrameError> {
+    fn write(self, output: &Path, options: &WriteOptions) -> Result<SalvageReport, FrameError> {
         let replaces = options.target.overwrite && options.keep_better;
         let (restored, keep_suspect) = (self.damaged.restored, options.keep_suspect);
         let options = options.clone().many_vlmetalayers(true);
         let mut writer = options.storage(self.damaged.storage()).create(output, self.params())?;
-        let mut report = Salvaged {
+        let mut report = SalvageReport {
             header: self.head.as_ref().map_or(Condition::Lost, |head| head.told(restored)),
             metalayers: self.head.as_ref().map_or(Condition::Lost, |head| head.metalayers_told(restored)),
             index: self.index,
@@ -674,13 +681,13 @@ impl<'a> Wreck<'a> {
         let (mut vl, mut with_data) = (None, 0);
         for nchunk in 0..self.len() {
             let fetched = self.fetch(nchunk, &mut seen).or_else(|broken| match self.whole_again(nchunk) {
-                Some(chunk) => Ok(Fetched::Stored(chunk, true)),
+                Some(chunk) => Ok(FetchedChunk::Stored(chunk, true)),
                 None => Err(broken),
             });
             // A chunk is not lost just because the call was cancelled.
             self.damaged.go_on()?;
             let broken = match (fetched, self.expected(nchunk)) {
-                (Ok(Fetched::Stored(chunk, verified)), _)
+                (Ok(FetchedChunk::Stored(chunk, verified)), _)
                     if *vl.get_or_insert(chunk.header().is_vl()) == chunk.header().is_vl() =>
                 {
                     with_data += usize::from(chunk.header().special().is_none());
@@ -688,21 +695,21 @@ impl<'a> Wreck<'a> {
                     report.verified += usize::from(verified);
                     None
                 }
-                (Ok(Fetched::Special(kind)), Some(nbytes)) if vl != Some(true) => {
+                (Ok(FetchedChunk::Special(kind)), Some(nbytes)) if vl != Some(true) => {
                     append_special(&mut writer, kind, nbytes)?;
                     None
                 }
-                (Ok(_), _) => Some(Broken::from("is of another kind than the others")),
+                (Ok(_), _) => Some(DamagedChunk::from("is of another kind than the others")),
                 (Err(broken), _) => Some(broken),
             };
-            let Some(Broken { why, chunk }) = broken else {
+            let Some(DamagedChunk { why, chunk }) = broken else {
                 report.recovered += 1;
                 continue;
             };
             // Where zeros are in the head of a chunk, its blocks would decode from wrong places.
             let patched = self
                 .rebuilt(nchunk)
-                .and_then(|Rebuilt { chunk, known }| {
+                .and_then(|RebuiltChunk { chunk, known }| {
                     let there = chunk.as_bytes().len();
                     self.patched(
                         nchunk,
@@ -761,9 +768,9 @@ const MAX_MADE_UP: u64 = 4096;
 const MADE_UP_SHARE: u64 = 64;
 
 /// How many bytes of zeros to make for each byte found, if only a header without a checksum claims them.
-const MOST_PER_FOUND: u64 = 64;
+const MAX_ZEROS_PER_FOUND: u64 = 64;
 /// This many bytes of zeros are allowed in any case.
-const MOST_MADE_UP_NBYTES: u64 = 4 << 30;
+const MAX_MADE_UP_NBYTES: u64 = 4 << 30;
 
 /// Checks that chunks that were found can be those of a header that the caller gave.
 fn check_given(header: &FrameHeader, found: &[FoundChunk]) -> Result<(), FrameError> {
@@ -790,19 +797,19 @@ fn check_given(header: &FrameHeader, found: &[FoundChunk]) -> Result<(), FrameEr
 }
 
 /// A damaged chunk.
-struct Broken {
+struct DamagedChunk {
     why: String,
     /// Its bytes, if they look like a chunk, and how many of them exist: the rest is padded with zeros.
     chunk: Option<(Chunk, usize)>,
 }
 
-impl<T: Into<String>> From<T> for Broken {
+impl<T: Into<String>> From<T> for DamagedChunk {
     fn from(why: T) -> Self {
         Self { why: why.into(), chunk: None }
     }
 }
 
-enum Fetched {
+enum FetchedChunk {
     /// The flag says whether its checksum matches.
     Stored(Chunk, bool),
     Special(SpecialKind),
@@ -815,7 +822,7 @@ fn append_special(writer: &mut FrameWriter, kind: SpecialKind, nbytes: usize) ->
     }
 }
 
-impl Salvaged {
+impl SalvageReport {
     fn lose(&mut self, nchunk: usize, filled: bool, blocks: Option<LostBlocks>, why: String) {
         self.nlost += 1;
         if let Some(last) = self.lost.last_mut()

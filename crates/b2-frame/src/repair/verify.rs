@@ -9,7 +9,7 @@ use crate::{FrameError, SuperChunk};
 /// The result of verifying a frame that can be read: see [`SuperChunk::verify`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Verified {
+pub struct VerifyReport {
     /// The result of comparing the checksums; [`Checksums::None`] if there are none or comparing is switched off.
     pub checksums: Checksums,
     /// What no known writer does, but may be intended: the first few findings. Not searched for if the checksums
@@ -29,7 +29,7 @@ impl SuperChunk {
     /// # Errors
     /// The first damaged or unreadable part, as for [`ChunkRef::decompress`](crate::ChunkRef::decompress);
     /// [`FrameError::Cancelled`] if the progress callback says so.
-    pub fn verify(&self) -> Result<Verified, FrameError> {
+    pub fn verify(&self) -> Result<VerifyReport, FrameError> {
         let control = &self.dparams.control.begin(self.nbytes(), self.itemsize() as u64);
         let frame = &self.clone().with_control(control.quiet());
         frame.verify_reading(false, || {
@@ -74,7 +74,7 @@ impl SuperChunk {
         &self,
         uniform: bool,
         read: impl FnOnce() -> Result<(), E>,
-    ) -> Result<Verified, E> {
+    ) -> Result<VerifyReport, E> {
         let checksums = self.verify_checksums()?;
         read()?;
         let vlmetalayers = self.vlmetalayers();
@@ -82,12 +82,12 @@ impl SuperChunk {
             vlmetalayers.get(name).map_err(|error| self.named(error))?;
         }
         if checksums == Checksums::Ok {
-            return Ok(Verified { checksums, odd: Vec::new(), more: 0 });
+            return Ok(VerifyReport { checksums, odd: Vec::new(), more: 0 });
         }
         let found = self.cross_check(uniform).map_err(|error| self.named(error))?;
         match found.damage.into_iter().next() {
             Some(damage) => Err(self.named(damage).into()),
-            None => Ok(Verified { checksums, odd: found.odd, more: found.more }),
+            None => Ok(VerifyReport { checksums, odd: found.odd, more: found.more }),
         }
     }
 }

@@ -46,7 +46,7 @@ mod extended {
     use rustix::io::{Errno, Result};
 
     /// The longest list of names, and the longest value, that Linux allows.
-    const MOST: usize = 64 << 10;
+    const MAX_ATTRIBUTES_LEN: usize = 64 << 10;
     /// The access control list.
     const ACL: &CStr = c"system.posix_acl_access";
     /// Attributes that describe the content, which is another one now.
@@ -90,10 +90,10 @@ mod extended {
     }
 
     pub(super) fn copy(from: &dyn Source, to: &File) -> io::Result<()> {
-        let mut names = vec![0; MOST];
+        let mut names = vec![0; MAX_ATTRIBUTES_LEN];
         // What has no attributes, or none that this process may see, has none to copy.
         let Ok(len) = from.list(&mut names) else { return Ok(()) };
-        let mut value = vec![0; MOST];
+        let mut value = vec![0; MAX_ATTRIBUTES_LEN];
         for name in names.get(..len).unwrap_or_default().split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
             if OF_CONTENT.contains(&name) {

@@ -3,7 +3,7 @@
 use crate::FrameError;
 use crate::names::FrameFile;
 use crate::storage::files::{FrameFiles, OpenFile};
-use crate::storage::pace::Pace;
+use crate::storage::request_stats::RequestStats;
 
 /// The only file of a contiguous frame.
 pub(crate) struct Contiguous(pub(crate) OpenFile);
@@ -22,7 +22,7 @@ impl FrameFiles for Contiguous {
         self.0.in_flight()
     }
 
-    fn pace(&self) -> Option<&Pace> {
-        self.0.storage().pace()
+    fn request_stats(&self) -> Option<&RequestStats> {
+        self.0.storage().request_stats()
     }
 }

@@ -7,8 +7,8 @@ use b2_core::memory;
 use bytes::Bytes;
 
 use crate::names::FrameFile;
-use crate::storage::guard::{Guard, Guarded};
-use crate::storage::pace::Pace;
+use crate::storage::lock_file_version::{GuardedFile, LockFileVersion};
+use crate::storage::request_stats::RequestStats;
 use crate::storage::traits::ReadAt;
 use crate::{FrameError, Structure};
 
@@ -66,8 +66,8 @@ pub trait FrameFiles: Send + Sync {
         1
     }
 
-    /// Returns what requests have cost so far, see [`ReadAt::pace`].
-    fn pace(&self) -> Option<&Pace> {
+    /// Returns what requests have cost so far, see [`ReadAt::request_stats`].
+    fn request_stats(&self) -> Option<&RequestStats> {
         None
     }
 
@@ -160,10 +160,10 @@ impl OpenFile {
     }
 
     /// Returns the file with a guard, which ensures that all bytes belong to one state of the frame.
-    pub(crate) fn guarded(self, guard: Option<&Arc<Guard>>) -> Self {
+    pub(crate) fn guarded(self, guard: Option<&Arc<LockFileVersion>>) -> Self {
         let Some(guard) = guard else { return self };
         let bare = Some(self.file.clone());
-        Self { file: Arc::new(Guarded { file: self.file, guard: guard.clone() }), bare, ..self }
+        Self { file: Arc::new(GuardedFile { file: self.file, guard: guard.clone() }), bare, ..self }
     }
 
     /// Returns the number of bytes from the start of the frame to the end of the file.

@@ -19,7 +19,7 @@ const COUNTER_AT: usize = 8;
 /// The content of the lock file: the change counter of C-Blosc2, followed by fields that C-Blosc2 leaves alone and
 /// that distinguish our changes from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct LockRecord {
     /// Number of changes.
     counter: u64,
     /// How many of them were ours.
@@ -28,7 +28,7 @@ pub(crate) struct Record {
     held: u64,
 }
 
-impl Record {
+impl LockRecord {
     const LEN: usize = 32;
 
     pub(crate) fn read(file: &dyn ReadAt) -> io::Result<Self> {
@@ -124,7 +124,7 @@ impl FrameLock {
 }
 
 fn raise(file: &dyn WriteAt) -> io::Result<u64> {
-    Record::read(file)?.held_after(1).write(file)
+    LockRecord::read(file)?.held_after(1).write(file)
 }
 
 /// Returns the lock file of a contiguous frame, beside it.
@@ -138,7 +138,7 @@ fn lock(fs: &dyn FileSystem, path: PathBuf, frame: &Path) -> Result<(PathBuf, Ar
     let announced = wait(fs, &path).and_then(|file| {
         check_separate(fs, &*file, frame)?;
         // Readers need not wait for this writer.
-        let record = Record::read(&*file)?;
+        let record = LockRecord::read(&*file)?;
         if !record.is_ours() {
             record.held_after(0).write(&*file)?;
         }
@@ -184,13 +184,13 @@ pub fn is_locked(path: impl AsRef<Path>) -> Result<bool, FrameError> {
 }
 
 fn wait(fs: &dyn FileSystem, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
-    const TRIES: u32 = 100;
+    const MAX_TRIES: u32 = 100;
     let mut tries = 0;
     loop {
         tries += 1;
         let file = match fs.open_write(path, Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => match fs.create_new(path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => continue,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MAX_TRIES => continue,
                 created => created?,
             },
             opened => opened?,
@@ -201,7 +201,7 @@ fn wait(fs: &dyn FileSystem, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
         match fs.identity(path, Links::Refuse) {
             Ok(identity) if identity == file.identity()? => return Ok(file),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ if tries >= TRIES => return Err(io::Error::other("the lock file keeps being replaced")),
+            _ if tries >= MAX_TRIES => return Err(io::Error::other("the lock file keeps being replaced")),
             _ => {}
         }
     }

@@ -17,17 +17,17 @@ use crate::storage::traits::{FileId, FileKind, FileSystem, Links, ReadAt, ReadFi
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use b2_frame::{Mapped, SuperChunk};
+/// use b2_frame::{MappedDisk, SuperChunk};
 ///
 /// // SAFETY: nobody changes or truncates `big.b2nd` while it is open.
-/// let mapped = unsafe { Mapped::new() };
+/// let mapped = unsafe { MappedDisk::new() };
 /// let schunk = SuperChunk::options().file_system(Arc::new(mapped)).open("big.b2nd")?;
 /// # Ok::<(), b2_frame::FrameError>(())
 /// ```
 #[derive(Debug)]
-pub struct Mapped(());
+pub struct MappedDisk(());
 
-impl Mapped {
+impl MappedDisk {
     /// Creates a file system that maps every file it opens for reading.
     ///
     /// # Safety
@@ -63,14 +63,14 @@ impl ReadAt for MappedFile {
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl ReadFiles for Mapped {
+impl ReadFiles for MappedDisk {
     #[allow(unsafe_code, reason = "the one call that maps")]
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
         let file = Disk.open_file(path, links)?;
         let bytes = if file.len()? == 0 {
             Bytes::new()
         } else {
-            // SAFETY: The caller of `Mapped::new` has promised that the file is not changed or
+            // SAFETY: The caller of `MappedDisk::new` has promised that the file is not changed or
             // truncated, and `open_file` has checked that it is a regular file.
             Bytes::from_owner(unsafe { memmap2::Mmap::map(file.as_file()) }?)
         };
@@ -124,7 +124,7 @@ mod tests {
             writer.finish().unwrap();
         }
         // SAFETY: Only this test uses the files.
-        let options = SuperChunk::options().file_system(Arc::new(unsafe { Mapped::new() }));
+        let options = SuperChunk::options().file_system(Arc::new(unsafe { MappedDisk::new() }));
         for path in [file, folder] {
             let schunk = options.open(&path).unwrap();
             assert!(schunk.read_bytes(0..schunk.nbytes()).unwrap() == raw);

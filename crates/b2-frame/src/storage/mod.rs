@@ -3,22 +3,22 @@
 //! valid when the working directory changes, asks the system to start writing early, and checks the
 //! responses of remote storage. Uses `format`.
 
-pub(crate) mod anchored;
+pub(crate) mod absolute_paths;
 #[cfg(unix)]
 pub(crate) mod attributes;
 pub(crate) mod contiguous;
 pub(crate) mod disk;
 pub(crate) mod files;
-pub(crate) mod guard;
-#[cfg_attr(not(unix), path = "inside_checked.rs")]
-pub(crate) mod inside;
 #[allow(clippy::cast_possible_truncation, reason = "a small constant")]
 pub(crate) mod lock;
+pub(crate) mod lock_file_version;
 #[cfg(feature = "mmap")]
 pub(crate) mod mmap;
-pub(crate) mod pace;
 pub(crate) mod redo;
 pub(crate) mod remote;
+pub(crate) mod request_stats;
+#[cfg_attr(not(unix), path = "rooted_dir_checked.rs")]
+pub(crate) mod rooted_dir;
 pub(crate) mod sparse;
 pub(crate) mod staging;
 pub(crate) mod traits;

@@ -112,7 +112,7 @@ impl Redo {
 }
 
 /// A file with some bytes replaced on the fly, for readers that cannot write.
-pub(crate) struct Repaired {
+pub(crate) struct RepairedFile {
     pub(crate) file: Arc<dyn ReadAt>,
     /// Offset of the replaced bytes.
     pub(crate) start: usize,
@@ -120,14 +120,14 @@ pub(crate) struct Repaired {
     pub(crate) bytes: Bytes,
 }
 
-impl Repaired {
+impl RepairedFile {
     /// Applies the redo record of the file.
     pub(crate) fn by(redo: Redo, file: Arc<dyn ReadAt>) -> Self {
         Self { file, start: redo.start, bytes: redo.new }
     }
 }
 
-impl ReadAt for Repaired {
+impl ReadAt for RepairedFile {
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

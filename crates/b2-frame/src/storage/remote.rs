@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::storage::pace::Pace;
+use crate::storage::request_stats::RequestStats;
 use crate::storage::traits::{ReadAt, eof};
 
 /// Maximum number of files that [`OpenFiles`] keeps. Each holds 80 KiB.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN_FILES: usize = 64;
 
 /// What a store reports about the version of a file. Responses of different versions are never
 /// mixed.
@@ -52,7 +52,7 @@ impl Version {
     /// # Errors
     /// [`io::ErrorKind::StaleNetworkFileHandle`] if the file has changed, [`io::ErrorKind::InvalidData`] if there are
     /// too many bytes, and [`io::ErrorKind::UnexpectedEof`] if there are too few.
-    pub fn accept(&self, range: &Range<u64>, answer: Answer) -> io::Result<Bytes> {
+    pub fn accept(&self, range: &Range<u64>, answer: RangeResponse) -> io::Result<Bytes> {
         if !self.may_be(&answer.version) {
             let what = "the file has changed since it was opened";
             return Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, what));
@@ -99,14 +99,14 @@ impl Version {
 /// The response to a request for a range of a file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct RangeResponse {
     /// The bytes of the range.
     pub bytes: Bytes,
     /// The version that they belong to.
     pub version: Version,
 }
 
-impl Answer {
+impl RangeResponse {
     /// Creates an answer from the bytes of a range and their version.
     pub fn new(bytes: Bytes, version: Version) -> Self {
         Self { bytes, version }
@@ -116,7 +116,7 @@ impl Answer {
 /// A remote file as it was when it was opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Opening {
+pub struct OpenResponse {
     /// The first bytes of the file.
     pub first: Bytes,
     /// The last bytes of the file.
@@ -127,14 +127,14 @@ pub struct Opening {
     pub version: Version,
 }
 
-impl Opening {
+impl OpenResponse {
     /// Creates it from both ends of a file, its length and its version.
     pub fn new(first: Bytes, last: Bytes, len: u64, version: Version) -> Self {
         Self { first, last, len, version }
     }
 }
 
-impl Opening {
+impl OpenResponse {
     /// How many bytes to request from the start of a file.
     pub const FIRST: u64 = 16 << 10;
     /// How many bytes to request from its end: trailer, index and checksums of most frames.
@@ -158,10 +158,10 @@ pub trait RemoteSource: Send + Sync {
     /// # Errors
     /// [`io::ErrorKind::StaleNetworkFileHandle`] if the file is no longer the one that was opened, which becomes
     /// [`FrameError::Changed`](crate::FrameError::Changed); or any error of the storage.
-    fn range(&self, range: Range<u64>) -> io::Result<Answer>;
+    fn range(&self, range: Range<u64>) -> io::Result<RangeResponse>;
 
     /// Returns how many requests may be in flight at once, see [`ReadAt::in_flight`]. There are fewer of them if
-    /// answers arrive soon, see [`Pace`].
+    /// answers arrive soon, see [`RequestStats`].
     fn in_flight(&self) -> usize {
         1
     }
@@ -170,21 +170,21 @@ pub trait RemoteSource: Send + Sync {
 /// An open file in remote storage. Responses of another version than the one that was opened are errors.
 #[derive(Debug)]
 pub struct RemoteFile<S> {
-    opening: Opening,
+    opening: OpenResponse,
     source: S,
-    pace: Pace,
+    request_stats: RequestStats,
 }
 
 impl<S> RemoteFile<S> {
     /// Creates the file from the response to its opening.
-    pub fn new(source: S, opening: Opening) -> Self {
-        Self { opening, source, pace: Pace::default() }
+    pub fn new(source: S, opening: OpenResponse) -> Self {
+        Self { opening, source, request_stats: RequestStats::default() }
     }
 
     /// Sets what the requests for opening the file have cost.
     #[must_use]
-    pub fn with_pace(self, pace: Pace) -> Self {
-        Self { pace, ..self }
+    pub fn with_request_stats(self, request_stats: RequestStats) -> Self {
+        Self { request_stats, ..self }
     }
 
     /// Returns the version of the content, as the storage reported it when the file was opened.
@@ -214,7 +214,7 @@ impl<S: RemoteSource> ReadAt for RemoteFile<S> {
         match self.opening.kept(&range) {
             Some(kept) => Ok(kept),
             None => {
-                let flight = self.pace.begin();
+                let flight = self.request_stats.begin();
                 let answer = self.source.range(range.clone())?;
                 flight.end(answer.bytes.len() as u64);
                 let bytes = self.opening.version.accept(&range, answer)?;
@@ -225,11 +225,11 @@ impl<S: RemoteSource> ReadAt for RemoteFile<S> {
     }
 
     fn in_flight(&self) -> usize {
-        self.pace.in_flight(self.source.in_flight())
+        self.request_stats.in_flight(self.source.in_flight())
     }
 
-    fn pace(&self) -> Option<&Pace> {
-        Some(&self.pace)
+    fn request_stats(&self) -> Option<&RequestStats> {
+        Some(&self.request_stats)
     }
 }
 
@@ -260,7 +260,7 @@ impl<S> OpenFiles<S> {
         // Others may open files in the meantime.
         let file = Arc::new(open()?);
         let mut files = lock();
-        if files.len() >= MOST_OPEN {
+        if files.len() >= MAX_OPEN_FILES {
             files.clear();
         }
         files.insert(name.to_owned(), file.clone());

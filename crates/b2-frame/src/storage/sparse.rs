@@ -12,8 +12,8 @@ use bytes::Bytes;
 use crate::FrameError;
 use crate::names::{FrameFile, INDEX_NAME, chunk_name};
 use crate::storage::files::{FrameFiles, OpenFile};
-use crate::storage::guard::Guard;
-use crate::storage::pace::Pace;
+use crate::storage::lock_file_version::LockFileVersion;
+use crate::storage::request_stats::RequestStats;
 use crate::storage::traits::{FileId, FileKind, Links, ReadAt, ReadFiles};
 
 /// The files of a sparse frame. Chunk files are opened when they are read.
@@ -24,7 +24,7 @@ pub(crate) struct Sparse {
     watch: Arc<IndexWatch>,
     /// For snapshots with uncommitted chunks: the number of rollbacks when the snapshot was taken.
     rollbacks: Option<u64>,
-    guard: Option<Arc<Guard>>,
+    guard: Option<Arc<LockFileVersion>>,
 }
 
 /// Knows the newest index file. A chunk file belongs to the state that was read only while this
@@ -79,31 +79,31 @@ impl IndexWatch {
         let len = known.len()?;
         Ok(found.identity()? == identity
             && found.len()? == len
-            && (len > HELD || found.read_at(0..len)? == known.read_at(0..len)?))
+            && (len > MAX_CACHED_INDEX_LEN || found.read_at(0..len)? == known.read_at(0..len)?))
     }
 }
 
 /// The longest index file that is held in memory.
-const HELD: u64 = 64 << 20;
+const MAX_CACHED_INDEX_LEN: u64 = 64 << 20;
 
 /// An index file that was read as a whole. Windows does not rename a file over one that is open, so one that stays open
 /// would keep everybody from changing the frame.
-pub(crate) struct Held {
+pub(crate) struct CachedIndex {
     bytes: Bytes,
     identity: Option<FileId>,
 }
 
-impl Held {
+impl CachedIndex {
     /// Returns the file, on Windows as it is now.
     pub(crate) fn of(file: Arc<dyn ReadAt>) -> io::Result<Arc<dyn ReadAt>> {
-        if !cfg!(windows) || file.len()? > HELD {
+        if !cfg!(windows) || file.len()? > MAX_CACHED_INDEX_LEN {
             return Ok(file);
         }
         Ok(Arc::new(Self { bytes: file.read_at(0..file.len()?)?, identity: file.identity()? }))
     }
 }
 
-impl ReadAt for Held {
+impl ReadAt for CachedIndex {
     fn len(&self) -> io::Result<u64> {
         ReadAt::len(&self.bytes)
     }
@@ -125,12 +125,12 @@ impl Sparse {
     pub(crate) fn open(
         fs: Arc<dyn ReadFiles>,
         dir: PathBuf,
-        guard: Option<Arc<Guard>>,
+        guard: Option<Arc<LockFileVersion>>,
     ) -> Result<Self, FrameError> {
         let path = dir.join(INDEX_NAME);
         let mut index = open_file(&*fs, &path, Links::Refuse, 0)?;
         if fs.is_local() {
-            let held = Held::of(index.storage().clone()).map_err(FrameError::io(index.name()))?;
+            let held = CachedIndex::of(index.storage().clone()).map_err(FrameError::io(index.name()))?;
             index = OpenFile::new(held, index.name(), 0)?;
         }
         let index = index.guarded(guard.as_ref());
@@ -162,8 +162,8 @@ impl FrameFiles for Sparse {
         self.index.in_flight()
     }
 
-    fn pace(&self) -> Option<&Pace> {
-        self.index.storage().pace()
+    fn request_stats(&self) -> Option<&RequestStats> {
+        self.index.storage().request_stats()
     }
 
     fn open(&self, file: FrameFile) -> Result<OpenFile, FrameError> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use b2_core::ProcessId;
 
 use crate::names::is_member;
-use crate::storage::anchored::anchored;
+use crate::storage::absolute_paths::anchored;
 use crate::storage::disk::refuse_device;
 use crate::storage::traits::{FileKind, FileSystem, Links, WriteAt};
 use crate::{FrameError, Storage};
@@ -36,7 +36,7 @@ pub(crate) struct Staging {
 
 /// A temporary file or directory beside its target. Dropping it removes it, or after the rename whatever had the
 /// target's name before.
-pub(crate) struct Staged {
+pub(crate) struct StagedTarget {
     options: Staging,
     storage: Storage,
     path: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) struct Staged {
     process: ProcessId,
 }
 
-impl Staged {
+impl StagedTarget {
     pub(crate) fn file(options: Staging, path: &Path) -> Result<(Self, Arc<dyn WriteAt>), FrameError> {
         Self::create(options, path, Storage::Contiguous, |fs, temporary| fs.create_new(temporary))
     }
@@ -181,7 +181,7 @@ impl Staged {
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedTarget {
     fn drop(&mut self) {
         if let Some((storage, path)) = &self.litter
             && self.process.is_current()
@@ -235,7 +235,7 @@ pub(crate) fn temporary<T>(
     path: &Path,
     make: &mut dyn FnMut(&Path) -> io::Result<T>,
 ) -> Result<(PathBuf, T), FrameError> {
-    const TRIES: u32 = 16;
+    const MAX_TRIES: u32 = 16;
     let parent = parent(path);
     let mut tries = 0;
     loop {
@@ -245,7 +245,7 @@ pub(crate) fn temporary<T>(
         let name = parent.join(format!(".b2kit-{}-{random:016x}.tmp", std::process::id()));
         match make(&name) {
             Ok(made) => return Ok((name, made)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < MAX_TRIES => {}
             Err(error) => return io(path, Err(error)),
         }
     }

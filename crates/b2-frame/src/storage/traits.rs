@@ -13,7 +13,7 @@ use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 
 use crate::names::INDEX_NAME;
-use crate::storage::pace::Pace;
+use crate::storage::request_stats::RequestStats;
 
 /// Reads at given offsets from a file, a buffer or a test double. There is no cursor, so any number
 /// of threads may read at once.
@@ -61,7 +61,7 @@ pub trait ReadAt: Send + Sync {
     }
 
     /// Returns what requests have cost so far, if the storage keeps track of it.
-    fn pace(&self) -> Option<&Pace> {
+    fn request_stats(&self) -> Option<&RequestStats> {
         None
     }
 

@@ -9,7 +9,7 @@ use crate::write::chunk_rules::check_layout;
 use crate::{FrameError, FrameWriter, Structure, SuperChunk};
 
 /// A chunk of the copy.
-enum Made {
+enum ChunkCopy {
     Chunk(Chunk),
     Special(b2_chunk::SpecialKind, usize),
 }
@@ -71,7 +71,7 @@ impl SuperChunk {
         let before = writer.nchunks();
         let result = match chunksize {
             Some(0) => Err(FrameError::argument("chunksize", "must not be 0")),
-            Some(chunksize) => source.to_keep().copy_cut(writer, cparams, chunksize as u64, &control),
+            Some(chunksize) => source.for_rewrite().copy_cut(writer, cparams, chunksize as u64, &control),
             None => source.copy_chunks(writer, cparams, &control),
         };
         if result.is_err() && writer.nchunks() != before {
@@ -97,19 +97,19 @@ impl SuperChunk {
             let nbytes = self.chunk_nbytes(nchunk)?;
             let error = || FrameError::chunk(Structure::Chunk(nchunk));
             if let (Entry::Special(kind), true) = (self.entry(nchunk)?, self.chunksize() > 0) {
-                return Ok((Made::Special(kind, nbytes as usize), nbytes));
+                return Ok((ChunkCopy::Special(kind, nbytes as usize), nbytes));
             }
             let chunk = self.chunk(nchunk).read()?;
-            let Some(cparams) = cparams else { return Ok((Made::Chunk(chunk), nbytes)) };
+            let Some(cparams) = cparams else { return Ok((ChunkCopy::Chunk(chunk), nbytes)) };
             if chunk.header().is_vl() {
                 let blocks = chunk.blocks(&self.dparams).map_err(error())?;
                 let blocks: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
                 let made = Chunk::compress_vl(&blocks, cparams).map_err(error())?;
-                return Ok((Made::Chunk(made), nbytes));
+                return Ok((ChunkCopy::Chunk(made), nbytes));
             }
             let plain = chunk.decompress_bytes_with(&self.dparams).map_err(error())?;
             let made = Chunk::compress_bytes(&plain, &cparams.for_chunk(nchunk)).map_err(error())?;
-            Ok((Made::Chunk(made), nbytes))
+            Ok((ChunkCopy::Chunk(made), nbytes))
         })
     }
 
@@ -139,7 +139,7 @@ impl SuperChunk {
             let nbytes = chunksize.min(self.nbytes() - start);
             let plain = self.read_bytes(start..start + nbytes)?;
             let chunk = Chunk::compress_bytes(&plain, &cparams.for_chunk(nchunk));
-            Ok((Made::Chunk(chunk.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?), nbytes))
+            Ok((ChunkCopy::Chunk(chunk.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?), nbytes))
         })
     }
 }
@@ -152,12 +152,12 @@ fn append_all(
     threads: usize,
     nchunks: usize,
     nbytes: u64,
-    make: impl Fn(usize) -> Result<(Made, u64), FrameError> + Sync,
+    make: impl Fn(usize) -> Result<(ChunkCopy, u64), FrameError> + Sync,
 ) -> Result<(), FrameError> {
     let append = |(made, nbytes)| {
         match made {
-            Made::Chunk(chunk) => writer.append(chunk)?,
-            Made::Special(kind, nbytes) => writer.append_special(kind, nbytes)?,
+            ChunkCopy::Chunk(chunk) => writer.append(chunk)?,
+            ChunkCopy::Special(kind, nbytes) => writer.append_special(kind, nbytes)?,
         };
         Ok(control.advance(nbytes)?)
     };

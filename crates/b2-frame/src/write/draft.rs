@@ -32,7 +32,7 @@ pub(crate) struct Draft {
 }
 
 /// A chunk in a form that C-Blosc2 can read in this frame.
-pub(crate) struct Fitted {
+pub(crate) struct FittedChunk {
     content: FittedContent,
     pub(crate) nbytes: usize,
     vl_blocks: bool,
@@ -44,7 +44,7 @@ enum FittedContent {
     Special(SpecialKind),
 }
 
-impl Fitted {
+impl FittedChunk {
     pub(crate) fn special(kind: SpecialKind, nbytes: usize) -> Self {
         Self { content: FittedContent::Special(kind), nbytes, vl_blocks: false }
     }
@@ -67,7 +67,7 @@ impl Draft {
         let opened = self.state.opened(&head, layout, sums, &dparams);
         let mut schunk = SuperChunk::new(opened, files, dparams.clone());
         schunk.set_container(dparams.container);
-        schunk.own_from = self.store.own_from();
+        schunk.trusted_from = self.store.trusted_from();
         if let Sizes::Individual(sizes) = &self.state.sizes {
             // The sizes are known, so the snapshot need not read them.
             let _ = schunk.sizes.set(ChunkSizes::of(sizes));
@@ -90,7 +90,7 @@ impl Draft {
     }
 
     /// Converts a chunk to a form that C-Blosc2 can read in this frame.
-    pub(crate) fn fit(&self, nchunk: usize, chunk: Chunk) -> Result<Fitted, FrameError> {
+    pub(crate) fn fit(&self, nchunk: usize, chunk: Chunk) -> Result<FittedChunk, FrameError> {
         let (nbytes, vl_blocks) = (chunk.nbytes(), chunk.header().is_vl());
         let content = match self.rules.as_entry(&chunk) {
             Some(kind) => FittedContent::Special(kind),
@@ -99,11 +99,11 @@ impl Draft {
                 FittedContent::Stored(fitted.map_err(FrameError::chunk(Structure::Chunk(nchunk)))?)
             }
         };
-        Ok(Fitted { content, nbytes, vl_blocks })
+        Ok(FittedChunk { content, nbytes, vl_blocks })
     }
 
     /// Inserts a chunk before chunk `nchunk`.
-    pub(crate) fn insert(&mut self, nchunk: usize, chunk: Fitted) -> Result<(), FrameError> {
+    pub(crate) fn insert(&mut self, nchunk: usize, chunk: FittedChunk) -> Result<(), FrameError> {
         let sizing = self.state.sizing_with(nchunk, chunk.nbytes);
         let (nbytes, vl_blocks) = (chunk.nbytes, chunk.vl_blocks);
         let raw = self.put_sized(nchunk, chunk, sizing)?;
@@ -116,7 +116,7 @@ impl Draft {
     }
 
     /// Replaces chunk `nchunk`.
-    pub(crate) fn replace(&mut self, nchunk: usize, chunk: Fitted) -> Result<(), FrameError> {
+    pub(crate) fn replace(&mut self, nchunk: usize, chunk: FittedChunk) -> Result<(), FrameError> {
         let sizing = self.state.sizing_after(nchunk, chunk.nbytes);
         let (nbytes, vl_blocks) = (chunk.nbytes, chunk.vl_blocks);
         let raw = self.put_sized(nchunk, chunk, sizing)?;
@@ -128,7 +128,7 @@ impl Draft {
     }
 
     /// Stores a chunk for a frame that will have this sizing, and returns its entry.
-    fn put_sized(&mut self, nchunk: usize, chunk: Fitted, sizing: Sizing) -> Result<i64, FrameError> {
+    fn put_sized(&mut self, nchunk: usize, chunk: FittedChunk, sizing: Sizing) -> Result<i64, FrameError> {
         if sizing == Sizing::Equal || self.state.is_individual() && self.state.all_stored {
             return self.put(nchunk, chunk, sizing);
         }
@@ -141,7 +141,12 @@ impl Draft {
     }
 
     /// Stores a chunk in a form that a frame with this sizing needs, and returns its entry.
-    pub(crate) fn put(&mut self, nchunk: usize, chunk: Fitted, sizing: Sizing) -> Result<i64, FrameError> {
+    pub(crate) fn put(
+        &mut self,
+        nchunk: usize,
+        chunk: FittedChunk,
+        sizing: Sizing,
+    ) -> Result<i64, FrameError> {
         match chunk.content {
             FittedContent::Stored(stored) => self.put_stored(stored),
             FittedContent::Special(kind)
@@ -189,7 +194,7 @@ impl Draft {
                 }
                 stored.push((
                     nchunk,
-                    self.put(nchunk, Fitted::special(kind, nbytes), Sizing::Individual)?,
+                    self.put(nchunk, FittedChunk::special(kind, nbytes), Sizing::Individual)?,
                     nbytes,
                 ));
             }

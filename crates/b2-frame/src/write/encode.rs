@@ -6,12 +6,12 @@ use std::sync::Arc;
 use b2_core::memory;
 
 use crate::FrameError;
-use crate::format::checksums::{ChunkSums, END_LEN, Page, PagePlan, Parts};
+use crate::format::checksums::{ChunkSums, END_LEN, FrameParts, Page, PagePlan};
 use crate::format::digest::sum;
 use crate::format::index;
 use crate::format::records::{Pages, RecordPage, Records, TableKind};
 use crate::format::start_copy::{self, Lengths};
-use crate::format::starts::{ChunkStarts, Wanted, budget};
+use crate::format::starts::{ChunkStarts, StartsPolicy, budget};
 use crate::format::trailer;
 use crate::write::state::{FrameState, StoredHeader};
 
@@ -19,7 +19,7 @@ use crate::write::state::{FrameState, StoredHeader};
 /// frame is in the last 64 KiB.
 const LONG_TAIL: usize = 60 << 10;
 
-pub(crate) struct Encoded {
+pub(crate) struct EncodedMetadata {
     pub(crate) head: Arc<StoredHeader>,
     /// Index chunk, checksums, block starts and trailer.
     pub(crate) tail: Vec<u8>,
@@ -28,7 +28,7 @@ pub(crate) struct Encoded {
 }
 
 /// The content of a frame that is being serialized.
-pub(crate) struct Content<'a> {
+pub(crate) struct FrameContent<'a> {
     pub(crate) state: &'a FrameState,
     /// Sums of the chunks. Without them, or if one is unknown, the frame gets no checksums.
     pub(crate) sums: Option<&'a ChunkSums>,
@@ -36,7 +36,7 @@ pub(crate) struct Content<'a> {
     pub(crate) starts: Option<&'a ChunkStarts>,
     /// Pages that are in the file and keep their place.
     pub(crate) kept: &'a Pages,
-    /// The start of the chunk data: all of it, or at least [`start_copy::MOST`] bytes. Empty in a sparse frame.
+    /// The start of the chunk data: all of it, or at least [`start_copy::MAX_COPIED_LEN`] bytes. Empty in a sparse frame.
     pub(crate) first: &'a [u8],
     /// The size of all chunks for the header, in bytes.
     pub(crate) cbytes: u64,
@@ -56,8 +56,8 @@ pub(crate) enum PagesGo {
 }
 
 /// Serializes header and tail.
-pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
-    let Content { state, sums, starts, kept, first, cbytes, index_at, pages } = *content;
+pub(crate) fn encode(content: &FrameContent<'_>) -> Result<EncodedMetadata, FrameError> {
+    let FrameContent { state, sums, starts, kept, first, cbytes, index_at, pages } = *content;
     let entries = &state.entries[..];
     if entries.is_empty() {
         return empty(content);
@@ -76,7 +76,7 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
         let [starts, _] = tables.lists();
         let tail = joined(&[&index, &tables.behind, &starts, &trailer])?;
         let head = state.head(cbytes, index_at + tail.len() as u64);
-        return Ok(Encoded { head, tail, pages: tables.pages });
+        return Ok(EncodedMetadata { head, tail, pages: tables.pages });
     };
     let plan = PagePlan::new(&all, &kept.sums);
     let block_len = Page::LEN * plan.npages() + END_LEN;
@@ -84,7 +84,7 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
     let taken = all.len() + block_len + runs.len() + runs.list_len(TableKind::Sums);
     // The array's metadata do not depend on the numbers in the header.
     let head = state.head(cbytes, index_at);
-    let parts = Parts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
+    let parts = FrameParts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
     let extra = parts.array_sum()?;
     let lengths = lengths(content, &head, index.len() + plan.len + runs.new_len());
     let copy = lengths.copy(taken);
@@ -95,7 +95,7 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
         all as u64 <= most && (all + copy_len) as u64 <= lengths.budget
     };
     let starts = starts
-        .filter(|(starts, records)| starts.wanted == Wanted::Always || fits(records))
+        .filter(|(starts, records)| starts.wanted == StartsPolicy::Always || fits(records))
         .map(|(_, records)| records);
     let starts_len = starts.as_ref().map_or(0, |starts| starts.len() + starts.list_len(TableKind::Starts));
     let copy = copy.map(|len| lengths.large(len, taken + starts_len));
@@ -131,18 +131,18 @@ pub(crate) fn encode(content: &Content<'_>) -> Result<Encoded, FrameError> {
         None => Vec::new(),
     };
     tables.put_copy(copy_at, &copy)?;
-    let parts = Parts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
+    let parts = FrameParts { header: &head.bytes, index: &index, vlmetalayers: trailer::values(&trailer) };
     let (block, fingerprint) = parts.encode(&tables.pages.sums)?;
     trailer::set_fingerprint(&mut trailer, fingerprint);
     let [starts, runs] = tables.lists();
     let tail = joined(&[&tables.front, &index, &tables.behind, &copy, &starts, &runs, &block, &trailer])?;
-    Ok(Encoded { head, tail, pages: tables.pages })
+    Ok(EncodedMetadata { head, tail, pages: tables.pages })
 }
 
 /// Returns what decides how long the copy of the start of the frame is. `behind` bytes follow the chunks before it, or
 /// more.
-fn lengths(content: &Content<'_>, head: &StoredHeader, behind: usize) -> Lengths {
-    let Content { state, first, cbytes, index_at, .. } = *content;
+fn lengths(content: &FrameContent<'_>, head: &StoredHeader, behind: usize) -> Lengths {
+    let FrameContent { state, first, cbytes, index_at, .. } = *content;
     let header = head.bytes.len();
     let chunk = if state.entries.contains(&0) { start_copy::head_len(first) } else { None };
     let at = index_at + behind as u64;
@@ -158,16 +158,16 @@ fn lengths(content: &Content<'_>, head: &StoredHeader, behind: usize) -> Lengths
 }
 
 /// Serializes a frame without chunks, whose trailer must directly follow the header.
-fn empty(content: &Content<'_>) -> Result<Encoded, FrameError> {
-    let Content { state, sums, cbytes, index_at, .. } = *content;
+fn empty(content: &FrameContent<'_>) -> Result<EncodedMetadata, FrameError> {
+    let FrameContent { state, sums, cbytes, index_at, .. } = *content;
     let mut trailer = trailer::encode(&state.vlmetalayers)?;
     let head = state.head(cbytes, index_at + trailer.len() as u64);
     if sums.is_some() {
-        let parts = Parts { header: &head.bytes, index: &[], vlmetalayers: trailer::values(&trailer) };
+        let parts = FrameParts { header: &head.bytes, index: &[], vlmetalayers: trailer::values(&trailer) };
         let fingerprint = parts.fingerprint_of_empty()?;
         trailer::set_fingerprint(&mut trailer, fingerprint);
     }
-    Ok(Encoded { head, tail: trailer, pages: Pages::default() })
+    Ok(EncodedMetadata { head, tail: trailer, pages: Pages::default() })
 }
 
 /// The tables of a frame, to be placed around its index.

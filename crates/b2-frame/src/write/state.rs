@@ -12,8 +12,8 @@ use crate::format::header::{FrameHeader, Storage, encode_with_metalayers, patch}
 use crate::format::index::{Entry, Index, MAX_NCHUNKS};
 use crate::format::metalayers::{Metalayers, VlMetalayers};
 use crate::format::trailer::Trailer;
-use crate::read::compared::Compared;
-use crate::read::open_plan::{Layout, Opened};
+use crate::read::open_plan::{FrameLayout, OpenedFrame};
+use crate::read::verified::VerifiedChunks;
 use crate::{FrameError, SuperChunk};
 
 /// The content of a frame except for its chunks. Cloning is cheap; the first change after that
@@ -322,12 +322,12 @@ impl FrameState {
     pub(crate) fn opened(
         &self,
         head: &StoredHeader,
-        layout: Layout,
+        layout: FrameLayout,
         sums: Option<Sums>,
         dparams: &DParams,
-    ) -> Opened {
+    ) -> OpenedFrame {
         let vlmetalayers = VlMetalayers::from_entries(self.vlmetalayers.to_vec(), dparams);
-        Opened {
+        OpenedFrame {
             header: head.header.clone(),
             header_bytes: head.bytes.clone(),
             metalayers: head.metalayers.clone(),
@@ -339,7 +339,7 @@ impl FrameState {
             sums,
             starts: None,
             runs: None,
-            compared: Compared::default(),
+            compared: VerifiedChunks::default(),
         }
     }
 }

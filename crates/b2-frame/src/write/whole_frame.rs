@@ -11,12 +11,12 @@ use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::header::MAGIC;
 use crate::format::index::Entry;
 use crate::format::runs;
-use crate::format::starts::{ChunkStarts, Wanted};
+use crate::format::starts::{ChunkStarts, StartsPolicy};
 use crate::storage::lock::FrameLock;
 use crate::storage::staging::{self, Staging};
 use crate::storage::traits::{FileKind, Links};
 use crate::write::state::FrameState;
-use crate::write::store::{Change, ContiguousStore, Copied, MemoryStore, Put, Store};
+use crate::write::store::{Change, ContiguousStore, CopiedChunks, MemoryStore, Put, Store};
 use crate::{FrameError, SuperChunk, WriteOptions};
 
 /// Copies the chunks of `state` to another store, in order. Entries that share a chunk get one copy each. `starts`
@@ -28,10 +28,10 @@ pub(crate) fn copy_chunks(
     state: &FrameState,
     source: &SuperChunk,
     sums: Option<&ChunkSums>,
-    starts: Option<Wanted>,
+    starts: Option<StartsPolicy>,
     control: &Control,
     put: &mut Put<'_>,
-) -> Result<Copied, FrameError> {
+) -> Result<CopiedChunks, FrameError> {
     let mut entries = memory::list(state.nchunks())?;
     let mut new_sums = sums.map(|_| ChunkSums::default());
     let mut new_starts = starts.map(ChunkStarts::new);
@@ -56,7 +56,7 @@ pub(crate) fn copy_chunks(
         control.advance(state.chunk_nbytes(nchunk).unwrap_or(0) as u64)?;
     }
     let state = FrameState { entries: Arc::new(entries), ..state.clone() };
-    Ok(Copied { state, sums: new_sums, starts: new_starts })
+    Ok(CopiedChunks { state, sums: new_sums, starts: new_starts })
 }
 
 impl SuperChunk {

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use crate::format::checksums::ChunkSums;
 use crate::format::header::{FrameHeader, Storage};
 use crate::format::metalayers::Metalayers;
-use crate::format::starts::{ChunkStarts, Wanted};
+use crate::format::starts::{ChunkStarts, StartsPolicy};
 use crate::write::chunk_rules::ChunkRules;
-use crate::write::draft::{Draft, Fitted};
+use crate::write::draft::{Draft, FittedChunk};
 use crate::write::options::WriteOptions;
 use crate::write::state::{FrameState, Sizes, StoredHeader};
 use crate::write::store::{Change, ContiguousStore, MemoryStore, SparseStore, Store};
@@ -45,7 +45,7 @@ use crate::{FrameError, FrameParams, SuperChunk};
 /// ```
 ///
 /// After a fork the writer belongs to the parent process. In the child it writes and removes
-/// nothing, and its calls fail with [`FrameError::Foreign`].
+/// nothing, and its calls fail with [`FrameError::Forked`].
 pub struct FrameWriter {
     draft: Draft,
     abandoned: bool,
@@ -54,7 +54,7 @@ pub struct FrameWriter {
 /// The result of [`FrameWriter::finish`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Written {
+pub struct WrittenFrame {
     /// Number of chunks.
     pub nchunks: usize,
     /// Uncompressed size in bytes.
@@ -66,7 +66,7 @@ pub struct Written {
     bytes: Bytes,
 }
 
-impl Written {
+impl WrittenFrame {
     /// Returns the frame if it was written to memory, otherwise an empty buffer.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
@@ -115,7 +115,7 @@ impl FrameWriter {
         Self::options().create(path, params)
     }
 
-    /// Creates a contiguous frame in memory. [`Written::into_bytes`] returns it.
+    /// Creates a contiguous frame in memory. [`WrittenFrame::into_bytes`] returns it.
     ///
     /// # Errors
     /// As for [`WriteOptions::memory`].
@@ -178,8 +178,8 @@ impl FrameWriter {
             rules: ChunkRules { typesize, blocksize, dparams: dparams.container(container) },
             sums: options.checksums.then(ChunkSums::default),
             starts: match options.block_starts {
-                Some(asked) => asked.then(|| ChunkStarts::new(Wanted::Always)),
-                None => options.checksums.then(|| ChunkStarts::new(Wanted::IfSmall)),
+                Some(asked) => asked.then(|| ChunkStarts::new(StartsPolicy::Always)),
+                None => options.checksums.then(|| ChunkStarts::new(StartsPolicy::IfSmall)),
             },
             max_vlmetalayers: options.max_vlmetalayers,
         };
@@ -246,11 +246,11 @@ impl FrameWriter {
             return Err(FrameError::argument("nbytes", "NaN needs whole items of 4 or 8 bytes"));
         }
         self.draft.check_chunk(self.nchunks(), false)?;
-        self.append_fitted(Fitted::special(kind, nbytes))
+        self.append_fitted(FittedChunk::special(kind, nbytes))
     }
 
     /// Appends a chunk. If that fails half-way, the frame cannot be finished.
-    fn append_fitted(&mut self, chunk: Fitted) -> Result<usize, FrameError> {
+    fn append_fitted(&mut self, chunk: FittedChunk) -> Result<usize, FrameError> {
         if self.abandoned {
             return Err(FrameError::Abandoned);
         }
@@ -304,7 +304,7 @@ impl FrameWriter {
     /// call that failed; [`FrameError::Argument`] when all chunks are empty (which a frame cannot distinguish from no
     /// chunks); [`FrameError::SetAside`] when what was there has got another name. Only after [`FrameError::NotSynced`]
     /// does the frame exist.
-    pub fn finish(mut self) -> Result<Written, FrameError> {
+    pub fn finish(mut self) -> Result<WrittenFrame, FrameError> {
         if self.abandoned {
             return Err(FrameError::Abandoned);
         }
@@ -318,7 +318,7 @@ impl FrameWriter {
             metadata_only: false,
         })?;
         late?;
-        Ok(Written {
+        Ok(WrittenFrame {
             nchunks: state.nchunks(),
             nbytes: state.nbytes,
             cbytes: head.header.cbytes(),

@@ -142,7 +142,7 @@ fn what_was_compared_is_not_compared_again_unless_always() {
         wrong.store(true, Ordering::SeqCst);
         assert_eq!(schunk.read_bytes(50_000..50_004).is_err(), again, "{compare:?}");
         // Data that will be stored again are compared in any case.
-        assert!(schunk.to_keep().chunk(0).decompress().is_err());
+        assert!(schunk.for_rewrite().chunk(0).decompress().is_err());
         assert!(
             SuperChunk::options().compare(compare).from_bytes(good.clone()).unwrap().chunk(0).read().is_ok()
         );

@@ -305,7 +305,7 @@ fn chunks_and_parts_of_them_are_compared_however_they_are_read() {
         }
         let schunk = SuperChunk::from_bytes(bad.clone()).unwrap();
         // Also without sums of blocks.
-        assert!(schunk.to_keep().read_bytes(start..start + 100).is_err());
+        assert!(schunk.for_rewrite().read_bytes(start..start + 100).is_err());
     }
 }
 
@@ -318,7 +318,7 @@ fn large_chunks_are_summed_up_in_pieces() {
     for damage in [0, 1] {
         frame[9 << 20] ^= damage;
         let schunk = SuperChunk::from_bytes(frame.clone()).unwrap();
-        assert_eq!(schunk.to_keep().read_bytes(0..100).is_err(), damage == 1);
+        assert_eq!(schunk.for_rewrite().read_bytes(0..100).is_err(), damage == 1);
         // Its blocks are compared one by one.
         let last = schunk.nbytes() - 1;
         assert!(schunk.read_bytes(0..100).is_ok() && schunk.read_bytes(last..last + 1).is_ok());

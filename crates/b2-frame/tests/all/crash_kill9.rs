@@ -58,13 +58,13 @@ fn child(path: &Path) -> ! {
     }
 }
 
-struct Killed {
+struct KilledWriter {
     /// Number of chunks in its last report.
     committed: Option<usize>,
 }
 
 /// Starts a process, kills it after `commits` commits and another `delay`, and returns what it reported.
-fn kill(test: &str, path: &Path, sync: bool, commits: usize, delay: Duration) -> Killed {
+fn kill(test: &str, path: &Path, sync: bool, commits: usize, delay: Duration) -> KilledWriter {
     let mut command = b2_storage_sim::program(env::current_exe().unwrap());
     command
         .args([
@@ -79,7 +79,7 @@ fn kill(test: &str, path: &Path, sync: bool, commits: usize, delay: Duration) ->
     }
     let mut child: Child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut killed = Killed { committed: None };
+    let mut killed = KilledWriter { committed: None };
     let mut hear = |line: std::io::Result<String>| {
         // The test harness may have written the start of the line.
         let line = line.unwrap();

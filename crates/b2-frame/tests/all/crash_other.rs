@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{compress, cparams, data};
 use b2_frame::{Durability, EditOptions, FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
-use b2_storage_sim::{Plan, SimFs, every_crash};
+use b2_storage_sim::{CrashPlan, SimFs, every_crash};
 use crash::contents::Contents;
 use crash::{PATH, begin, read};
 
@@ -96,7 +96,7 @@ fn a_frame_behind_another_is_whole_or_not_there() {
     assert_eq!(source.append_to_file(PATH, &options).unwrap(), len);
     fs.mark(1);
     assert_eq!(open(&fs, PATH, len).as_ref(), Ok(&second));
-    let counts = every_crash(&fs.log(), &Plan { power: 1000, ..crash::plan() }, &mut |state| {
+    let counts = every_crash(&fs.log(), &CrashPlan { power: 1000, ..crash::plan() }, &mut |state| {
         let fs = SimFs::from_image(&state.image);
         if open(&fs, PATH, 0).as_ref() != Ok(&first) {
             return Err("the first frame is not as it was".into());

@@ -3,7 +3,7 @@
 //! Tests every bit and every length of small frames, and random bytes, sectors and files. `B2KIT_DAMAGE` sets the
 //! number of random cases for each frame in a file (2,000, and a fifth of that for each one in a directory). A smaller
 //! number than that also leaves out places in the files of frames in directories, which are written anew for each case;
-//! `B2KIT_DAMAGE=100000` is the long run of docs/reliability.md.
+//! `B2KIT_DAMAGE=100000` is the long run of docs/explanation/reliability-tests.md.
 
 use std::fs;
 use std::ops::Range;
@@ -59,7 +59,7 @@ fn edit(editor: &mut FrameEditor) {
 }
 
 /// A frame on disk, and its files that are damaged.
-struct Subject {
+struct DamagedSubject {
     name: &'static str,
     path: PathBuf,
     content: Vec<u8>,
@@ -77,7 +77,7 @@ fn content(frame: &SuperChunk) -> Result<Vec<u8>, FrameError> {
     Ok(all)
 }
 
-impl Subject {
+impl DamagedSubject {
     fn new(name: &'static str, path: PathBuf) -> Self {
         let frame = SuperChunk::open(&path).unwrap();
         let layout = frame.layout().clone();
@@ -107,10 +107,10 @@ impl Subject {
     }
 
     /// Damages a file and checks that this is detected. `hit` is the range of bytes that may differ, for messages.
-    fn damage(&self, nfile: usize, bad: &[u8], hit: &Range<usize>) -> Seen {
+    fn damage(&self, nfile: usize, bad: &[u8], hit: &Range<usize>) -> DamageOutcome {
         let (file, good) = &self.files[nfile];
         if bad == good {
-            return Seen::Nothing;
+            return DamageOutcome::Nothing;
         }
         if self.path.is_file() {
             // Much faster than on disk, and equivalent except for bytes after the frame.
@@ -136,7 +136,7 @@ impl Subject {
         bad: &[u8],
         hit: &Range<usize>,
         open: impl Fn(&ReadOptions) -> Result<SuperChunk, FrameError>,
-    ) -> Seen {
+    ) -> DamageOutcome {
         let good = &self.files[nfile].1;
         let differs = |part: &Range<u64>| {
             let part = part.start as usize..part.end as usize;
@@ -151,36 +151,36 @@ impl Subject {
         let verdict = open(&SuperChunk::options()).and_then(|frame| frame.verify_checksums());
         match verdict {
             Ok(Checksums::None) if self.name.ends_with("empty") && nfile == 0 && self.is_stripped(bad) => {
-                Seen::Stripped
+                DamageOutcome::Stripped
             }
             Ok(Checksums::Ok | Checksums::None) => {
                 // Dead space, or bytes after the frame.
                 assert!(hits.is_empty() && nfile == 0, "{}: {hit:?} of {hits:?} is not seen", self.name);
                 let frame = open(&SuperChunk::options().checksums(false)).unwrap();
                 assert_eq!(content(&frame).unwrap(), self.content, "{}: {hit:?}", self.name);
-                Seen::Dead
+                DamageOutcome::Dead
             }
             Ok(Checksums::Changed) => {
                 let header = hits.contains(&&Structure::Header) || hits.contains(&&Structure::Trailer);
                 assert!(header, "{}: {hit:?} of {hits:?} passes as a change", self.name);
-                Seen::Changed
+                DamageOutcome::Changed
             }
             Err(error) => {
                 let error = error.detail();
                 if let [Structure::Chunk(nchunk)] = hits[..] {
                     let text = error.to_string();
                     assert!(text.contains(&format!("chunk {nchunk}")), "{}: {hit:?}: {text}", self.name);
-                    return Seen::Chunk;
+                    return DamageOutcome::Chunk;
                 }
                 assert!(nfile == 0 || error.to_string().contains("chunk "), "{}: {error}", self.name);
-                Seen::Elsewhere
+                DamageOutcome::Elsewhere
             }
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Seen {
+enum DamageOutcome {
     /// The bytes were unchanged.
     Nothing,
     /// It is now a frame without checksums.
@@ -192,19 +192,19 @@ enum Seen {
 }
 
 #[derive(Default)]
-struct Count(std::collections::BTreeMap<Seen, u64>);
+struct OutcomeCounts(std::collections::BTreeMap<DamageOutcome, u64>);
 
-impl Count {
-    fn add(&mut self, seen: Seen) {
+impl OutcomeCounts {
+    fn add(&mut self, seen: DamageOutcome) {
         *self.0.entry(seen).or_default() += 1;
     }
 
-    fn of(&self, seen: Seen) -> u64 {
+    fn of(&self, seen: DamageOutcome) -> u64 {
         self.0.get(&seen).copied().unwrap_or(0)
     }
 }
 
-fn subjects(dir: &Path) -> Vec<Subject> {
+fn subjects(dir: &Path) -> Vec<DamagedSubject> {
     let mut subjects = Vec::new();
     let lz4 = Compression::new().itemsize(4).codec(CodecId::LZ4).build().unwrap();
     let zstd = cparams(4);
@@ -217,7 +217,7 @@ fn subjects(dir: &Path) -> Vec<Subject> {
             change(&mut editor);
             editor.commit().unwrap();
             drop(editor);
-            subjects.push(Subject::new(name, path));
+            subjects.push(DamagedSubject::new(name, path));
         };
     for (names, sparse) in [
         (["empty", "new", "edited", "compact"], false),
@@ -245,7 +245,7 @@ fn subjects(dir: &Path) -> Vec<Subject> {
 fn every_bit_and_every_length() {
     let dir = tempfile::tempdir().unwrap();
     for subject in subjects(dir.path()) {
-        let mut count = Count::default();
+        let mut count = OutcomeCounts::default();
         for (nfile, (_, good)) in subject.files.iter().enumerate() {
             // All of the index, whose parts are short.
             let step = match (subject.path.is_dir(), nfile) {
@@ -264,12 +264,16 @@ fn every_bit_and_every_length() {
             }
             for len in (0..good.len()).step_by(step) {
                 let seen = subject.damage(nfile, &good[..len], &(len..good.len()));
-                assert!(seen == Seen::Elsewhere || seen == Seen::Chunk, "{} cut to {len}", subject.name);
+                assert!(
+                    seen == DamageOutcome::Elsewhere || seen == DamageOutcome::Chunk,
+                    "{} cut to {len}",
+                    subject.name
+                );
             }
         }
         let has_dead = subject.name.ends_with("edited") && !subject.name.starts_with("sparse");
-        assert_eq!(count.of(Seen::Dead) > 0, has_dead, "{}: {:?}", subject.name, count.0);
-        assert!(count.of(Seen::Changed) > 0 && count.of(Seen::Stripped) == 0);
+        assert_eq!(count.of(DamageOutcome::Dead) > 0, has_dead, "{}: {:?}", subject.name, count.0);
+        assert!(count.of(DamageOutcome::Changed) > 0 && count.of(DamageOutcome::Stripped) == 0);
         println!("{}: flips {:?}", subject.name, count.0);
     }
 }
@@ -280,7 +284,7 @@ fn bytes_sectors_and_files() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = b2_testkit::Rng::new(1);
     for subject in subjects(dir.path()) {
-        let mut count = Count::default();
+        let mut count = OutcomeCounts::default();
         let cases = if subject.path.is_dir() { cases / 5 } else { cases };
         for _ in 0..cases {
             let nfile = random.below(subject.files.len());

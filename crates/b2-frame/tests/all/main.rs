@@ -2,6 +2,7 @@
 
 mod block_starts;
 mod block_sums;
+mod cancellation;
 mod checksums;
 mod common;
 mod crash;
@@ -12,16 +13,15 @@ mod crash_other;
 mod crash_writer;
 mod damage;
 mod edit;
-mod failing;
+mod failing_storage;
 mod files;
-mod findings;
 mod fixtures;
 mod format;
+mod fuzz_findings;
 mod hostile;
-mod limits;
 mod postfilter;
 mod reads;
 mod roundtrip;
 mod salvage;
 mod salvage_sums;
-mod stopped;
+mod unbacked_bytes;

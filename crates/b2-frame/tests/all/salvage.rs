@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use b2_chunk::{Chunk, Compression, SpecialKind};
 use b2_frame::{
-    Condition, Durability, FrameError, FrameParams, FrameWriter, Salvaged, Storage, SuperChunk, salvage,
+    Condition, Durability, FrameError, FrameParams, FrameWriter, SalvageReport, Storage, SuperChunk, salvage,
 };
 
 const CHUNK: usize = 4000;
@@ -56,7 +56,7 @@ impl Case {
     }
 
     /// Returns the result and what is read from it.
-    fn salvage(&self) -> (Salvaged, SuperChunk, Vec<u8>) {
+    fn salvage(&self) -> (SalvageReport, SuperChunk, Vec<u8>) {
         let output = self.dir.path().join("out");
         let write = FrameWriter::options().overwrite(true).durability(Durability::None);
         let report = salvage(self.input(), &output, &SuperChunk::options(), &write).unwrap();

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use b2_chunk::{Chunk, Compression, SpecialKind};
 use b2_frame::{
-    Condition, Durability, FrameEditor, FrameParams, FrameWriter, ReadOptions, Salvaged, Storage, SuperChunk,
-    salvage,
+    Condition, Durability, FrameEditor, FrameParams, FrameWriter, ReadOptions, SalvageReport, Storage,
+    SuperChunk, salvage,
 };
 
 use crate::common::stride;
@@ -64,7 +64,7 @@ fn write(path: &Path, storage: Storage, specials: bool) -> Vec<Vec<u8>> {
     plain
 }
 
-fn rescue(input: &Path, options: &ReadOptions) -> (Salvaged, Vec<u8>) {
+fn rescue(input: &Path, options: &ReadOptions) -> (SalvageReport, Vec<u8>) {
     let output = input.with_extension("out");
     let write = FrameWriter::options().overwrite(true).durability(Durability::None);
     let report = salvage(input, &output, options, &write).unwrap();

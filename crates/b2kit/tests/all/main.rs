@@ -3,9 +3,9 @@
 mod common;
 mod cross_check;
 mod decisions;
-mod dirty;
+mod error_kinds;
 mod errors;
 mod examples;
 mod fixtures;
-mod kinds;
+mod reused_buffers;
 mod threads;

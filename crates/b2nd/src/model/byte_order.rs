@@ -4,7 +4,7 @@ use crate::model::dtype::{Dtype, DtypeKind, Field};
 
 /// Converts items that are stored in the other byte order to that of this machine.
 #[derive(Debug)]
-pub(crate) struct Native {
+pub(crate) struct NativeOrder {
     dtype: Dtype,
     /// Runs of numbers in an item whose bytes are reversed.
     runs: Vec<NumberRun>,
@@ -20,9 +20,9 @@ struct NumberRun {
     count: usize,
 }
 
-const BIG: bool = cfg!(target_endian = "big");
+const IS_BIG_ENDIAN: bool = cfg!(target_endian = "big");
 
-impl Native {
+impl NativeOrder {
     /// Returns `None` if items of this dtype already have the machine's byte order.
     pub(crate) fn of(stored: &Dtype) -> Option<Self> {
         let mut runs = Vec::new();
@@ -63,7 +63,7 @@ fn find(dtype: &Dtype, offset: usize, runs: &mut Vec<NumberRun>) {
     match dtype.kind() {
         DtypeKind::Simple { code, big_endian } => {
             let width = width(*code, dtype.itemsize());
-            if *big_endian != BIG && width > 1 {
+            if *big_endian != IS_BIG_ENDIAN && width > 1 {
                 runs.push(NumberRun { offset, width, count: dtype.itemsize() / width });
             }
         }
@@ -82,10 +82,10 @@ fn find(dtype: &Dtype, offset: usize, runs: &mut Vec<NumberRun>) {
 fn native(dtype: &Dtype) -> Dtype {
     match dtype.kind() {
         DtypeKind::Simple { code, big_endian }
-            if *big_endian != BIG && width(*code, dtype.itemsize()) > 1 =>
+            if *big_endian != IS_BIG_ENDIAN && width(*code, dtype.itemsize()) > 1 =>
         {
             let text = dtype.as_str().trim_start_matches(['<', '>', '=', '|']);
-            let text = format!("{}{text}", if BIG { '>' } else { '<' });
+            let text = format!("{}{text}", if IS_BIG_ENDIAN { '>' } else { '<' });
             Dtype::parse(&text).unwrap_or_else(|_| dtype.clone())
         }
         DtypeKind::Struct(fields) => {
@@ -102,15 +102,15 @@ mod tests {
 
     #[test]
     fn numbers_of_the_other_order_are_turned() {
-        let (own, other) = if BIG { ('>', '<') } else { ('<', '>') };
+        let (own, other) = if IS_BIG_ENDIAN { ('>', '<') } else { ('<', '>') };
         let text = |c: char| {
             format!(
                 "[('a', '{c}i4'), ('p', [('x', '{c}f2'), ('s', '|S3')], (2,)), ('z', '{c}c8'), ('b', '|u1')]"
             )
         };
-        assert!(Native::of(&Dtype::parse(&text(own)).unwrap()).is_none());
+        assert!(NativeOrder::of(&Dtype::parse(&text(own)).unwrap()).is_none());
         let stored = Dtype::parse(&text(other)).unwrap();
-        let native = Native::of(&stored).unwrap();
+        let native = NativeOrder::of(&stored).unwrap();
         assert_eq!(*native.dtype(), Dtype::parse(&text(own)).unwrap());
         let item: Vec<u8> = (0..23).collect();
         let mut items = [&item[..], &item].concat();
@@ -118,9 +118,9 @@ mod tests {
         let expected =
             [3, 2, 1, 0, 5, 4, 6, 7, 8, 10, 9, 11, 12, 13, 17, 16, 15, 14, 21, 20, 19, 18, 22].repeat(2);
         assert_eq!(items, expected);
-        assert!(Native::of(&Dtype::parse("|S5").unwrap()).is_none());
-        assert!(Native::of(&Dtype::opaque("?", 4)).is_none());
-        let texts = Native::of(&Dtype::parse(&format!("{other}U2")).unwrap()).unwrap();
+        assert!(NativeOrder::of(&Dtype::parse("|S5").unwrap()).is_none());
+        assert!(NativeOrder::of(&Dtype::opaque("?", 4)).is_none());
+        let texts = NativeOrder::of(&Dtype::parse(&format!("{other}U2")).unwrap()).unwrap();
         assert_eq!(texts.dtype().as_str(), format!("{own}U2"));
         let mut items = [0, 0, 0, 65, 0, 0, 0, 66];
         texts.swap(&mut items);

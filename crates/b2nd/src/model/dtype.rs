@@ -237,7 +237,7 @@ fn depth(dtype: &Dtype) -> usize {
     fields.iter().map(|field| depth(&field.dtype).saturating_add(1)).max().unwrap_or(0)
 }
 
-type Described = Result<(usize, DtypeKind), &'static str>;
+type DescribedDtype = Result<(usize, DtypeKind), &'static str>;
 
 /// Translates NumPy's name of a plain number to its dtype string.
 fn named(name: &str) -> Option<&'static str> {
@@ -262,7 +262,7 @@ fn named(name: &str) -> Option<&'static str> {
 
 /// Parses a simple type: an optional byte order `[<>=|]`, a kind letter, a size, and for times a
 /// unit in brackets.
-fn simple(text: &str) -> Described {
+fn simple(text: &str) -> DescribedDtype {
     let rest = text.strip_prefix(['<', '>', '=', '|']).unwrap_or(text);
     let big_endian = text.starts_with('>');
     let mut chars = rest.chars();
@@ -307,7 +307,7 @@ fn simple(text: &str) -> Described {
 }
 
 /// Returns the item size and kind of the dtype that a literal describes.
-fn described(literal: &Literal, depth: usize) -> Described {
+fn described(literal: &Literal, depth: usize) -> DescribedDtype {
     if depth > MAX_DEPTH {
         return Err("structures nest too deep");
     }
@@ -327,7 +327,7 @@ fn described(literal: &Literal, depth: usize) -> Described {
     }
 }
 
-fn struct_from_list(items: &[Literal], depth: usize) -> Described {
+fn struct_from_list(items: &[Literal], depth: usize) -> DescribedDtype {
     let mut fields = Vec::with_capacity(items.len());
     let mut offset = 0usize;
     for item in items {
@@ -347,7 +347,7 @@ fn struct_from_list(items: &[Literal], depth: usize) -> Described {
     Ok((offset, DtypeKind::Struct(fields)))
 }
 
-fn struct_from_dict(items: &[(Literal, Literal)], depth: usize) -> Described {
+fn struct_from_dict(items: &[(Literal, Literal)], depth: usize) -> DescribedDtype {
     let get =
         |key: &str| items.iter().find(|(k, _)| matches!(k, Literal::Str(s) if s == key)).map(|(_, v)| v);
     let list = |key: &str| match get(key) {

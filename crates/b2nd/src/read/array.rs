@@ -110,7 +110,7 @@ use crate::{Dtype, Geometry, NdError};
 /// use std::ops::Range;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
-/// use b2_frame::{Answer, Opening, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use b2_frame::{Answer, OpenResponse, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
 /// use b2nd::{ArrayBuilder, NdArray, source};
 /// use bytes::Bytes;
 ///
@@ -133,8 +133,8 @@ use crate::{Dtype, Geometry, NdError};
 /// let (requests, len) = (Arc::new(AtomicUsize::new(0)), file.len() as u64);
 /// let server = Server(file, requests.clone());
 /// let both = |range| server.range(range).map(|answer| answer.bytes).unwrap();
-/// let (first, last) = (both(0..len.min(Opening::FIRST)), both(len.saturating_sub(Opening::LAST)..len));
-/// let opening = Opening::new(first, last, len, Version::default().etag(Some("\"1\"".into())));
+/// let (first, last) = (both(0..len.min(OpenResponse::FIRST)), both(len.saturating_sub(OpenResponse::LAST)..len));
+/// let opening = OpenResponse::new(first, last, len, Version::default().etag(Some("\"1\"".into())));
 ///
 /// let options = SuperChunk::options().costs(ReadCosts::REMOTE);
 /// let array = NdArray::from_super_chunk(options.from_reader(Arc::new(RemoteFile::new(server, opening)), "far")?)?;

@@ -8,7 +8,7 @@ use b2_frame::Destination;
 
 use crate::read::buffer::check_len;
 use crate::read::selected::{SliceRead, begin_read, read_selection};
-use crate::select::chunk_moves::{ChunkPart, Move, Moves, Units};
+use crate::select::copy_plan::{ChunkPart, CopyPlan, CopyRegion, Units};
 use crate::{NdArray, NdError, Slice};
 
 /// Views of one array that are read in one call, one behind the other: crops for a training step, for example.
@@ -90,7 +90,7 @@ impl Batch {
         begin_read(&self.array, self.moves()?, destination)
     }
 
-    fn moves(&self) -> Result<Box<dyn Moves>, OutOfMemory> {
+    fn moves(&self) -> Result<Box<dyn CopyPlan>, OutOfMemory> {
         let mut all = memory::list(self.views.len())?;
         let mut offset = 0;
         for view in &self.views {
@@ -103,7 +103,7 @@ impl Batch {
 
 /// The moves of several selections to separate places of one buffer.
 struct BatchMoves {
-    all: Vec<Box<dyn Moves>>,
+    all: Vec<Box<dyn CopyPlan>>,
     /// The chunk of each part of each selection, the number of the selection, and that of the part; sorted.
     shares: Vec<(usize, usize, u64)>,
     /// The range of `shares` of each chunk.
@@ -111,7 +111,7 @@ struct BatchMoves {
 }
 
 impl BatchMoves {
-    fn new(all: Vec<Box<dyn Moves>>) -> Result<Self, OutOfMemory> {
+    fn new(all: Vec<Box<dyn CopyPlan>>) -> Result<Self, OutOfMemory> {
         let count = all.iter().fold(0, |count: usize, moves| count.saturating_add(moves.nparts() as usize));
         let mut shares = memory::list(count)?;
         for (n, moves) in all.iter().enumerate() {
@@ -132,7 +132,7 @@ impl BatchMoves {
     }
 }
 
-impl Moves for BatchMoves {
+impl CopyPlan for BatchMoves {
     fn nbytes(&self) -> u64 {
         self.all.iter().map(|moves| moves.nbytes()).sum()
     }
@@ -168,7 +168,7 @@ impl Moves for BatchMoves {
         Ok(Some(ChunkPart::of_members(self.nchunk(npart), vec![0], Units::WholeChunk, members)))
     }
 
-    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(Move<'_>)) {
+    fn visit(&self, part: &ChunkPart, nblock: usize, each: &mut dyn FnMut(CopyRegion<'_>)) {
         for (n, member) in &part.members {
             if member.nblocks.binary_search(&nblock).is_ok() {
                 self.all[*n].visit(member, nblock, each);

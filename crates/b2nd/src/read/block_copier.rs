@@ -10,8 +10,8 @@ use b2_core::memory::sized;
 use b2_frame::Target;
 
 use crate::NdError;
-use crate::select::chunk_moves::{ChunkPart, Moves};
-use crate::select::copy::Loops;
+use crate::select::copy::StridedCopy;
+use crate::select::copy_plan::{ChunkPart, CopyPlan};
 
 /// Rows of at least this many bytes are written straight to their places.
 const LONG_ROW: usize = 1024;
@@ -91,7 +91,7 @@ impl<'a> BlockCopier<'a> {
     /// Copies the selected items of a block. Returns their size in bytes.
     pub(crate) fn copy(
         &mut self,
-        (moves, part): (&dyn Moves, &ChunkPart),
+        (moves, part): (&dyn CopyPlan, &ChunkPart),
         nblock: usize,
         stored: &[u8],
         dst: &mut impl Target,
@@ -156,7 +156,7 @@ impl BlockCopier<'_> {
     /// only the byte order in the chunk matters. `size` is the size of an array block. Returns the size of the copied items in bytes.
     pub(crate) fn copy_foreign(
         &mut self,
-        (moves, part): (&dyn Moves, &ChunkPart),
+        (moves, part): (&dyn CopyPlan, &ChunkPart),
         nblock: usize,
         size: usize,
         stored: &[u8],
@@ -229,10 +229,10 @@ struct Survey {
     /// The range from the first to the last selected byte of the block.
     hull: Range<usize>,
     /// The only box of selected items, if there is just one.
-    only: Option<Loops>,
+    only: Option<StridedCopy>,
 }
 
-fn survey(moves: &dyn Moves, part: &ChunkPart, nblock: usize) -> Survey {
+fn survey(moves: &dyn CopyPlan, part: &ChunkPart, nblock: usize) -> Survey {
     let (mut count, mut survey) = (0, Survey { wanted: 0, hull: 0..0, only: None });
     moves.visit(part, nblock, &mut |step| {
         let (Range { start, end }, wanted) = match step.item() {
@@ -262,7 +262,7 @@ fn survey(moves: &dyn Moves, part: &ChunkPart, nblock: usize) -> Survey {
 /// less time than for all between them.
 fn pick(
     parts: &BlockParts<'_>,
-    (moves, part): (&dyn Moves, &ChunkPart),
+    (moves, part): (&dyn CopyPlan, &ChunkPart),
     nblock: usize,
     dst: &mut impl Target,
 ) -> Result<(), NdError> {
@@ -290,7 +290,7 @@ fn pick(
 /// needed.
 fn undo(
     parts: &BlockParts<'_>,
-    loops: &Loops,
+    loops: &StridedCopy,
     hull: Range<usize>,
     scratch: &mut Vec<u8>,
     streaming: bool,

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::select::chosen::{Along, OutDim};
 use crate::select::piece_ranges::{CutDim, PieceRanges};
+use crate::select::resolved::{AxisSelection, OutDim};
 use crate::{NdError, Slice};
 
 /// A piece of a selection. Returned by [`Slice::pieces`].
@@ -51,7 +51,7 @@ impl Slice {
     /// Returns where the first dimension of the result, of length `len`, lies in the array.
     fn first_dim(&self, len: u64) -> CutDim {
         let scattered = CutDim { start: 0, step: 1, len, chunk: 0, block: 0 };
-        let Some((Along::Steps(along), dim)) = self.first_along() else { return scattered };
+        let Some((AxisSelection::Steps(along), dim)) = self.first_along() else { return scattered };
         let (chunks, blocks) = (self.array().chunkshape(), self.array().blockshape());
         let length = |lens: &[u32]| lens.get(dim).map_or(0, |&n| n.into());
         let step = if len > 1 { along.step } else { 1 };
@@ -60,7 +60,7 @@ impl Slice {
 
     /// Returns the positions chosen along the dimension of the array that is the first one of the
     /// result.
-    fn first_along(&self) -> Option<(&Along, usize)> {
+    fn first_along(&self) -> Option<(&AxisSelection, usize)> {
         let chosen = self.chosen();
         let Some(&OutDim::Of(dim)) = chosen.out.first() else { return None };
         chosen.along.get(dim).map(|along| (along, dim))

@@ -171,7 +171,7 @@ impl RangedOpening {
         }
     }
 
-    fn opened(&mut self, opened: b2_frame::Opened) -> Result<Vec<Range<u64>>, NdError> {
+    fn opened(&mut self, opened: b2_frame::OpenedFrame) -> Result<Vec<Range<u64>>, NdError> {
         let frame = self.options.opened(opened, Arc::new(Nowhere));
         self.state = State::Open(NdArray::from_super_chunk(frame)?);
         Ok(Vec::new())

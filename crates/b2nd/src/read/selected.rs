@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use b2_chunk::{DParams, LazyChunk, SpecialKind};
 use b2_core::{Control, memory};
-use b2_frame::{Destination, Found, Job, Places, Read, SuperChunk, Target, read_places};
+use b2_frame::{Destination, Job, Read, ResolvedPart, ScatterPlan, SuperChunk, Target, read_places};
 
 use crate::read::block_copier::BlockCopier;
 use crate::read::uniform::Uniform;
-use crate::select::chunk_moves::{ChunkPart, Moves};
+use crate::select::copy_plan::{ChunkPart, CopyPlan};
 use crate::{NdArray, NdError};
 
 /// A read of a selection for a driver of your own, from [`Slice::begin`](crate::Slice::begin) or
@@ -21,7 +21,7 @@ pub type SliceJob<'d> = Job<'d, Selected>;
 /// The selected items of an array and their places in a destination.
 pub struct Selected {
     array: NdArray,
-    moves: Box<dyn Moves>,
+    moves: Box<dyn CopyPlan>,
     disjoint: bool,
 }
 
@@ -47,7 +47,7 @@ const MAX_GUESSED: usize = 1 << 12;
 /// completely, including bytes that belong to no item.
 pub(crate) fn read_selection<'d>(
     array: &NdArray,
-    moves: Box<dyn Moves>,
+    moves: Box<dyn CopyPlan>,
     destination: impl Into<Destination<'d>>,
 ) -> Result<&'d mut [u8], NdError> {
     read_from(array, array.super_chunk(), moves, destination.into())
@@ -55,15 +55,15 @@ pub(crate) fn read_selection<'d>(
 
 /// Reads items that will be stored again. All chunks are compared with their checksums, since
 /// damaged data must not get a valid checksum.
-pub(crate) fn read_to_keep(array: &NdArray, moves: Box<dyn Moves>, dst: &mut [u8]) -> Result<(), NdError> {
-    let frame = array.super_chunk().to_keep();
+pub(crate) fn read_to_keep(array: &NdArray, moves: Box<dyn CopyPlan>, dst: &mut [u8]) -> Result<(), NdError> {
+    let frame = array.super_chunk().for_rewrite();
     read_from(array, &frame, moves, dst.into()).map(drop)
 }
 
 fn read_from<'d>(
     array: &NdArray,
     frame: &SuperChunk,
-    moves: Box<dyn Moves>,
+    moves: Box<dyn CopyPlan>,
     destination: Destination<'d>,
 ) -> Result<&'d mut [u8], NdError> {
     let read = || match begin(array, frame, moves, destination)? {
@@ -84,7 +84,7 @@ pub(crate) enum Begun<'d> {
 pub(crate) fn begin<'d>(
     array: &NdArray,
     frame: &SuperChunk,
-    moves: Box<dyn Moves>,
+    moves: Box<dyn CopyPlan>,
     destination: Destination<'d>,
 ) -> Result<Begun<'d>, NdError> {
     if moves.nparts() == 0 {
@@ -108,7 +108,7 @@ pub(crate) fn begin<'d>(
 /// filled then.
 pub(crate) fn begin_read<'d>(
     array: &NdArray,
-    moves: Box<dyn Moves>,
+    moves: Box<dyn CopyPlan>,
     destination: Destination<'d>,
 ) -> Result<Option<SliceRead<'d>>, NdError> {
     let frame = array.super_chunk();
@@ -162,10 +162,10 @@ impl Selected {
     }
 }
 
-// SAFETY: Every item is in one block, and `Moves` that say they are disjoint have checked the strides that
+// SAFETY: Every item is in one block, and `CopyPlan` that say they are disjoint have checked the strides that
 // their places follow from.
 #[allow(unsafe_code)]
-unsafe impl Places for Selected {
+unsafe impl ScatterPlan for Selected {
     type Error = NdError;
     type Fill = (Uniform, ChunkPart);
     type Part = SelectedPart;
@@ -228,10 +228,10 @@ unsafe impl Places for Selected {
         &self,
         (npart, nchunk): (u64, usize),
         chunk: &LazyChunk,
-    ) -> Result<Found<(Uniform, ChunkPart), SelectedPart>, NdError> {
+    ) -> Result<ResolvedPart<(Uniform, ChunkPart), SelectedPart>, NdError> {
         self.array.check_chunk(nchunk, chunk.header().nbytes())?;
         if let Some(fill) = self.uniform(npart, chunk)? {
-            return Ok(Found::Fill(fill));
+            return Ok(ResolvedPart::Fill(fill));
         }
         // The number of blocks is bounded by the stored bytes at this point.
         let part = self.moves.part(npart)?;
@@ -239,7 +239,7 @@ unsafe impl Places for Selected {
             true => None,
             false => Some(self.foreign(&part, chunk)?),
         };
-        Ok(Found::Blocks(SelectedPart { part, foreign }))
+        Ok(ResolvedPart::Blocks(SelectedPart { part, foreign }))
     }
 
     fn nblocks<'p>(&'p self, part: &'p SelectedPart) -> &'p [usize] {

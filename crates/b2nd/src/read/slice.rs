@@ -8,13 +8,13 @@ use b2_core::Control;
 use b2_core::{OutOfMemory, memory};
 use b2_frame::Destination;
 
-use crate::model::byte_order::Native;
+use crate::model::byte_order::NativeOrder;
 use crate::model::geometry::{coords, dimensions, for_each_position, product, strides};
 use crate::read::buffer::{buffer, check_len};
 use crate::read::selected::{SliceRead, begin_read, read_selection, read_to_keep};
-use crate::select::chosen::{Along, Chosen, OutDim, count_set, set_marks};
-use crate::select::chunk_moves::{BoxMoves, Moves, extent};
-use crate::select::point_moves::PointMoves;
+use crate::select::copy_plan::{BoxCopyPlan, CopyPlan, extent};
+use crate::select::point_copy_plan::PointCopyPlan;
+use crate::select::resolved::{AxisSelection, OutDim, ResolvedSelection, count_set, set_marks};
 use crate::select::selection::{IntoSelections, Mark, Selection, selections};
 use crate::{Dtype, Element, Field, NdArray, NdError};
 
@@ -39,12 +39,12 @@ use crate::{Dtype, Element, Field, NdArray, NdError};
 #[derive(Clone, Debug)]
 pub struct Slice {
     array: NdArray,
-    chosen: Chosen,
+    chosen: ResolvedSelection,
     /// The range of bytes that is read of each item.
     item: Range<usize>,
     field: Option<Arc<Field>>,
     /// Set if items are converted to the machine's byte order and are stored in the other one.
-    native: Option<Arc<Native>>,
+    native: Option<Arc<NativeOrder>>,
 }
 
 impl NdArray {
@@ -129,7 +129,7 @@ impl NdArray {
 impl Slice {
     pub(crate) fn whole(array: &NdArray) -> Self {
         Self {
-            chosen: Chosen::whole(array.shape()),
+            chosen: ResolvedSelection::whole(array.shape()),
             item: 0..array.itemsize(),
             field: None,
             native: None,
@@ -201,7 +201,7 @@ impl Slice {
     /// always converted.
     #[must_use]
     pub fn native(self) -> Self {
-        let native = Native::of(self.stored_dtype()).map(Arc::new);
+        let native = NativeOrder::of(self.stored_dtype()).map(Arc::new);
         Self { native, ..self }
     }
 
@@ -251,9 +251,9 @@ impl Slice {
     }
 
     /// Checks the size of the result, since repeated positions can make it larger than the array.
-    fn choose(&self, chosen: Chosen) -> Result<Self, NdError> {
+    fn choose(&self, chosen: ResolvedSelection) -> Result<Self, NdError> {
         let npoints = chosen.points.as_ref().map(|points| points.len as u64);
-        let nitems = product(chosen.along.iter().map(Along::len).chain(npoints));
+        let nitems = product(chosen.along.iter().map(AxisSelection::len).chain(npoints));
         let asked = nitems.saturating_mul(self.array.itemsize() as u64);
         if asked > i64::MAX as u64 {
             return Err(NdError::TooLarge { asked });
@@ -490,7 +490,7 @@ impl Slice {
 
     /// Begins to read the stored items in C order into a destination, which must have exactly
     /// [`nbytes`](Self::nbytes) bytes, for a driver of your own that fetches the bytes that the read needs
-    /// (docs/reading.md). Returns `None` if nothing has to be read; the destination is filled then.
+    /// (docs/explanation/reading.md). Returns `None` if nothing has to be read; the destination is filled then.
     ///
     /// ```
     /// # use b2nd::{ArrayBuilder, NdArray, source};
@@ -566,8 +566,12 @@ impl Slice {
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub(crate) fn moves(&self, offset: usize, out_strides: &[isize]) -> Result<Box<dyn Moves>, OutOfMemory> {
-        let Chosen { along, points, out } = &self.chosen;
+    pub(crate) fn moves(
+        &self,
+        offset: usize,
+        out_strides: &[isize],
+    ) -> Result<Box<dyn CopyPlan>, OutOfMemory> {
+        let ResolvedSelection { along, points, out } = &self.chosen;
         let mut of_array = vec![0; along.len()];
         let mut of_points = 0;
         for (dim, &stride) in out.iter().zip(out_strides) {
@@ -581,9 +585,9 @@ impl Slice {
         let item = if empty { 0..0 } else { self.item.clone() };
         let geometry = self.array.shared_geometry();
         Ok(match points {
-            None => Box::new(BoxMoves::new(geometry, along.clone(), item, (offset, of_array))?),
+            None => Box::new(BoxCopyPlan::new(geometry, along.clone(), item, (offset, of_array))?),
             Some(points) => {
-                Box::new(PointMoves::new(&geometry, along, points, item, (offset, of_points, of_array))?)
+                Box::new(PointCopyPlan::new(&geometry, along, points, item, (offset, of_points, of_array))?)
             }
         })
     }
@@ -591,15 +595,15 @@ impl Slice {
     /// Returns the positions chosen along each dimension of the array, and the dimensions of the
     /// result. Returns `None` for points, and for items that are converted to the machine's byte
     /// order.
-    pub(crate) fn dims(&self) -> Option<(&[Along], &[OutDim])> {
+    pub(crate) fn dims(&self) -> Option<(&[AxisSelection], &[OutDim])> {
         match &self.chosen {
-            Chosen { along, points: None, out } if self.native.is_none() => Some((along, out)),
+            ResolvedSelection { along, points: None, out } if self.native.is_none() => Some((along, out)),
             _ => None,
         }
     }
 
     /// Returns the chosen positions.
-    pub(crate) fn chosen(&self) -> &Chosen {
+    pub(crate) fn chosen(&self) -> &ResolvedSelection {
         &self.chosen
     }
 

@@ -7,7 +7,7 @@ use b2_chunk::{Chunk, ChunkHeader, LazyChunk, SpecialKind};
 use b2_core::memory;
 use b2_frame::{Entry, Target};
 
-use crate::select::chunk_moves::{ChunkPart, Moves};
+use crate::select::copy_plan::{ChunkPart, CopyPlan};
 use crate::{NdArray, NdError};
 
 /// Larger items are not examined, in bytes.
@@ -112,7 +112,11 @@ impl Uniform {
     }
 
     /// Fills the places of a part. Returns their size in bytes.
-    pub(crate) fn fill_part(&self, (moves, part): (&dyn Moves, &ChunkPart), dst: &mut impl Target) -> usize {
+    pub(crate) fn fill_part(
+        &self,
+        (moves, part): (&dyn CopyPlan, &ChunkPart),
+        dst: &mut impl Target,
+    ) -> usize {
         let (mut nbytes, item) = (0, moves.item());
         for &nblock in &part.nblocks {
             moves.visit(part, nblock, &mut |step| {

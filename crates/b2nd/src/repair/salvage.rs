@@ -4,7 +4,8 @@ use std::path::Path;
 
 use b2_chunk::Container;
 use b2_frame::{
-    FrameError, FrameHeader, Given, Metalayers, ReadOptions, Salvaged, Use, WriteOptions, salvage_with,
+    ChunkUse, FrameError, FrameHeader, KnownHeader, Metalayers, ReadOptions, SalvageReport, WriteOptions,
+    salvage_with,
 };
 
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
@@ -21,8 +22,8 @@ pub fn salvage(
     output: impl AsRef<Path>,
     options: &ReadOptions,
     write: &WriteOptions,
-) -> Result<Salvaged, FrameError> {
-    salvage_with(input, output, options, write, container, Use::Intact, None, |_, _| Ok(Vec::new()))
+) -> Result<SalvageReport, FrameError> {
+    salvage_with(input, output, options, write, container, ChunkUse::Intact, None, |_, _| Ok(Vec::new()))
 }
 
 /// As [`salvage`]; `fill` returns the item that replaces lost ones. It gets the dtype, if there is one, and the item
@@ -37,7 +38,7 @@ pub fn salvage_filled(
     options: &ReadOptions,
     write: &WriteOptions,
     fill: impl Fn(Option<&Dtype>, usize) -> Result<Vec<u8>, String>,
-) -> Result<Salvaged, FrameError> {
+) -> Result<SalvageReport, FrameError> {
     save(input.as_ref(), output.as_ref(), options, write, None, fill)
 }
 
@@ -54,9 +55,9 @@ pub fn salvage_as(
     options: &ReadOptions,
     write: &WriteOptions,
     fill: impl Fn(Option<&Dtype>, usize) -> Result<Vec<u8>, String>,
-) -> Result<Salvaged, NdError> {
+) -> Result<SalvageReport, NdError> {
     let (params, nbytes) = known.frame_params()?;
-    let given = Given { params, nbytes };
+    let given = KnownHeader { params, nbytes };
     Ok(save(input.as_ref(), output.as_ref(), options, write, Some(&given), fill)?)
 }
 
@@ -65,10 +66,10 @@ fn save(
     output: &Path,
     options: &ReadOptions,
     write: &WriteOptions,
-    given: Option<&Given>,
+    given: Option<&KnownHeader>,
     fill: impl Fn(Option<&Dtype>, usize) -> Result<Vec<u8>, String>,
-) -> Result<Salvaged, FrameError> {
-    salvage_with(input, output, options, write, container, Use::Blocks, given, |metalayers, itemsize| {
+) -> Result<SalvageReport, FrameError> {
+    salvage_with(input, output, options, write, container, ChunkUse::Blocks, given, |metalayers, itemsize| {
         let meta = metalayers.and_then(array_meta);
         let text = meta.and_then(|meta| String::from_utf8(meta.dtype?).ok());
         let dtype = text.and_then(|text| Dtype::parse(&text).ok());

@@ -1,11 +1,11 @@
 //! Verifies that all of an array can be read.
 
-use b2_frame::{Entry, FrameError, Verified};
+use b2_frame::{Entry, FrameError, VerifyReport};
 
 use crate::{Geometry, NdArray, NdError, Selection};
 
 /// Number of block numbers read at once.
-const AT_ONCE: usize = 256;
+const BLOCK_BATCH_LEN: usize = 256;
 
 impl NdArray {
     /// Checks the whole array: compares the checksums, reads every item, decodes the padding and every vlmetalayer,
@@ -24,7 +24,7 @@ impl NdArray {
     /// # Errors
     /// The first damaged or unreadable part, as for [`Slice::read_bytes`](crate::Slice::read_bytes) and
     /// [`SuperChunk::verify`](b2_frame::SuperChunk::verify).
-    pub fn verify(&self) -> Result<Verified, NdError> {
+    pub fn verify(&self) -> Result<VerifyReport, NdError> {
         let (frame, geometry) = (self.super_chunk(), self.geometry());
         let dparams = frame.dparams();
         let control = &dparams.control.begin(frame.nbytes(), self.itemsize() as u64);
@@ -68,7 +68,7 @@ impl NdArray {
     pub fn verify_reading<E: From<NdError> + From<FrameError>>(
         &self,
         read: impl FnOnce() -> Result<(), E>,
-    ) -> Result<Verified, E> {
+    ) -> Result<VerifyReport, E> {
         self.super_chunk().verify_reading(true, || {
             read()?;
             Ok(self.decode_padding()?)
@@ -103,7 +103,7 @@ impl NdArray {
             chunk.blocksize() == geometry.block_nbytes() && chunk.nblocks() == geometry.nblocks();
         let mut blocks = (0..chunk.nblocks()).filter(|nblock| !same_blocks || padding.has(*nblock));
         loop {
-            let some: Vec<usize> = blocks.by_ref().take(AT_ONCE).collect();
+            let some: Vec<usize> = blocks.by_ref().take(BLOCK_BATCH_LEN).collect();
             if some.is_empty() {
                 return Ok(());
             }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use b2_frame::Target;
+use b2_frame::{RowCopy, Target};
 
 use crate::model::geometry::MAX_DIM;
 
 /// Nested loops that copy a box of items between two buffers, one contiguous row at a time.
 #[derive(Clone, Debug)]
-pub(crate) struct Loops {
+pub(crate) struct StridedCopy {
     /// Length of a row in bytes.
     row: usize,
     /// The loops, innermost first.
@@ -26,7 +26,7 @@ struct Dim {
     to: isize,
 }
 
-impl Loops {
+impl StridedCopy {
     /// Builds the loops. Offsets (of the first item) and strides are in bytes; strides may be
     /// negative. Returns `None` for an empty box. There must be at most [`MAX_DIM`] dimensions.
     pub(crate) fn new(
@@ -161,7 +161,10 @@ impl Loops {
             4 => items::<4>(line, src, dst),
             8 => items::<8>(line, src, dst),
             16 => items::<16>(line, src, dst),
-            row => line.each(|from, to| dst.put(to, &src[from..from + row])),
+            row => match line.rows(row) {
+                Some(rows) => dst.put_rows(rows, src),
+                None => line.each(|from, to| dst.put(to, &src[from..from + row])),
+            },
         });
     }
 
@@ -174,12 +177,12 @@ impl Loops {
     }
 
     /// Calls `visit` for each run of the innermost loop.
-    fn each_line(&self, mut visit: impl FnMut(Line)) {
+    fn each_line(&self, mut visit: impl FnMut(RowRun)) {
         let (inner, outer) = match self.dims[..self.ndims].split_first() {
             Some((inner, outer)) => (*inner, outer),
             None => (Dim { count: 1, from: 0, to: 0 }, &[][..]),
         };
-        let mut line = Line { dim: inner, from: self.from as isize, to: self.to as isize };
+        let mut line = RowRun { dim: inner, from: self.from as isize, to: self.to as isize };
         let mut at = [0; MAX_DIM];
         'lines: loop {
             visit(line);
@@ -201,13 +204,20 @@ impl Loops {
 
 /// Equally spaced rows: one run of the innermost loop.
 #[derive(Clone, Copy)]
-struct Line {
+struct RowRun {
     dim: Dim,
     from: isize,
     to: isize,
 }
 
-impl Line {
+impl RowRun {
+    /// Returns the rows of `len` bytes, if they ascend in source and target.
+    fn rows(self, len: usize) -> Option<RowCopy> {
+        let Self { dim, from, to } = self;
+        let (from_step, to_step) = (usize::try_from(dim.from).ok()?, usize::try_from(dim.to).ok()?);
+        Some(RowCopy { len, count: dim.count, from: from as usize, from_step, to: to as usize, to_step })
+    }
+
     #[inline]
     fn each(self, mut visit: impl FnMut(usize, usize)) {
         let (mut from, mut to) = (self.from, self.to);
@@ -221,7 +231,7 @@ impl Line {
 
 /// Copies a line of single items as machine words.
 #[inline]
-fn items<const N: usize>(line: Line, src: &[u8], dst: &mut (impl Target + ?Sized)) {
+fn items<const N: usize>(line: RowRun, src: &[u8], dst: &mut (impl Target + ?Sized)) {
     let Dim { count, from: step, to: to_step } = line.dim;
     let span = |step: isize| (count - 1) * step as usize + N;
     if step >= N as isize && to_step == N as isize {
@@ -248,7 +258,9 @@ pub(crate) fn copy_box(
     (src, src_offset, src_strides): (&[u8], usize, &[isize]),
     (dst, dst_offset, dst_strides): (&mut [u8], usize, &[isize]),
 ) {
-    if let Some(loops) = Loops::new(counts, itemsize, (src_offset, src_strides), (dst_offset, dst_strides)) {
+    if let Some(loops) =
+        StridedCopy::new(counts, itemsize, (src_offset, src_strides), (dst_offset, dst_strides))
+    {
         loops.copy(src, dst);
     }
 }
@@ -311,12 +323,14 @@ mod tests {
             copy_box(&counts, itemsize, (&src, from, &from_strides), (&mut dst, to, &to_strides));
             assert_eq!(dst, expected, "{counts:?} {itemsize} {from_strides:?} {to_strides:?}");
             dst.fill(7);
-            if let Some(loops) = Loops::new(&counts, itemsize, (from, &from_strides), (to, &to_strides)) {
+            if let Some(loops) = StridedCopy::new(&counts, itemsize, (from, &from_strides), (to, &to_strides))
+            {
                 loops.fill(9, &mut dst[..]);
             }
             assert_eq!(dst, filled);
             dst.fill(7);
-            if let Some(loops) = Loops::new(&counts, itemsize, (from, &from_strides), (to, &to_strides)) {
+            if let Some(loops) = StridedCopy::new(&counts, itemsize, (from, &from_strides), (to, &to_strides))
+            {
                 assert_eq!(loops.wanted(), total * itemsize);
                 let hull = loops.source();
                 for piece in loops.pieces() {
@@ -331,9 +345,9 @@ mod tests {
 
     #[test]
     fn whole_boxes_are_one_row() {
-        let loops = Loops::new(&[2, 3, 1], 4, (0, &[12, 4, 99]), (100, &[12, 4, -7])).unwrap();
+        let loops = StridedCopy::new(&[2, 3, 1], 4, (0, &[12, 4, 99]), (100, &[12, 4, -7])).unwrap();
         assert_eq!(loops.contiguous(), Some((0, 100, 24)));
-        let loops = Loops::new(&[2, 3], 4, (0, &[12, 4]), (0, &[16, 4])).unwrap();
+        let loops = StridedCopy::new(&[2, 3], 4, (0, &[12, 4]), (0, &[16, 4])).unwrap();
         assert_eq!((loops.contiguous(), loops.row), (None, 12));
     }
 }

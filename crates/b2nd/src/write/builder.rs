@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::model::default_shapes::{default_blockshape, growable};
 use crate::model::geometry::wrong_length;
 use crate::model::meta::{ArrayMeta, METALAYER, OLD_METALAYER};
-use crate::write::produce::{ChunkProducer, Produced};
+use crate::write::produce::{ChunkProducer, ProducedChunk};
 use crate::write::source::{Amount, RegionSource};
 use crate::{Dtype, Element, Geometry, NdArray, NdError, default_chunkshape};
 
@@ -346,8 +346,8 @@ impl ArrayBuilder {
             &mut source,
             |_, produced| {
                 match produced {
-                    Produced::Special(kind) => writer.append_special(kind, geometry.chunk_nbytes())?,
-                    Produced::Chunk(chunk) => writer.append(chunk)?,
+                    ProducedChunk::Special(kind) => writer.append_special(kind, geometry.chunk_nbytes())?,
+                    ProducedChunk::Chunk(chunk) => writer.append(chunk)?,
                 };
                 Ok(())
             },

@@ -9,14 +9,14 @@ use b2_core::memory::{self, sized};
 
 use crate::model::geometry::MAX_DIM;
 use crate::model::geometry::{coords, strides};
-use crate::select::copy::{Loops, copy_box};
-use crate::write::source::{Region, SharedRegions, Strided, failed};
+use crate::select::copy::{StridedCopy, copy_box};
+use crate::write::source::{Region, SharedRegions, StridedItems, failed};
 use crate::{Dtype, Geometry, NdError};
 
 /// The items of one chunk, somewhere in memory.
-pub(crate) struct Cut<'a> {
+pub(crate) struct ChunkItems<'a> {
     geometry: &'a Geometry,
-    region: &'a Strided<'a>,
+    region: &'a StridedItems<'a>,
     /// Offset of the chunk's first item in the region's memory, in bytes.
     offset: usize,
     /// Number of the chunk's items along each dimension; the rest of the chunk is padding.
@@ -30,9 +30,14 @@ fn step(from: usize, (&n, &stride): (&u64, &isize)) -> usize {
     from.wrapping_add_signed((n as isize).wrapping_mul(stride))
 }
 
-impl<'a> Cut<'a> {
+impl<'a> ChunkItems<'a> {
     /// Selects the items `at..at + part` of a region in memory.
-    pub(crate) fn new(geometry: &'a Geometry, region: &'a Strided<'a>, at: &[u64], part: Vec<u64>) -> Self {
+    pub(crate) fn new(
+        geometry: &'a Geometry,
+        region: &'a StridedItems<'a>,
+        at: &[u64],
+        part: Vec<u64>,
+    ) -> Self {
         let offset = at.iter().zip(region.strides()).fold(region.offset(), step);
         let block_strides = strides(geometry.blockshape().iter().map(|&n| n as usize), geometry.itemsize());
         let blocks = geometry.blocks().iter().map(|&n| n.into()).collect();
@@ -40,13 +45,13 @@ impl<'a> Cut<'a> {
     }
 
     /// Returns the moves of a block's items, and whether they fill the block.
-    fn moves(&self, nblock: usize) -> (Option<Loops>, bool) {
+    fn moves(&self, nblock: usize) -> (Option<StridedCopy>, bool) {
         let (start, counts, whole) = block_box(self.geometry, &self.blocks, nblock, &self.part);
         // In a block without items this offset is not used.
         let from = start.iter().zip(self.region.strides()).fold(self.offset, step);
         let (strides, itemsize) = (self.region.strides(), self.geometry.itemsize());
         let counts = &counts[..self.part.len()];
-        (Loops::new(counts, itemsize, (from, strides), (0, &self.block_strides)), whole)
+        (StridedCopy::new(counts, itemsize, (from, strides), (0, &self.block_strides)), whole)
     }
 }
 
@@ -71,7 +76,7 @@ fn block_box(
 }
 
 /// Returns each block in its stored order, padded with zeros.
-impl PlainBlocks for Cut<'_> {
+impl PlainBlocks for ChunkItems<'_> {
     fn nbytes(&self) -> usize {
         self.geometry.chunk_nbytes()
     }
@@ -79,7 +84,7 @@ impl PlainBlocks for Cut<'_> {
     fn block<'b>(&'b self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], ChunkError> {
         let (moves, whole) = self.moves(range.start / self.geometry.block_nbytes());
         if whole
-            && let Some((from, _, len)) = moves.as_ref().and_then(Loops::contiguous)
+            && let Some((from, _, len)) = moves.as_ref().and_then(StridedCopy::contiguous)
             && len == range.len()
         {
             return Ok(&self.region.bytes()[from..from + len]);
@@ -99,7 +104,7 @@ impl PlainBlocks for Cut<'_> {
 const LONG_ROW: usize = 16 << 10;
 
 /// The blocks of a chunk, read from an uncompressed source when they are needed.
-pub(crate) struct Direct<'a> {
+pub(crate) struct DirectBlocks<'a> {
     geometry: &'a Geometry,
     dtype: &'a Dtype,
     source: &'a dyn SharedRegions,
@@ -110,7 +115,7 @@ pub(crate) struct Direct<'a> {
     error: Mutex<Option<io::Error>>,
 }
 
-impl<'a> Direct<'a> {
+impl<'a> DirectBlocks<'a> {
     /// Returns whether the rows of a block are so long that reading them one by one is worthwhile.
     pub(crate) fn pays(geometry: &Geometry) -> bool {
         let mut row = geometry.itemsize();
@@ -152,7 +157,7 @@ impl<'a> Direct<'a> {
     }
 }
 
-impl PlainBlocks for Direct<'_> {
+impl PlainBlocks for DirectBlocks<'_> {
     fn nbytes(&self) -> usize {
         self.geometry.chunk_nbytes()
     }

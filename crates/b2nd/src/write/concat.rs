@@ -6,7 +6,7 @@ use b2_frame::Entry;
 
 use crate::model::geometry::{dimensions, product, strides};
 use crate::read::buffer::check_len;
-use crate::select::chosen::{Along, OutDim};
+use crate::select::resolved::{AxisSelection, OutDim};
 use crate::write::source::{Amount, ChunkContent, Region, RegionSource, invalid};
 use crate::{ArrayBuilder, Dtype, Geometry, NdArray, NdError, Slice};
 
@@ -196,7 +196,7 @@ fn same_chunk(
     for (k, dim) in out.iter().enumerate() {
         match *dim {
             OutDim::Of(of) => {
-                let Along::Steps(p) = along[of] else { return None };
+                let AxisSelection::Steps(p) = along[of] else { return None };
                 let at = p.start + if k == axis { from } else { start[k] };
                 let c = u64::from(g.chunkshape()[k]);
                 // The dimensions are in the array's order, the boundaries match, and it is not a
@@ -220,12 +220,12 @@ fn same_chunk(
     if coords.len() != own.ndim() || (g.ndim() != own.ndim() && !shapeless(array, &coords)) {
         return None;
     }
-    usize::try_from(crate::select::chunk_moves::linear(&coords, own.grid())).ok()
+    usize::try_from(crate::select::copy_plan::linear(&coords, own.grid())).ok()
 }
 
 /// Returns whether a chunk decodes without knowing the shape of its blocks.
 fn shapeless(array: &NdArray, coords: &[u64]) -> bool {
-    let nchunk = crate::select::chunk_moves::linear(coords, array.geometry().grid()) as usize;
+    let nchunk = crate::select::copy_plan::linear(coords, array.geometry().grid()) as usize;
     let Ok(header) = array.super_chunk().chunk(nchunk).header() else { return false };
     let Some(header) = header else { return true };
     let plugins = &array.super_chunk().dparams().plugins;

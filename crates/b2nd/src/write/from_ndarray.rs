@@ -4,7 +4,7 @@ use std::io;
 
 use ndarray::{ArrayBase, Axis, Data, Dimension};
 
-use crate::write::source::{Amount, Region, RegionSource, Strided, encode, invalid, lend};
+use crate::write::source::{Amount, Region, RegionSource, StridedItems, encode, invalid, lend};
 use crate::{Dtype, Element};
 
 /// Reads the items of an `ndarray` array of any memory layout.
@@ -36,7 +36,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> RegionSource for &ArrayBase<S,
         encode(part.iter().copied(), region.dtype(), dst).map_err(io::Error::other)
     }
 
-    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+    fn lend_region(&self, region: &Region<'_>) -> Option<StridedItems<'_>> {
         // Only arrays in C order are a slice of values.
         if !self.shape().iter().map(|&n| n as u64).eq(region.whole().iter().copied()) {
             return None;

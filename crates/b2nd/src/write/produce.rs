@@ -8,22 +8,22 @@ use b2_core::{Control, in_order, memory};
 use bytes::Bytes;
 
 use crate::model::geometry::{for_each_position, product};
-use crate::select::chunk_moves::linear;
-use crate::write::chunk_blocks::{Cut, Direct};
-use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, Strided, failed};
+use crate::select::copy_plan::linear;
+use crate::write::chunk_blocks::{ChunkItems, DirectBlocks};
+use crate::write::source::{ChunkContent, Region, RegionSource, SharedRegions, StridedItems, failed};
 use crate::{Dtype, Geometry, NdError};
 
 /// Bytes of items handled at once when arrays are changed. A single chunk may be larger.
 pub(crate) const BATCH: usize = 64 << 20;
 /// Bytes of items read at once from a source that allows only one thread. May be exceeded by one chunk per thread.
-const READ: usize = 8 << 20;
+const READ_BATCH_LEN: usize = 8 << 20;
 /// Bytes of items that one thread reads at once from a shared source. May be exceeded by a single chunk.
-const READ_SHARED: usize = 2 << 20;
+const SHARED_READ_LEN: usize = 2 << 20;
 /// Bytes of items in memory that one thread takes at once. May be exceeded by a single chunk.
-const TAKE: usize = 512 << 10;
+const MEMORY_BATCH_LEN: usize = 512 << 10;
 
 /// A chunk that is ready to be put into a frame.
-pub(crate) enum Produced {
+pub(crate) enum ProducedChunk {
     Special(SpecialKind),
     Chunk(Chunk),
 }
@@ -70,7 +70,7 @@ impl ChunkRun {
 #[derive(Clone, Copy)]
 enum Access<'s> {
     /// They are in memory. The position is that of the first item there.
-    Memory(&'s Strided<'s>, &'s [u64]),
+    Memory(&'s StridedItems<'s>, &'s [u64]),
     Shared(&'s dyn SharedRegions),
 }
 
@@ -93,7 +93,7 @@ impl<'a> ChunkProducer<'a> {
         grid: &[Range<u64>],
         skip: impl Fn(&[u64]) -> bool + Send,
         source: &mut dyn RegionSource,
-        mut each: impl FnMut(u64, Produced) -> Result<(), NdError> + Send,
+        mut each: impl FnMut(u64, ProducedChunk) -> Result<(), NdError> + Send,
     ) -> Result<(), NdError> {
         let (start, shape) = self.items_of(grid);
         let region = Region { whole: self.geometry.shape(), dtype: self.dtype, start: &start, shape: &shape };
@@ -112,7 +112,7 @@ impl<'a> ChunkProducer<'a> {
         grid: &[Range<u64>],
         skip: impl Fn(&[u64]) -> bool + Send,
         source: &dyn SharedRegions,
-        each: impl FnMut(u64, Produced) -> Result<(), NdError> + Send,
+        each: impl FnMut(u64, ProducedChunk) -> Result<(), NdError> + Send,
     ) -> Result<(), NdError> {
         self.pipeline(grid, skip, Access::Shared(source), each)
     }
@@ -135,12 +135,12 @@ impl<'a> ChunkProducer<'a> {
         grid: &[Range<u64>],
         skip: impl Fn(&[u64]) -> bool + Send,
         access: Access<'_>,
-        mut each: impl FnMut(u64, Produced) -> Result<(), NdError> + Send,
+        mut each: impl FnMut(u64, ProducedChunk) -> Result<(), NdError> + Send,
     ) -> Result<(), NdError> {
         let g = self.geometry;
         let most = match access {
-            Access::Memory(..) => TAKE,
-            Access::Shared(_) => READ_SHARED,
+            Access::Memory(..) => MEMORY_BATCH_LEN,
+            Access::Shared(_) => SHARED_READ_LEN,
         };
         let most = (most / g.chunk_nbytes().max(1)).max(1) as u64;
         let runs = ChunkRuns::new(grid, skip, most);
@@ -155,13 +155,13 @@ impl<'a> ChunkProducer<'a> {
         runs: impl Iterator<Item = ChunkRun> + Send,
         nbytes: u64,
         make: impl Fn(&ChunkRun) -> Result<Vec<Chunk>, NdError> + Sync,
-        each: &mut (impl FnMut(u64, Produced) -> Result<(), NdError> + Send),
+        each: &mut (impl FnMut(u64, ProducedChunk) -> Result<(), NdError> + Send),
     ) -> Result<(), NdError> {
         let make = |run: ChunkRun| Ok((make(&run)?, run));
         let each = |(chunks, run): (Vec<Chunk>, ChunkRun)| {
             for (k, chunk) in (0..).zip(chunks) {
                 let at = run.position(k);
-                each(linear(&at, self.geometry.grid()), Produced::Chunk(chunk))?;
+                each(linear(&at, self.geometry.grid()), ProducedChunk::Chunk(chunk))?;
                 self.control.advance(self.nbytes_of(&at))?;
             }
             Ok(())
@@ -184,13 +184,13 @@ impl<'a> ChunkProducer<'a> {
                 if let Some(items) = source.lend_region(&region) {
                     return self.compress_run(run, &items, &vec![0; start.len()]);
                 }
-                if run.count == 1 && source.is_plain() && Direct::pays(self.geometry) {
-                    let blocks = Direct::new(self.geometry, self.dtype, source, start, shape);
+                if run.count == 1 && source.is_plain() && DirectBlocks::pays(self.geometry) {
+                    let blocks = DirectBlocks::new(self.geometry, self.dtype, source, start, shape);
                     return Ok(vec![self.compress(&blocks, &run.at).map_err(|error| blocks.cause(error))?]);
                 }
                 self.buffers.with_plain(region.nbytes(), |plain| {
                     source.read_region(&region, plain).map_err(failed)?;
-                    let items = Strided::packed(plain, &shape, self.geometry.itemsize())?;
+                    let items = StridedItems::packed(plain, &shape, self.geometry.itemsize())?;
                     self.compress_run(run, &items, &vec![0; start.len()])
                 })
             }
@@ -198,7 +198,12 @@ impl<'a> ChunkProducer<'a> {
     }
 
     /// Compresses the chunks of a run whose first item is at `at` of `items`.
-    fn compress_run(&self, run: &ChunkRun, items: &Strided<'_>, at: &[u64]) -> Result<Vec<Chunk>, NdError> {
+    fn compress_run(
+        &self,
+        run: &ChunkRun,
+        items: &StridedItems<'_>,
+        at: &[u64],
+    ) -> Result<Vec<Chunk>, NdError> {
         let g = self.geometry;
         let compress = |k| {
             let position = run.position(k);
@@ -207,7 +212,7 @@ impl<'a> ChunkProducer<'a> {
             if let Some(axis) = run.axis {
                 at[axis] += k * u64::from(g.chunkshape()[axis]);
             }
-            self.compress(&Cut::new(g, items, &at, shape), &position)
+            self.compress(&ChunkItems::new(g, items, &at, shape), &position)
         };
         (0..run.count).map(compress).collect()
     }
@@ -224,7 +229,7 @@ impl<'a> ChunkProducer<'a> {
         grid: &[Range<u64>],
         skip: impl Fn(&[u64]) -> bool,
         source: &mut dyn RegionSource,
-        each: &mut (impl FnMut(u64, Produced) -> Result<(), NdError> + Send),
+        each: &mut (impl FnMut(u64, ProducedChunk) -> Result<(), NdError> + Send),
     ) -> Result<(), NdError> {
         let geometry = self.geometry;
         let (axis, row, outer) = rows(grid);
@@ -247,10 +252,10 @@ impl<'a> ChunkProducer<'a> {
                     None => ask(source, k)?,
                 };
                 let ready = match content {
-                    ChunkContent::Special(kind) => Some(Produced::Special(kind)),
+                    ChunkContent::Special(kind) => Some(ProducedChunk::Special(kind)),
                     ChunkContent::Chunk(chunk) => {
                         check(geometry, &chunk)?;
-                        Some(Produced::Chunk(chunk))
+                        Some(ProducedChunk::Chunk(chunk))
                     }
                     ChunkContent::Items => None,
                 };
@@ -290,7 +295,7 @@ impl<'a> ChunkProducer<'a> {
         run: &ChunkRun,
         source: &mut dyn RegionSource,
         buffer: &mut Vec<u8>,
-        each: &mut (impl FnMut(u64, Produced) -> Result<(), NdError> + Send),
+        each: &mut (impl FnMut(u64, ProducedChunk) -> Result<(), NdError> + Send),
     ) -> Result<(), NdError> {
         let (start, shape) = run.items(self.geometry);
         let region = Region { whole: self.geometry.shape(), dtype: self.dtype, start: &start, shape: &shape };
@@ -299,7 +304,7 @@ impl<'a> ChunkProducer<'a> {
             None => {
                 let items = sized(buffer, region.nbytes())?;
                 source.read_region(&region, items).map_err(failed)?;
-                Strided::packed(items, &shape, self.geometry.itemsize())?
+                StridedItems::packed(items, &shape, self.geometry.itemsize())?
             }
         };
         let runs = (0..run.count).map(|k| ChunkRun { at: run.position(k), axis: None, count: 1 });
@@ -401,7 +406,7 @@ impl Buffers {
     fn compress(self: &Arc<Self>, blocks: &dyn PlainBlocks, cparams: &CParams) -> Result<Chunk, NdError> {
         let mut bytes = take(&self.chunks);
         sized(&mut bytes, (blocks.nbytes() + EXTENDED_HEADER_LEN) as u64)?;
-        let mut lent = Lent { bytes, len: 0, home: self.clone() };
+        let mut lent = BorrowedBuffer { bytes, len: 0, home: self.clone() };
         lent.len = Chunk::compress_blocks_into(blocks, &mut lent.bytes, cparams)?;
         Ok(Chunk::from_bytes(Bytes::from_owner(lent))?)
     }
@@ -427,19 +432,19 @@ fn put(kept: &Mutex<Vec<Vec<u8>>>, buffer: Vec<u8>) {
     kept.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
 }
 
-struct Lent {
+struct BorrowedBuffer {
     bytes: Vec<u8>,
     len: usize,
     home: Arc<Buffers>,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for BorrowedBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedBuffer {
     fn drop(&mut self) {
         put(&self.home.chunks, std::mem::take(&mut self.bytes));
     }
@@ -456,7 +461,7 @@ fn sized(buffer: &mut Vec<u8>, len: u64) -> Result<&mut [u8], NdError> {
 /// than can be addressed.
 fn chunks_at_once(chunk_nbytes: usize, threads: usize) -> u64 {
     let nbytes = chunk_nbytes.max(1);
-    (READ / nbytes).max(threads).min(isize::MAX as usize / 2 / nbytes).max(1) as u64
+    (READ_BATCH_LEN / nbytes).max(threads).min(isize::MAX as usize / 2 / nbytes).max(1) as u64
 }
 
 /// Checks that a ready-made chunk has the sizes that C-Blosc2 requires for this array.
@@ -479,7 +484,7 @@ mod tests {
 
     #[test]
     fn what_is_read_at_once_can_be_addressed() {
-        for chunk_nbytes in [0, 1, 1000, READ, 64 << 20, 1 << 30, i32::MAX as usize - 32] {
+        for chunk_nbytes in [0, 1, 1000, READ_BATCH_LEN, 64 << 20, 1 << 30, i32::MAX as usize - 32] {
             for threads in [1, 2, 64] {
                 let chunks = chunks_at_once(chunk_nbytes, threads);
                 assert!(chunks >= 1, "{chunk_nbytes} {threads}");

@@ -8,14 +8,14 @@ use b2_frame::Target;
 
 use crate::model::geometry::{coords, strides};
 use crate::read::buffer::check_len;
-use crate::select::chosen::{Along, OutDim};
-use crate::select::chunk_moves::{ChunkPart, Moves};
 use crate::select::copy::copy_box;
+use crate::select::copy_plan::{ChunkPart, CopyPlan};
+use crate::select::resolved::{AxisSelection, OutDim};
 use crate::write::source::{Region, SharedRegions};
 use crate::{NdArray, NdError, Slice};
 
 /// Blocks of a chunk are requested together as long as the box around them has at most so many bytes.
-const TOGETHER: usize = 64 << 20;
+const MAX_HULL_LEN: usize = 64 << 20;
 
 impl Slice {
     /// Returns the first item and the shape of the box of the array that is selected, if the result is that box: its items in
@@ -29,7 +29,9 @@ impl Slice {
         let dims = out.iter().filter_map(|dim| if let OutDim::Of(dim) = dim { Some(*dim) } else { None });
         let is_plain = dims.is_sorted_by(|a, b| a < b) && !out.contains(&OutDim::New(0));
         let ranges = along.iter().map(|along| match along {
-            Along::Steps(steps) if steps.step == 1 || steps.len <= 1 => Some((steps.start, steps.len)),
+            AxisSelection::Steps(steps) if steps.step == 1 || steps.len <= 1 => {
+                Some((steps.start, steps.len))
+            }
             _ => None,
         });
         let found: Option<(Vec<u64>, Vec<u64>)> = ranges.collect();
@@ -79,13 +81,13 @@ impl Reader<'_> {
     /// Returns the size of the copied items in bytes.
     fn read(
         &mut self,
-        moves: &dyn Moves,
+        moves: &dyn CopyPlan,
         part: &ChunkPart,
         dst: &Mutex<&mut [u8]>,
     ) -> Result<usize, NdError> {
         let hull = self.hull(part, &part.nblocks);
         let size = hull.shape.iter().try_fold(self.array.itemsize(), |n, &len| n.checked_mul(len as usize));
-        if size.is_some_and(|size| size <= TOGETHER) {
+        if size.is_some_and(|size| size <= MAX_HULL_LEN) {
             return self.read_blocks(moves, part, (&part.nblocks, &hull), dst);
         }
         let mut copied = 0;
@@ -121,7 +123,7 @@ impl Reader<'_> {
 
     fn read_blocks(
         &mut self,
-        moves: &dyn Moves,
+        moves: &dyn CopyPlan,
         part: &ChunkPart,
         (nblocks, hull): (&[usize], &Hull),
         dst: &Mutex<&mut [u8]>,

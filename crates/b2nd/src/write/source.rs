@@ -16,7 +16,7 @@ use crate::{Dtype, Element, Geometry, NdArray, NdError, Slice};
 /// Implemented for:
 /// - values in C order: `&[T]`, `Vec<T>`, `[T; N]`
 /// - stored bytes in C order: the same types with `u8`, for items of more than one byte
-/// - [`Strided`] memory
+/// - [`StridedItems`] memory
 /// - arrays and views, which copies them in bounded memory and possibly into other chunks
 /// - arrays of the crate `ndarray` (feature `ndarray`)
 ///
@@ -36,7 +36,7 @@ pub trait RegionSource {
 
     /// Returns the region as borrowed memory if the source holds it there. The region is then not
     /// read, and its chunks are not requested.
-    fn lend_region(&self, _region: &Region<'_>) -> Option<Strided<'_>> {
+    fn lend_region(&self, _region: &Region<'_>) -> Option<StridedItems<'_>> {
         None
     }
 
@@ -100,7 +100,7 @@ pub trait SharedRegions: Sync {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()>;
 
     /// Returns the region as borrowed memory if the source holds it there.
-    fn lend_region(&self, _region: &Region<'_>) -> Option<Strided<'_>> {
+    fn lend_region(&self, _region: &Region<'_>) -> Option<StridedItems<'_>> {
         None
     }
 
@@ -172,16 +172,16 @@ pub enum Amount {
 /// Items in memory with arbitrary strides, which may be negative.
 ///
 /// ```
-/// use b2nd::{ArrayBuilder, NdArray, Strided};
+/// use b2nd::{ArrayBuilder, NdArray, StridedItems};
 /// // As numpy.arange(6).reshape(2, 3)[:, ::-1].
 /// let items = [0u8, 1, 2, 3, 4, 5];
-/// let flipped = Strided::new(&items, [2, 3], 1, 2, [3, -1])?;
+/// let flipped = StridedItems::new(&items, [2, 3], 1, 2, [3, -1])?;
 /// let array = NdArray::from_bytes(ArrayBuilder::new::<u8>([2, 3]).to_bytes(flipped)?)?;
 /// assert_eq!(array.all().read_bytes()?, [2, 1, 0, 5, 4, 3]);
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Strided<'a> {
+pub struct StridedItems<'a> {
     bytes: &'a [u8],
     shape: Vec<u64>,
     itemsize: usize,
@@ -189,7 +189,7 @@ pub struct Strided<'a> {
     strides: Vec<isize>,
 }
 
-impl<'a> Strided<'a> {
+impl<'a> StridedItems<'a> {
     /// Describes items of `itemsize` stored bytes in `bytes`. `offset` is that of the first item;
     /// `strides` are the distances between neighbours along each dimension. Both are in bytes.
     ///
@@ -281,7 +281,7 @@ macro_rules! forward {
         fn read_region(&mut $self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
             $inner.read_region(region, dst)
         }
-        fn lend_region(&$self, region: &Region<'_>) -> Option<Strided<'_>> {
+        fn lend_region(&$self, region: &Region<'_>) -> Option<StridedItems<'_>> {
             $inner.lend_region(region)
         }
         fn shared(&$self) -> Option<&dyn SharedRegions> {
@@ -347,7 +347,7 @@ impl<T: Element> RegionSource for &[T] {
         .map_err(io::Error::other)
     }
 
-    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+    fn lend_region(&self, region: &Region<'_>) -> Option<StridedItems<'_>> {
         lend(self, region)
     }
 
@@ -367,7 +367,7 @@ macro_rules! as_slices {
             fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
                 (&self[..]).read_region(region, dst)
             }
-            fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+            fn lend_region(&self, region: &Region<'_>) -> Option<StridedItems<'_>> {
                 lend(&self[..], region)
             }
             fn amount(&self) -> Amount {
@@ -387,10 +387,10 @@ as_slices! {
 }
 
 /// Returns a region of the values as borrowed memory, if they are stored as they are in memory.
-pub(crate) fn lend<'a, T: Element>(items: &'a [T], region: &Region<'_>) -> Option<Strided<'a>> {
+pub(crate) fn lend<'a, T: Element>(items: &'a [T], region: &Region<'_>) -> Option<StridedItems<'a>> {
     check_length(items, region).ok()?;
     let bytes = stored(items, region.dtype).ok()??;
-    Strided::packed(bytes, region.whole, region.itemsize()).ok()?.part(region.start, region.shape)
+    StridedItems::packed(bytes, region.whole, region.itemsize()).ok()?.part(region.start, region.shape)
 }
 
 fn place(at: &[u64], steps: &[isize]) -> usize {
@@ -403,12 +403,12 @@ fn check_length<T: Element>(items: &[T], region: &Region<'_>) -> io::Result<()> 
 }
 
 /// Items in memory, taken as stored.
-impl RegionSource for Strided<'_> {
+impl RegionSource for StridedItems<'_> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.read(region, dst)
     }
 
-    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+    fn lend_region(&self, region: &Region<'_>) -> Option<StridedItems<'_>> {
         let fits = self.shape == region.whole && self.itemsize == region.itemsize();
         fits.then(|| self.part(region.start, region.shape))?
     }
@@ -418,7 +418,7 @@ impl RegionSource for Strided<'_> {
     }
 }
 
-impl Strided<'_> {
+impl StridedItems<'_> {
     /// Copies the items of a region.
     pub(crate) fn read(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         let Some(part) = self.lend_region(region) else {
@@ -499,12 +499,12 @@ impl SharedRegions for NdArray {
 }
 
 /// A source without the axis of the append, seen as one position along it.
-pub(crate) struct Lifted<'a> {
+pub(crate) struct ExpandedSource<'a> {
     source: &'a mut dyn RegionSource,
     axis: usize,
 }
 
-impl<'a> Lifted<'a> {
+impl<'a> ExpandedSource<'a> {
     pub(crate) fn new(source: &'a mut dyn RegionSource, axis: usize) -> Self {
         Self { source, axis }
     }
@@ -516,14 +516,14 @@ impl<'a> Lifted<'a> {
     }
 }
 
-impl RegionSource for Lifted<'_> {
+impl RegionSource for ExpandedSource<'_> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         let [whole, start, shape] = [region.whole, region.start, region.shape].map(|n| self.without(n));
         let (whole, start, shape) = (&whole[..], &start[..], &shape[..]);
         self.source.read_region(&Region { whole, start, shape, dtype: region.dtype }, dst)
     }
 
-    fn lend_region(&self, region: &Region<'_>) -> Option<Strided<'_>> {
+    fn lend_region(&self, region: &Region<'_>) -> Option<StridedItems<'_>> {
         let [whole, start, shape] = [region.whole, region.start, region.shape].map(|n| self.without(n));
         let (whole, start, shape) = (&whole[..], &start[..], &shape[..]);
         let mut strided = self.source.lend_region(&Region { whole, start, shape, dtype: region.dtype })?;
@@ -534,7 +534,7 @@ impl RegionSource for Lifted<'_> {
 }
 
 /// What a source has along an axis.
-pub(crate) enum Along {
+pub(crate) enum SourceExtent {
     /// This many positions.
     Axis(u64),
     /// It lacks the axis, so it is one position.
@@ -547,27 +547,27 @@ pub(crate) fn length_along(
     shape: &[u64],
     axis: usize,
     itemsize: usize,
-) -> Result<Along, NdError> {
+) -> Result<SourceExtent, NdError> {
     let mut others = shape.to_vec();
     others.remove(axis);
     match amount {
-        Amount::Length(length) => Ok(Along::Axis(*length)),
+        Amount::Length(length) => Ok(SourceExtent::Axis(*length)),
         Amount::Endless => Err(NdError::argument("the source has no end: set a length with `with_length`")),
         Amount::Bytes(nbytes) => match product(others.iter().copied()).saturating_mul(itemsize as u64) {
-            _ if *nbytes == 0 => Ok(Along::Axis(0)),
-            per @ 1.. if nbytes.is_multiple_of(per) => Ok(Along::Axis(nbytes / per)),
+            _ if *nbytes == 0 => Ok(SourceExtent::Axis(0)),
+            per @ 1.. if nbytes.is_multiple_of(per) => Ok(SourceExtent::Axis(nbytes / per)),
             per => Err(NdError::argument(format!(
                 "{nbytes} bytes are not a whole number of positions along axis {axis}, which need {per} bytes each"
             ))),
         },
-        Amount::Shape(own) if *own == others => Ok(Along::NoAxis),
+        Amount::Shape(own) if *own == others => Ok(SourceExtent::NoAxis),
         Amount::Shape(own) => match own.get(axis) {
             Some(&length)
                 if own.len() == shape.len()
                     && own[..axis] == others[..axis]
                     && own[axis + 1..] == others[axis..] =>
             {
-                Ok(Along::Axis(length))
+                Ok(SourceExtent::Axis(length))
             }
             _ => Err(NdError::argument(format!(
                 "items of shape {own:?} do not fit an array of shape {shape:?} along axis {axis}"

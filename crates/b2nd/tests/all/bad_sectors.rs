@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use b2_chunk::{CodecId, Compression, DParams, FilterId, FilterSlot, LazyChunk, LazyHead};
 use b2_frame::{
-    Checksums, Condition, Durability, Entry, FrameWriter, ReadOptions, Salvaged, Storage, SuperChunk,
+    Checksums, Condition, Durability, Entry, FrameWriter, ReadOptions, SalvageReport, Storage, SuperChunk,
     WriteOptions,
 };
 use b2nd::{ArrayBuilder, ArrayEditor, Axis, Dtype, NdArray, salvage_filled};
@@ -178,7 +178,7 @@ impl Whole {
     }
 }
 
-fn save(path: &Path) -> (Salvaged, PathBuf) {
+fn save(path: &Path) -> (SalvageReport, PathBuf) {
     let out = path.with_extension("out");
     let _ = if out.is_dir() { fs::remove_dir_all(&out) } else { fs::remove_file(&out) };
     let write = FrameWriter::options().durability(Durability::None);

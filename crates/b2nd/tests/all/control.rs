@@ -7,11 +7,11 @@ use b2_core::{Control, Progress};
 use b2_frame::Storage;
 use b2nd::{ArrayBuilder, ArrayEditor, Axis, Concat, NdArray, NdError, RegionSource, Selection, source};
 
-type Seen = Arc<Mutex<Vec<Progress>>>;
+type ProgressLog = Arc<Mutex<Vec<Progress>>>;
 
 /// A control that notes what it hears, and stops as soon as `most` bytes are done.
-fn noting(most: u64) -> (Control, Seen) {
-    let seen = Seen::default();
+fn noting(most: u64) -> (Control, ProgressLog) {
+    let seen = ProgressLog::default();
     let notes = Arc::clone(&seen);
     let control = Control::new().progress(move |progress| {
         notes.lock().unwrap().push(progress);
@@ -21,7 +21,7 @@ fn noting(most: u64) -> (Control, Seen) {
 }
 
 /// What was heard is of one call: bytes grow up to the total, which the last word is.
-fn check(seen: &Seen, total: u64) {
+fn check(seen: &ProgressLog, total: u64) {
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());
     assert!(seen.windows(2).all(|pair| pair[0].nbytes <= pair[1].nbytes), "{seen:?}");
     let last = seen.pop().unwrap();

@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::path::Path;
 
 use b2_chunk::{Compression, FilterId, FilterSlot};
-use b2_frame::{Condition, FrameWriter, ReadOptions, Salvaged, SuperChunk};
+use b2_frame::{Condition, FrameWriter, ReadOptions, SalvageReport, SuperChunk};
 use b2nd::{ArrayBuilder, Dtype, NdArray, salvage};
 
 /// Where the metalayers and the index are.
-struct Places {
+struct ScatterPlan {
     metalayers: Range<usize>,
     index: Range<usize>,
 }
 
-fn write(path: &Path, checksums: bool) -> (Vec<u8>, Places) {
+fn write(path: &Path, checksums: bool) -> (Vec<u8>, ScatterPlan) {
     let raw: Vec<u8> = (0..40 * 30u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
     let filters = [FilterSlot::new(FilterId::NDCELL, 4), FilterSlot::SHUFFLE];
     let builder = ArrayBuilder::of_dtype([40, 30], Dtype::parse("<i4").unwrap())
@@ -25,10 +25,10 @@ fn write(path: &Path, checksums: bool) -> (Vec<u8>, Places) {
     builder.write_options(options).write(path, &raw[..]).unwrap();
     let frame = SuperChunk::open(path).unwrap();
     let index = frame.layout().index.start as usize..frame.layout().index.end as usize;
-    (raw, Places { metalayers: 88..frame.layout().header.end as usize, index })
+    (raw, ScatterPlan { metalayers: 88..frame.layout().header.end as usize, index })
 }
 
-fn save(path: &Path) -> Salvaged {
+fn save(path: &Path) -> SalvageReport {
     let options = FrameWriter::options().overwrite(true);
     salvage(path, path.with_extension("out"), &ReadOptions::default(), &options).unwrap()
 }

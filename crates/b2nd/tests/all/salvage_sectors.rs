@@ -10,7 +10,9 @@ use std::process::Command;
 use std::{env, fs};
 
 use b2_chunk::{Chunk, CodecId, Compression, FilterSlot, LazyHead};
-use b2_frame::{Durability, Entry, FrameWriter, ReadOptions, Salvaged, Storage, SuperChunk, WriteOptions};
+use b2_frame::{
+    Durability, Entry, FrameWriter, ReadOptions, SalvageReport, Storage, SuperChunk, WriteOptions,
+};
 use b2_testkit::Rng;
 use b2nd::{ArrayBuilder, Dtype, salvage_filled};
 
@@ -187,7 +189,7 @@ fn out(path: &Path) -> PathBuf {
     path.with_extension("out")
 }
 
-fn save(path: &Path) -> Result<Salvaged, b2_frame::FrameError> {
+fn save(path: &Path) -> Result<SalvageReport, b2_frame::FrameError> {
     let there = out(path);
     let _ = if there.is_dir() { fs::remove_dir_all(&there) } else { fs::remove_file(&there) };
     let write = FrameWriter::options().durability(Durability::None);

@@ -5,7 +5,7 @@ use std::io::{self, Cursor};
 use b2_core::ErrorKind;
 use b2nd::{
     Amount, ArrayBuilder, Axis, Dtype, Element, NdArray, NdError, Region, RegionSource, Selection,
-    SharedRegions, Strided, source,
+    SharedRegions, StridedItems, source,
 };
 
 fn built(builder: &ArrayBuilder, source: impl RegionSource) -> NdArray {
@@ -48,7 +48,7 @@ fn same_from_everywhere<T: Element + PartialEq + std::fmt::Debug>(value: fn(usiz
         turned.extend([0; 5]);
         let strides = [-17 * (size + 3), -(size + 3)];
         let last = (23 * 17 - 1) * (T::ITEMSIZE + 3);
-        let turned = Strided::new(&turned, [23, 17], T::ITEMSIZE, last, strides).unwrap();
+        let turned = StridedItems::new(&turned, [23, 17], T::ITEMSIZE, last, strides).unwrap();
         let mut lent = values.clone();
         let sources: [(&str, Box<dyn RegionSource + '_>); 9] = [
             ("vector", Box::new(values.clone())),
@@ -76,13 +76,13 @@ fn the_same_items_make_the_same_bytes_wherever_they_come_from() {
 }
 
 /// Items that any number of threads reads, and that fails at one of them if asked.
-struct Shared<'a> {
-    items: Strided<'a>,
+struct SharedSource<'a> {
+    items: StridedItems<'a>,
     plain: bool,
     fails: bool,
 }
 
-impl RegionSource for Shared<'_> {
+impl RegionSource for SharedSource<'_> {
     fn read_region(&mut self, _: &Region<'_>, _: &mut [u8]) -> io::Result<()> {
         unreachable!("a source that can be shared is")
     }
@@ -94,7 +94,7 @@ impl RegionSource for Shared<'_> {
     }
 }
 
-impl SharedRegions for Shared<'_> {
+impl SharedRegions for SharedSource<'_> {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         if self.fails && region.start().iter().zip(region.shape()).all(|(start, len)| start + len > 2) {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the cable is out"));
@@ -129,14 +129,14 @@ fn shared_sources_of_any_shape_make_the_same_bytes() {
         for dim in (1..ndim).rev() {
             strides[dim - 1] = strides[dim] * shape[dim] as isize;
         }
-        let items = Strided::new(&stored, shape.clone(), itemsize, 0, strides).unwrap();
+        let items = StridedItems::new(&stored, shape.clone(), itemsize, 0, strides).unwrap();
         let builder = ArrayBuilder::of_dtype(shape.clone(), Dtype::parse(&format!("|V{itemsize}")).unwrap());
         let builder = builder.chunks(chunks.clone()).blocks(blocks.clone());
         let want = builder.to_bytes(items.clone()).unwrap();
         for plain in [false, true] {
-            let shared = Shared { items: items.clone(), plain, fails: false };
+            let shared = SharedSource { items: items.clone(), plain, fails: false };
             assert!(builder.to_bytes(shared).unwrap() == want, "{shape:?} {chunks:?} {blocks:?} {plain}");
-            let error = builder.to_bytes(Shared { items: items.clone(), plain, fails: true });
+            let error = builder.to_bytes(SharedSource { items: items.clone(), plain, fails: true });
             if shape.iter().all(|&n| n > 2) {
                 let error = error.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Io);
@@ -146,7 +146,7 @@ fn shared_sources_of_any_shape_make_the_same_bytes() {
         // Appended along each axis, so that some chunks are partly new.
         let mut editor = NdArray::edit_bytes(want.clone()).unwrap();
         let axis = rng.below(ndim);
-        editor.append(Axis(axis), Shared { items: items.clone(), plain: true, fails: false }).unwrap();
+        editor.append(Axis(axis), SharedSource { items: items.clone(), plain: true, fails: false }).unwrap();
         let mut other = NdArray::edit_bytes(want).unwrap();
         other.append(Axis(axis), items).unwrap();
         editor.commit().unwrap();
@@ -166,15 +166,15 @@ fn wrong_items_are_refused() {
     assert_eq!(kind(builder.to_bytes(source::from_fn(|_, _: &mut [u32]| Ok(())))), ErrorKind::Argument);
     assert_eq!(kind(builder.to_bytes(source::reader(&[0u8; 50][..]))), ErrorKind::Io);
     let memory = [0u8; 100];
-    let strided = |offset, strides: [isize; 2]| Strided::new(&memory, [5, 4], 4, offset, strides);
+    let strided = |offset, strides: [isize; 2]| StridedItems::new(&memory, [5, 4], 4, offset, strides);
     assert_eq!(kind(builder.to_bytes(strided(0, [16, 4]).unwrap())), ErrorKind::Argument);
     for (offset, strides) in
         [(0, [-16, 4]), (40, [16, 4]), (11, [16, -4]), (usize::MAX, [0, 0]), (0, [isize::MAX, 4])]
     {
         assert_eq!(strided(offset, strides).unwrap_err().kind(), ErrorKind::Argument, "{offset} {strides:?}");
     }
-    assert!(Strided::new(&memory, [0, 4], 4, 0, [isize::MIN, 4]).is_ok());
-    assert!(Strided::new(&memory, [u64::MAX, 2], 4, 0, [0, 4]).is_ok());
+    assert!(StridedItems::new(&memory, [0, 4], 4, 0, [isize::MIN, 4]).is_ok());
+    assert!(StridedItems::new(&memory, [u64::MAX, 2], 4, 0, [0, 4]).is_ok());
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn lengths_come_from_the_source() {
     // What lacks the axis is one position along it, in memory and out of it, few or many.
     let row = built(&ArrayBuilder::new::<u16>([17]), (0..17u16).collect::<Vec<_>>());
     let column: Vec<u8> = bytes(&(100..123u16).collect::<Vec<_>>());
-    let column = Strided::new(&column, [23], 2, 0, [2]).unwrap();
+    let column = StridedItems::new(&column, [23], 2, 0, [2]).unwrap();
     let grown = edited(&|e| {
         e.append(Axis(0), &row)?;
         e.delete(Axis(0), 0..1)?;
@@ -227,7 +227,7 @@ fn items_are_set_from_any_layout() {
     // Two columns of a larger array in memory, upside down.
     let memory: Vec<u16> = (0..23 * 10).collect();
     let memory = bytes(&memory);
-    let columns = Strided::new(&memory, [23, 2], 2, 22 * 20 + 8, [-20, 2]).unwrap();
+    let columns = StridedItems::new(&memory, [23, 2], 2, 22 * 20 + 8, [-20, 2]).unwrap();
     editor.set([0..23, 5..7], columns).unwrap();
     editor
         .set(
@@ -271,7 +271,7 @@ fn structured_items_are_set_as_bytes() {
     editor.set_field([..], "id", source::value(9u16)).unwrap();
     // The items of a sub-array are one: others come from memory in any layout.
     let turned = bytes(&[3.0f32, 2.0, 1.0]);
-    editor.set_field(3..4, "pos", Strided::new(&turned, [1, 3], 4, 8, [0, -4]).unwrap()).unwrap();
+    editor.set_field(3..4, "pos", StridedItems::new(&turned, [1, 3], 4, 8, [0, -4]).unwrap()).unwrap();
     editor.set(0..1, [1u8; 14]).unwrap();
     let array = editor.snapshot().unwrap();
     assert_eq!(array.all().field("id").unwrap().read::<Vec<u16>>().unwrap(), [0x0101, 9, 9, 9]);

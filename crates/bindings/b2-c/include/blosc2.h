@@ -385,7 +385,7 @@ BLOSC_ATTRIBUTE_UNUSED static char *print_error(int rc) {
 
 /* Prepares the library, which needs no preparation. */
 BLOSC_EXPORT void blosc2_init(void);
-/* Forgets the settings and frees the buffers of the process. */
+/* Resets the settings and frees the buffers of the process. */
 BLOSC_EXPORT void blosc2_destroy(void);
 /* Frees the buffers of the process. Answers 0. */
 BLOSC_EXPORT int blosc2_free_resources(void);
@@ -732,7 +732,7 @@ BLOSC_EXPORT int64_t blosc2_schunk_to_buffer(blosc2_schunk *schunk, uint8_t **cf
 BLOSC_EXPORT int64_t blosc2_schunk_to_file(blosc2_schunk *schunk, const char *urlpath);
 BLOSC_EXPORT int64_t blosc2_schunk_append_file(blosc2_schunk *schunk, const char *urlpath);
 BLOSC_EXPORT int blosc2_schunk_free(blosc2_schunk *schunk);
-/* Change chunks. Without `copy` the chunk is from malloc, and given away. Answer the number of chunks. */
+/* Change chunks. Without `copy` the chunk is from malloc, and ownership is passed. Answer the number of chunks. */
 BLOSC_EXPORT int64_t blosc2_schunk_append_chunk(blosc2_schunk *schunk, uint8_t *chunk, bool copy);
 BLOSC_EXPORT int64_t blosc2_schunk_update_chunk(blosc2_schunk *schunk, int64_t nchunk, uint8_t *chunk, bool copy);
 BLOSC_EXPORT int64_t blosc2_schunk_insert_chunk(blosc2_schunk *schunk, int64_t nchunk, uint8_t *chunk, bool copy);

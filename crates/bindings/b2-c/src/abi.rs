@@ -1,5 +1,5 @@
-//! The structures and constants of `blosc2.h` and `b2nd.h` as C lays them out. `tests/programs.rs` compares sizes and offsets with
-//! those that a C compiler gives our headers and, where they are installed, those of C-Blosc2.
+//! The structures and constants of `blosc2.h` and `b2nd.h` as C lays them out. `tests/programs.rs` compares sizes and
+//! offsets with those of a C compiler for our headers and, if installed, those of C-Blosc2.
 
 #![allow(non_camel_case_types, reason = "names of C; the types are in exported signatures")]
 
@@ -222,12 +222,12 @@ pub struct blosc2_metalayer {
     pub content_len: i32,
 }
 
-/// A field of a structure that threads share, with the layout of its plain type: C programs read a super-chunk and an array from
-/// several threads, and reading sets some fields. As atomics, none of that is a data race of ours.
+/// A field of a structure that threads share, with the layout of its plain type: C programs may read a super-chunk or
+/// array from several threads, and reading sets some fields. Atomics avoid data races.
 pub(crate) trait Field<T: Copy> {
     fn get(&self) -> T;
     fn set(&self, value: T);
-    /// Adds to the value. Of two threads that do so, which their callers must not let happen, one may be lost.
+    /// Adds to the value, not atomically: callers must not do so from two threads.
     fn add(&self, value: T)
     where
         T: std::ops::Add<Output = T>,
@@ -253,7 +253,7 @@ fields!(AtomicBool: bool, AtomicI8: i8, AtomicI16: i16, AtomicI32: i32, AtomicI6
 fields!(AtomicU8: u8, AtomicU16: u16, AtomicUsize: usize);
 
 impl<T> Field<*mut T> for AtomicPtr<T> {
-    // What a pointer refers to is written before it.
+    // The target of a pointer is written before the pointer.
     fn get(&self) -> *mut T {
         self.load(Ordering::Acquire)
     }
@@ -262,7 +262,7 @@ impl<T> Field<*mut T> for AtomicPtr<T> {
     }
 }
 
-/// Returns the values of fields in a row.
+/// Returns the values of consecutive fields.
 pub(crate) fn values_of<T: Copy, F: Field<T>, const N: usize>(fields: &[F; N]) -> [T; N] {
     std::array::from_fn(|n| fields[n].get())
 }
@@ -413,7 +413,7 @@ mod tests {
 
     use super::*;
 
-    /// Compiles and runs `tests/c/layout.c`. Without a C compiler this fails.
+    /// Compiles and runs `tests/c/layout.c`. Fails without a C compiler.
     fn in_c() -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = std::env::temp_dir().join(format!("b2-c-layout-{}", std::process::id()));

@@ -11,10 +11,10 @@ use std::sync::OnceLock;
 use std::{env, fs};
 
 const SONAME: &str = "libblosc2.so.9";
-/// How many functions libblosc2 3.3.5 exports.
+/// Number of functions exported by libblosc2 3.3.5.
 const SYMBOLS: usize = 164;
 
-/// Defines tests of the programs, with their arguments as they are and under valgrind.
+/// Defines tests of the programs, run directly and under valgrind.
 macro_rules! programs {
     ($($name:ident $plain:literal $few:literal)*) => {
         const PROGRAMS: &[&str] = &[$(stringify!($name)),*];
@@ -73,7 +73,7 @@ fn libraries() -> &'static Path {
     })
 }
 
-/// Returns an empty folder of a test.
+/// Returns an empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("b2-c").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -89,11 +89,11 @@ fn c_blosc2() -> PathBuf {
     folder
 }
 
-/// A program that was compiled into a folder of its own, which also has the library under its soname.
+/// A program compiled into a separate folder, which also contains the library under its soname.
 struct Program {
     folder: PathBuf,
     file: PathBuf,
-    /// What the command line begins with.
+    /// The start of the command line.
     runner: Vec<&'static str>,
 }
 
@@ -189,7 +189,7 @@ fn an_installed_library_is_found_by_pkg_config_and_uninstalled_completely() {
     assert!(!script(&["uninstall"]).status().unwrap().success(), "nothing was installed");
     fs::write(prefix.join("include/other.h"), "not ours").unwrap();
     fs::remove_file(prefix.join("include/b2nd.h")).unwrap();
-    // A file of an earlier version disappears.
+    // Files of an earlier version are removed.
     output(&mut script(&install));
     let list = prefix.join("share/doc/libblosc2-b2kit/FILES");
     fs::write(prefix.join("include/old.h"), "ours").unwrap();
@@ -225,7 +225,7 @@ fn an_installed_library_is_found_by_pkg_config_and_uninstalled_completely() {
     );
 }
 
-/// Returns the functions that our headers declare.
+/// Returns the functions declared by our headers.
 fn declared() -> BTreeSet<String> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = BTreeSet::new();
@@ -311,4 +311,11 @@ fn c_blosc2_and_the_library_read_what_the_other_writes() {
 fn c_blosc2_returns_what_edges_expects() {
     let program = Program::new("edges", "-c-blosc2");
     passed(&mut program.command(&c_blosc2().join("lib")));
+}
+
+#[test]
+fn the_page_for_c_shows_the_example() {
+    let page = fs::read_to_string(package("../../../docs/how-to/c.md")).unwrap();
+    let example = fs::read_to_string(package("examples/roundtrip.c")).unwrap();
+    assert!(page.contains(&format!("```c\n{example}```\n")));
 }

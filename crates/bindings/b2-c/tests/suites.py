@@ -13,15 +13,16 @@ import sys
 import venv
 from pathlib import Path
 
-# What the builds and the suites need. python-blosc2 is not among them: PyTables would load the library of its wheel.
+# Dependencies of the builds and suites. They do not include python-blosc2, since PyTables would load the library of its
+# wheel.
 TOOLS = """scikit-build-core==1.1.2 cmake==4.4.5 cython==3.3.1 fsspec==2026.9.0 h2==4.4.1 h5py==3.16.0 hdf5plugin==7.1.0 httpx==0.28.1
 msgpack==1.2.4 ndindex==1.10.1 ninja==1.13.2 numexpr==2.14.2 numpy==2.4.6 packaging==26.4 pandas==3.1.1 pkgconfig==1.6.0 psutil==7.2.2
 py-cpuinfo==9.0.0 pyarrow==26.0.1 pydantic==2.14.4 pytest==9.2.0 pytest-asyncio==1.5.0 pytest-timeout==2.4.0 pytest-xdist==3.8.0
 rich==15.0.0 setuptools==80.9.0 threadpoolctl==3.8.0 typing-extensions==4.16.0 zarr==3.1.6""".split()
-# Parts of python-blosc2 that its build would fetch from repositories.
+# Parts of python-blosc2 that its build would download.
 PARTS = {"miniexpr": "MINIEXPR", "sleef": "SLEEF", "minicc": "TINYCC"}
 OTHER_FILTERS = "blosc,bshuf,bzip2,fcidecomp,htj2k,lz4,sperr,sz,sz3,zfp,zstd"
-# hdf5plugin loads its filter when HDF5 asks for it.
+# hdf5plugin loads its filter when HDF5 requests it.
 LOADED = """import {module}, h5py; h5py.h5z.filter_avail(32026)
 print("\\n".join({{line.split()[-1] for line in open("/proc/self/maps") if "/libblosc2." in line}}))"""
 PYTEST = "-m pytest tests -q -rpfE --tb=short -n 2 --dist loadfile --timeout 600 -p no:cacheprovider"
@@ -104,7 +105,7 @@ def main():
     only = {"HDF5PLUGIN_SYSTEM_LIBRARIES": "blosc2", "HDF5PLUGIN_STRIP": OTHER_FILTERS}
     suites.run("hdf5plugin", "7.1.0", only, "-m hdf5plugin.test", of_unittest)
     if "HDF5_DIR" in os.environ:
-        # A name that its sources use, and headers of C-Blosc2 3.3 do not have.
+        # A name used in its sources that the headers of C-Blosc2 3.3 lack.
         flags = {"BLOSC2_DIR": str(suites.theirs), "CFLAGS": "-DBLOSC2_MAX_DIM=B2ND_MAX_DIM"}
         suites.run("tables", "3.11.1", flags, "-m tables.tests.test_all", of_unittest)
     else:

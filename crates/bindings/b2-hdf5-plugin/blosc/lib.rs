@@ -1,3 +1,3 @@
-//! `libh5b2kit_blosc.so`: the filter 32001 of HDF5, Blosc 1.
+//! `libh5b2kit_blosc.so`: HDF5 filter 32001, Blosc 1.
 
 b2_hdf5_plugin::plugin!(b2_hdf5_plugin::Blosc);

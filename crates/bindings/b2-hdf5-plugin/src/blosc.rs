@@ -7,14 +7,14 @@ use bytes::Bytes;
 
 use crate::filter::control;
 use crate::parameters::Parameters;
-use crate::{Dataset, Error, Filter, Memory, Plain};
+use crate::{Dataset, Error, Filter, Memory, PlainBytes};
 
 /// Revision of the filter, and version of the format of its chunks.
 const REVISIONS: [u32; 2] = [2, 2];
-/// Largest item that Blosc 1 has, in bytes.
+/// Maximum item size of Blosc 1, in bytes.
 const MAX_ITEMSIZE: usize = 255;
 
-/// The filter of Blosc 1: a chunk of HDF5 is one chunk of Blosc.
+/// The Blosc 1 filter: each HDF5 chunk is one Blosc chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Blosc;
 
@@ -25,12 +25,12 @@ impl Filter for Blosc {
     fn parameters(given: &[u32], dataset: &Dataset<'_>) -> Result<Vec<u32>, Error> {
         // The bytes of larger items are not shuffled.
         let itemsize = Some(dataset.base_itemsize).filter(|&size| size <= MAX_ITEMSIZE).unwrap_or(1);
-        Parameters::of_dataset(given, REVISIONS, itemsize, dataset)
+        Parameters::for_dataset(given, REVISIONS, itemsize, dataset)
     }
 
     fn encode(parameters: &[u32], plain: &[u8]) -> Result<Option<Bytes>, Error> {
         let parameters = Parameters::new(parameters)?;
-        // Any reader of Blosc has LZ4, and a chunk says itself which codec it has.
+        // Every Blosc reader supports LZ4, and each chunk states its codec.
         let codec =
             Some(parameters.codec()?).filter(|&codec| codec != CodecId::SNAPPY).unwrap_or(CodecId::LZ4);
         let compression = parameters.compression(codec)?.compatibility(Compatibility::Blosc1);
@@ -39,7 +39,7 @@ impl Filter for Blosc {
         Ok(Some(chunk).filter(|chunk| chunk.len() <= plain.len()))
     }
 
-    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<Plain<M>, Error> {
+    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<PlainBytes<M>, Error> {
         let parameters = Parameters::new(parameters)?;
         let chunk = ChunkRef::from_slice(stored)?;
         let dparams = DParams::default().control(control());

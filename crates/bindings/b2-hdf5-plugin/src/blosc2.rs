@@ -10,23 +10,23 @@ use bytes::Bytes;
 
 use crate::filter::control;
 use crate::parameters::Parameters;
-use crate::{Dataset, Error, Filter, Memory, Plain};
+use crate::{Dataset, Error, Filter, Memory, PlainBytes};
 
 /// Revision of the filter.
-const CURRENT: u32 = 1;
-/// The place of the size of a block in bytes, which the creator of a data set may give; 0 for the default.
+const REVISION: u32 = 1;
+/// Index of the block size in bytes, which the creator of a data set may set; 0 for the default.
 const BLOCKSIZE: usize = 1;
-/// The place of the number of dimensions; their lengths follow. Data sets of one dimension have neither.
+/// Index of the number of dimensions, followed by their lengths. One-dimensional data sets have neither.
 const NDIM: usize = 7;
-/// Most dimensions of an array of Blosc2.
+/// Maximum number of dimensions of a Blosc2 array.
 const MAX_DIMENSIONS: usize = 16;
-/// The metalayers of arrays, today's and that of the time before C-Blosc2 2.0.
-const ARRAY: [&str; 2] = ["b2nd", "caterva"];
-/// Most memory that metadata, buffers and bookkeeping of any chunk may take, beside what grows with its size.
-const SLACK: u64 = 16 << 20;
+/// The array metalayer, and its name before C-Blosc2 2.0.
+const ARRAY_METALAYERS: [&str; 2] = ["b2nd", "caterva"];
+/// Memory limit for metadata, buffers and bookkeeping of a chunk, in addition to what grows with its size.
+const MAX_OVERHEAD: u64 = 16 << 20;
 
-/// The filter of Blosc2: a chunk of HDF5 is a contiguous frame. It holds an array of the shape of the chunk if that has 2 to
-/// 16 dimensions, so that readers of Blosc2 can read parts of it, and a super-chunk otherwise.
+/// The Blosc2 filter: each HDF5 chunk is a contiguous frame. It holds an array of the chunk's shape if that has 2 to 16
+/// dimensions, so that Blosc2 readers can read parts of it, and a super-chunk otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Blosc2;
 
@@ -35,11 +35,11 @@ impl Filter for Blosc2 {
     const NAME: &'static CStr = c"blosc2";
 
     fn parameters(given: &[u32], dataset: &Dataset<'_>) -> Result<Vec<u32>, Error> {
-        let revisions = [CURRENT, given.get(BLOCKSIZE).copied().unwrap_or(0)];
-        let mut values = Parameters::of_dataset(given, revisions, dataset.base_itemsize, dataset)?;
+        let revisions = [REVISION, given.get(BLOCKSIZE).copied().unwrap_or(0)];
+        let mut values = Parameters::for_dataset(given, revisions, dataset.base_itemsize, dataset)?;
         if (2..=MAX_DIMENSIONS).contains(&dataset.chunk.len()) {
             Parameters::complete(&mut values);
-            // Lengths are below the size of the chunk, which was found to be below 4 GiB.
+            // Lengths are below the size of the chunk, which was checked to be below 4 GiB.
             let lengths = dataset.chunk.iter().map(|&length| u32::try_from(length).unwrap_or(u32::MAX));
             values.extend(u32::try_from(dataset.chunk.len()));
             values.extend(lengths);
@@ -49,10 +49,10 @@ impl Filter for Blosc2 {
 
     fn encode(parameters: &[u32], plain: &[u8]) -> Result<Option<Bytes>, Error> {
         let parameters = Parameters::new(parameters)?;
-        // Checksums and tables would cost more than they are worth in a chunk of HDF5, which has checksums of its own.
+        // Checksums and tables are not worth their cost here: HDF5 has its own checksums.
         let options = FrameWriter::options().checksums(false).block_starts(false);
         let frame = match shape(parameters)? {
-            // Where a filter before this one has added a checksum, the bytes are no array.
+            // If an earlier filter has added a checksum, the bytes are not an array.
             Some(shape) if nbytes(&shape, parameters.itemsize()) == plain.len() as u64 => {
                 write_array(parameters, shape, plain, options)?
             }
@@ -61,11 +61,11 @@ impl Filter for Blosc2 {
         Ok(Some(frame))
     }
 
-    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<Plain<M>, Error> {
+    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<PlainBytes<M>, Error> {
         let parameters = Parameters::new(parameters)?;
         let shape = shape(parameters)?;
         let frame = open(&read_options(parameters, shape.as_deref()), stored)?;
-        if ARRAY.iter().all(|name| frame.metalayers().get(name).is_none()) {
+        if ARRAY_METALAYERS.iter().all(|name| frame.metalayers().get(name).is_none()) {
             return parameters.decoded(frame.nbytes(), |bytes| Ok(frame.read_bytes_into(0, bytes)?));
         }
         let array = NdArray::from_super_chunk(frame)?;
@@ -83,7 +83,7 @@ impl Filter for Blosc2 {
     }
 }
 
-/// Returns the shape of a chunk, if the parameters have it.
+/// Returns the shape of a chunk, if the parameters contain it.
 fn shape(parameters: Parameters<'_>) -> Result<Option<Vec<u64>>, Error> {
     let Some(ndim) = parameters.get(NDIM) else { return Ok(None) };
     let wrong =
@@ -132,7 +132,7 @@ fn write_bytes(parameters: Parameters<'_>, plain: &[u8], options: &WriteOptions)
     Ok(writer.finish()?.into_bytes())
 }
 
-/// Returns the codec of new chunks: one that all readers have.
+/// Returns the codec of new chunks: one that all readers support.
 fn written(parameters: Parameters<'_>) -> Result<CodecId, Error> {
     const CODECS: [CodecId; 5] =
         [CodecId::BLOSCLZ, CodecId::LZ4, CodecId::LZ4HC, CodecId::ZLIB, CodecId::ZSTD];
@@ -140,7 +140,8 @@ fn written(parameters: Parameters<'_>) -> Result<CodecId, Error> {
     if CODECS.contains(&codec) { Ok(codec) } else { Err(Error::Parameters(format!("codec {codec}"))) }
 }
 
-/// Returns a shape of at most `nitems` items, or of one: dimensions are taken whole from the last one on, as far as they fit.
+/// Returns a shape of at most `nitems` items, but at least one: it has whole dimensions from the last one on, as far as
+/// they fit.
 fn blocks(chunk: &[u32], nitems: usize) -> Vec<u32> {
     let mut left = u32::try_from(nitems).unwrap_or(u32::MAX);
     let mut blocks: Vec<u32> = chunk
@@ -156,26 +157,26 @@ fn blocks(chunk: &[u32], nitems: usize) -> Vec<u32> {
     blocks
 }
 
-/// Returns how to read a frame: no number in it makes that cost more than the size of the chunk allows.
+/// Returns the read options. They limit the cost of a damaged frame by the size of the chunk.
 fn read_options(parameters: Parameters<'_>, shape: Option<&[u64]>) -> ReadOptions {
-    // Whole blocks are stored, and a block may be nearly as long as the chunk.
+    // Blocks are padded, and a block may be nearly as long as the chunk.
     let padded = shape.map_or(0, |shape| {
         let lengths: Vec<u64> = shape.iter().map(|length| length.saturating_mul(2)).collect();
         nbytes(&lengths, parameters.itemsize())
     });
-    let most = padded.max(parameters.most() as u64);
+    let most = padded.max(parameters.max_chunk_nbytes() as u64);
     let limits = Limits::default();
     let limits = limits
         .clone()
         .max_chunk_nbytes(most.min(limits.max_chunk_nbytes))
         .max_nchunks(most.min(limits.max_nchunks))
-        .max_metadata(SLACK)
+        .max_metadata(MAX_OVERHEAD)
         .max_output(most)
-        .max_memory(most.saturating_mul(4).saturating_add(SLACK).min(limits.max_memory));
+        .max_memory(most.saturating_mul(4).saturating_add(MAX_OVERHEAD).min(limits.max_memory));
     SuperChunk::options().limits(limits).control(control())
 }
 
-/// Opens a frame, with zfp where it needs that: with other codecs than its own, the library keeps less from chunk to chunk.
+/// Opens a frame, with zfp only if needed: with codecs other than the built-in ones, less is cached between chunks.
 fn open(options: &ReadOptions, stored: &[u8]) -> Result<SuperChunk, Error> {
     const ZFP: [CodecId; 3] =
         [CodecId::ZFP_FIXED_ACCURACY, CodecId::ZFP_FIXED_PRECISION, CodecId::ZFP_FIXED_RATE];

@@ -2,14 +2,14 @@ use b2_chunk::ChunkError;
 use b2_frame::FrameError;
 use b2nd::NdError;
 
-/// Why a filter could not be set up, or a chunk not be encoded or decoded.
+/// The reason why a filter could not be set up, or a chunk could not be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The parameters of the filter (`cd_values`) make no sense.
+    /// The parameters of the filter (`cd_values`) are invalid.
     #[error("parameters of the filter: {0}")]
     Parameters(String),
-    /// The chunk is not one of this data set.
+    /// The chunk does not belong to this data set.
     #[error("{0}")]
     Mismatch(String),
     /// There is not enough memory for a buffer of this many bytes.

@@ -1,4 +1,4 @@
-//! What a filter does: bytes in, bytes out. Nothing here knows of C.
+//! Filters as safe Rust: bytes in, bytes out.
 
 use std::env;
 use std::ffi::CStr;
@@ -10,19 +10,19 @@ use bytes::Bytes;
 
 use crate::Error;
 
-/// What HDF5 knows about a data set when it is created.
+/// The properties of a data set at creation.
 #[derive(Clone, Copy, Debug)]
 pub struct Dataset<'a> {
     /// Size of an item in bytes.
     pub itemsize: usize,
-    /// Size in bytes of the items of which an item is an array; that of an item if it is none.
+    /// Size in bytes of the elements of an item that is an array; otherwise the item size.
     pub base_itemsize: usize,
     /// Shape of a chunk in items.
     pub chunk: &'a [u64],
 }
 
 impl Dataset<'_> {
-    /// Returns the size of a chunk in bytes. HDF5 has chunks of less than 4 GiB.
+    /// Returns the size of a chunk in bytes. HDF5 chunks are smaller than 4 GiB.
     pub(crate) fn chunk_nbytes(&self) -> Result<u32, Error> {
         let length = |nbytes: u64, &length: &u64| nbytes.checked_mul(length);
         let nbytes = self.chunk.iter().try_fold(self.itemsize as u64, length);
@@ -32,12 +32,12 @@ impl Dataset<'_> {
     }
 }
 
-/// Memory of the caller, who frees it.
+/// Memory that the caller frees.
 pub trait Memory: Sized {
     /// Allocates zeros. Returns `None` if there is not enough memory.
     fn zeroed(len: usize) -> Option<Self>;
-    /// Allocates memory that `fill` initialises: it returns the bytes that it has got. Returns `None` if there is not enough
-    /// memory, or if `fill` returns others.
+    /// Allocates memory that `fill` initialises and returns. Returns `None` if there is not enough memory, or if `fill`
+    /// returns other memory.
     fn filled<E>(
         len: usize,
         fill: impl for<'a> FnOnce(&'a mut [MaybeUninit<u8>]) -> Result<&'a mut [u8], E>,
@@ -48,8 +48,8 @@ pub trait Memory: Sized {
 
 /// A decoded chunk.
 #[derive(Debug)]
-pub struct Plain<M> {
-    /// The decoded bytes; where they are fewer than a chunk has, zeros follow.
+pub struct PlainBytes<M> {
+    /// The decoded bytes, padded with zeros to a full chunk.
     pub memory: M,
     /// The number of decoded bytes.
     pub nbytes: usize,
@@ -57,33 +57,33 @@ pub struct Plain<M> {
 
 /// A filter of HDF5.
 pub trait Filter {
-    /// The number of the filter in the registry of HDF5.
+    /// The number of the filter in the HDF5 registry.
     const ID: i32;
     /// The name of the filter in files.
     const NAME: &'static CStr;
 
-    /// Returns the parameters to store with a new data set. `given` are those of its creator.
+    /// Returns the parameters to store with a new data set. `given` are those set by its creator.
     ///
     /// # Errors
-    /// When no chunk of the data set could be stored.
+    /// When chunks of the data set could not be stored.
     fn parameters(given: &[u32], dataset: &Dataset<'_>) -> Result<Vec<u32>, Error>;
 
-    /// Encodes a chunk. Returns `None` where it would not become smaller and is better stored without the filter.
+    /// Encodes a chunk. Returns `None` if it would not become smaller and should be stored unfiltered.
     ///
     /// # Errors
     /// When the parameters do not allow it.
     fn encode(parameters: &[u32], plain: &[u8]) -> Result<Option<Bytes>, Error>;
 
-    /// Decodes a chunk. What it claims is compared with the parameters before memory is allocated.
+    /// Decodes a chunk. Its claimed size is checked against the parameters before memory is allocated.
     ///
     /// # Errors
     /// When it is damaged, or not a chunk of the data set.
-    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<Plain<M>, Error>;
+    fn decode<M: Memory>(parameters: &[u32], stored: &[u8]) -> Result<PlainBytes<M>, Error>;
 }
 
-/// Returns how many threads a call may use: one, unless the environment asks for more.
+/// Returns the number of threads for a call: one, unless the environment sets more.
 pub(crate) fn control() -> Control {
-    // Read once: a program may be changing its environment on another thread.
+    // Read once: another thread may be changing the environment.
     static THREADS: LazyLock<usize> = LazyLock::new(|| {
         let asked = env::var("BLOSC_NTHREADS").ok().and_then(|threads| threads.trim().parse().ok());
         asked.unwrap_or(1).clamp(1, 256)

@@ -31,15 +31,15 @@ mod tests;
 pub use blosc::Blosc;
 pub use blosc2::Blosc2;
 pub use error::Error;
-pub use filter::{Dataset, Filter, Memory, Plain};
+pub use filter::{Dataset, Filter, Memory, PlainBytes};
 
-/// Exports what HDF5 and hdf5plugin look up in a library that holds one filter.
+/// Exports the symbols that HDF5 and hdf5plugin look up in a filter library.
 #[macro_export]
 macro_rules! plugin {
     ($filter:ty) => {
-        // SAFETY: HDF5 asks for the function by this name and type; nothing else in the library has the name.
+        // SAFETY: HDF5 looks up the function by this name and type; nothing else in the library has the name.
         #[unsafe(no_mangle)]
-        /// Says that the library holds a filter.
+        /// States that the library contains a filter.
         pub extern "C" fn H5PLget_plugin_type() -> ::std::ffi::c_int {
             $crate::ffi::PLUGIN_IS_FILTER
         }
@@ -59,7 +59,7 @@ macro_rules! plugin {
         // SAFETY: as above, for hdf5plugin.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn init_filter(path: *const ::std::ffi::c_char) -> ::std::ffi::c_int {
-            // SAFETY: the caller promises what this function needs.
+            // SAFETY: guaranteed by the caller.
             unsafe { $crate::ffi::use_library(path) }
         }
     };

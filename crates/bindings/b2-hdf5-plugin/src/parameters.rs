@@ -1,24 +1,24 @@
-//! The parameters of a filter, `cd_values` in HDF5, as far as both filters have them.
+//! The filter parameters (`cd_values` in HDF5) that both filters share.
 
 use std::mem::MaybeUninit;
 
 use b2_chunk::{CodecId, Compression, FilterId};
 
-use crate::filter::{Memory, Plain, control};
+use crate::filter::{Memory, PlainBytes, control};
 use crate::{Dataset, Error};
 
-/// Where a parameter is. Those before `LEVEL` are always there; the filter sets them, whatever was given.
+/// Indices of parameters. Those before `LEVEL` always exist; the filter sets them, whatever was given.
 pub(crate) const ITEMSIZE: usize = 2;
 pub(crate) const CHUNK_NBYTES: usize = 3;
 pub(crate) const LEVEL: usize = 4;
 pub(crate) const FILTER: usize = 5;
 pub(crate) const CODEC: usize = 6;
 
-/// The parameters from `LEVEL` on where they are not given: level 5, shuffle, blosclz.
+/// Defaults of the parameters from `LEVEL` on: level 5, shuffle, blosclz.
 const DEFAULTS: [u32; 3] = [5, 1, 0];
 
-/// Filters that come before ours may make a chunk longer, by an eighth and this many bytes. It is known for none.
-const LONGER: usize = 64 << 10;
+/// Earlier filters may make a chunk longer by an eighth plus this many bytes. No known filter does.
+const MAX_EXPANSION: usize = 64 << 10;
 
 /// The parameters of a data set.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,8 @@ impl<'a> Parameters<'a> {
         Ok(Self(values))
     }
 
-    /// Returns those of a new data set: the first ones as the filter sets them, then what is given, and the defaults.
-    pub(crate) fn of_dataset(
+    /// Returns the parameters of a new data set: the first ones set by the filter, then the given ones, then defaults.
+    pub(crate) fn for_dataset(
         given: &[u32],
         revisions: [u32; 2],
         itemsize: usize,
@@ -48,7 +48,7 @@ impl<'a> Parameters<'a> {
         Ok(values)
     }
 
-    /// Adds the defaults of the parameters that were not given.
+    /// Adds the defaults of missing parameters.
     pub(crate) fn complete(values: &mut Vec<u32>) {
         let given = values.len().saturating_sub(LEVEL);
         values.extend(DEFAULTS.iter().skip(given));
@@ -77,13 +77,13 @@ impl<'a> Parameters<'a> {
         self.size(CHUNK_NBYTES)
     }
 
-    /// Returns the most bytes that a chunk can have when it comes to this filter.
-    pub(crate) fn most(self) -> usize {
+    /// Returns the maximum size of a chunk at the input of this filter.
+    pub(crate) fn max_chunk_nbytes(self) -> usize {
         let nbytes = self.chunk_nbytes();
-        nbytes.saturating_add(nbytes / 8).saturating_add(LONGER)
+        nbytes.saturating_add(nbytes / 8).saturating_add(MAX_EXPANSION)
     }
 
-    /// Returns the size that blocks should have in bytes; 0 for the default.
+    /// Returns the requested block size in bytes; 0 for the default.
     pub(crate) fn blocksize(self, at: usize) -> usize {
         self.size(at)
     }
@@ -99,7 +99,7 @@ impl<'a> Parameters<'a> {
         self.byte(CODEC, "codec").map(CodecId)
     }
 
-    /// Returns how chunks are compressed, with this codec.
+    /// Returns the compression settings with this codec.
     pub(crate) fn compression(self, codec: CodecId) -> Result<Compression, Error> {
         let compression = Compression::new()
             .itemsize(self.itemsize())
@@ -113,41 +113,41 @@ impl<'a> Parameters<'a> {
         })
     }
 
-    /// Allocates memory for a decoded chunk and fills it by `decode`.
+    /// Allocates memory for a decoded chunk and fills it with `decode`.
     ///
-    /// HDF5 reads a whole chunk from what it gets, without looking at its length: so it gets a whole chunk.
+    /// HDF5 reads a whole chunk from the result, whatever its length, so the result is a whole chunk.
     pub(crate) fn decoded<M: Memory>(
         self,
         nbytes: u64,
         decode: impl FnOnce(&mut [u8]) -> Result<(), Error>,
-    ) -> Result<Plain<M>, Error> {
+    ) -> Result<PlainBytes<M>, Error> {
         let nbytes = self.claimed(nbytes)?;
         let len = nbytes.max(self.chunk_nbytes());
         let mut memory = M::zeroed(len).ok_or(Error::OutOfMemory(len))?;
         let bytes = memory.bytes().get_mut(..nbytes).ok_or(Error::OutOfMemory(len))?;
         decode(bytes)?;
-        Ok(Plain { memory, nbytes })
+        Ok(PlainBytes { memory, nbytes })
     }
 
-    /// Like [`decoded`](Self::decoded), for decoders that do not need zeros to begin with: filling memory with them takes a
-    /// tenth of the time of decoding. Returns `None` where the bytes would not be a whole chunk.
+    /// Like [`decoded`](Self::decoded), for decoders that do not need zeroed memory: zeroing takes a tenth of the
+    /// decoding time. Returns `None` if the bytes would not be a whole chunk.
     pub(crate) fn decoded_to<M: Memory>(
         self,
         nbytes: u64,
         decode: impl for<'m> FnOnce(&'m mut [MaybeUninit<u8>]) -> Result<&'m mut [u8], Error>,
-    ) -> Result<Option<Plain<M>>, Error> {
+    ) -> Result<Option<PlainBytes<M>>, Error> {
         let nbytes = self.claimed(nbytes)?;
         if nbytes < self.chunk_nbytes() {
             return Ok(None);
         }
         let memory = M::filled(nbytes, decode).ok_or(Error::OutOfMemory(nbytes))??;
-        Ok(Some(Plain { memory, nbytes }))
+        Ok(Some(PlainBytes { memory, nbytes }))
     }
 
-    /// Returns the number of bytes that a chunk claims to have, if a chunk of the data set can have so many.
+    /// Returns the claimed size of a chunk, if a chunk of the data set can be that large.
     fn claimed(self, nbytes: u64) -> Result<usize, Error> {
-        let most = self.most();
-        let claimed = usize::try_from(nbytes).ok().filter(|&nbytes| 0 < nbytes && nbytes <= most);
+        let max_chunk_nbytes = self.max_chunk_nbytes();
+        let claimed = usize::try_from(nbytes).ok().filter(|&nbytes| 0 < nbytes && nbytes <= max_chunk_nbytes);
         claimed.ok_or_else(|| {
             Error::Mismatch(format!("{nbytes} bytes are stored for a chunk of {}", self.chunk_nbytes()))
         })

@@ -6,11 +6,11 @@ use b2_chunk::{Chunk, ChunkRef, CodecId, Compression};
 use b2_frame::SuperChunk;
 use b2nd::{ArrayBuilder, NdArray};
 
-use crate::{Blosc, Blosc2, Dataset, Error, Filter, Memory, Plain};
+use crate::{Blosc, Blosc2, Dataset, Error, Filter, Memory, PlainBytes};
 
 impl Memory for Vec<u8> {
     fn zeroed(len: usize) -> Option<Self> {
-        // More than any chunk here may cost.
+        // More memory than any chunk here may need.
         (len <= 1 << 24).then(|| vec![0; len])
     }
     fn filled<E>(
@@ -30,7 +30,7 @@ impl Memory for Vec<u8> {
 }
 
 fn decode<F: Filter>(parameters: &[u32], stored: &[u8]) -> Result<Vec<u8>, Error> {
-    let Plain { mut memory, nbytes } = F::decode::<Vec<u8>>(parameters, stored)?;
+    let PlainBytes { mut memory, nbytes } = F::decode::<Vec<u8>>(parameters, stored)?;
     memory.truncate(nbytes);
     Ok(memory)
 }
@@ -60,7 +60,7 @@ fn parameters_are_those_of_the_registry() {
     assert_eq!(of(&[], &[10, 20]), [1, 0, 4, 800, 5, 1, 0, 2, 10, 20]);
     assert_eq!(of(&[0, 512, 0, 0, 9, 2], &[10, 20]), [1, 512, 4, 800, 9, 2, 0, 2, 10, 20]);
     assert_eq!(of(&[0, 0, 0, 0, 9, 2, 5], &[3, 1, 2]), [1, 0, 4, 24, 9, 2, 5, 3, 3, 1, 2]);
-    // Those of another data set are not kept, nor are dimensions that an array cannot have.
+    // Parameters of another data set are dropped, and so are dimensions that an array cannot have.
     assert_eq!(of(&[1, 0, 8, 99, 9, 2, 5, 2, 7, 7], &[6]), [1, 0, 4, 24, 9, 2, 5]);
     assert_eq!(of(&[0, 0, 0, 0, 9, 2, 5], &[1; 17]), [1, 0, 4, 4, 9, 2, 5]);
 
@@ -118,7 +118,7 @@ fn arrays_have_the_shape_of_the_chunk() {
     let array = NdArray::from_bytes(Blosc2::encode(&parameters, &ramp(6000)).unwrap().unwrap()).unwrap();
     assert_eq!(array.blockshape(), [2, 50]);
 
-    // A filter before this one has added four bytes.
+    // An earlier filter has added four bytes.
     let chunk = Blosc2::encode(&parameters, &ramp(6004)).unwrap().unwrap();
     assert_eq!(decode::<Blosc2>(&parameters, &chunk).unwrap(), ramp(6004));
     assert!(NdArray::from_bytes(chunk).is_err());
@@ -126,7 +126,7 @@ fn arrays_have_the_shape_of_the_chunk() {
 
 #[test]
 fn arrays_of_other_writers_are_read() {
-    // Of one dimension, with several blocks and another dtype, as python-blosc2 makes them.
+    // One-dimensional, with several blocks and another dtype, as written by python-blosc2.
     let values: Vec<f64> = (0..1000).map(f64::from).collect();
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let frame = ArrayBuilder::new::<f64>([1000]).chunks([1000]).blocks([300]).to_bytes(&values).unwrap();
@@ -181,7 +181,7 @@ fn claims_are_compared_before_memory_is_allocated() {
     let frame = frame.unwrap();
     let refused = [&[1, 0, 4, 4000][..], &[1, 0, 4, 4000, 5, 1, 1, 2, 10, 100]];
     assert!(refused.iter().all(|parameters| decode::<Blosc2>(parameters, &frame).is_err()));
-    // Of what is shorter than a chunk, HDF5 gets a whole one.
+    // HDF5 gets a whole chunk even if fewer bytes were decoded.
     let chunk = Chunk::compress(&[7u8; 100], &Compression::lz4()).unwrap().into_bytes();
     let plain = Blosc::decode::<Vec<u8>>(&[2, 2, 1, 4000], &chunk).unwrap();
     assert_eq!((plain.nbytes, plain.memory.len(), plain.memory[100]), (100, 4000, 0));

@@ -28,7 +28,7 @@ CODECS = {"blosclz": 0, "lz4": 1, "lz4hc": 2, "snappy": 3, "zlib": 4, "zstd": 5}
 LIBRARIES = {BLOSC: "libh5b2kit_blosc", BLOSC2: "libh5b2kit_blosc2"}
 SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
-# What is written and compared.
+# The data to write and compare.
 
 DTYPES = ["u1", "i2", "<u4", "i8", "f4", "f8", ">f4", ">i2", "f2", "c16", "?", "S5", "S300",
           [("a", "i4"), ("b", "f8"), ("c", "S3")], [("a", "u1"), ("b", "f4", (3,))], ("f4", (3,)), ("S100", (2, 3))]
@@ -98,7 +98,7 @@ def same(found, expected):
     return found.dtype == expected.dtype and found.shape == expected.shape and found.tobytes() == expected.tobytes()
 
 
-# What runs in processes of its own.
+# Tests that run in separate processes.
 
 
 def child_write(path, number):
@@ -130,7 +130,7 @@ def child_read(path, number):
         for name, _, data, _, _ in cases(number):
             try:
                 data_set = file[name]
-                # A chunk that the filter skips (an optional filter may) tests nothing; they are counted.
+                # A chunk skipped by an optional filter tests nothing, so they are counted.
                 mask = data_set.id.get_chunk_info(0).filter_mask
                 skipped += mask != 0
                 good = same(data_set[...], data)
@@ -243,7 +243,7 @@ def child_blosc2(path, number):
             else:
                 found = super_chunk[:]
                 found = found if isinstance(found, bytes) else np.asarray(found).tobytes()
-            # What lies outside of the array in a chunk at the edge is up to HDF5.
+            # Padding outside the array in edge chunks is up to HDF5.
             good = found == expected.tobytes() if part.shape == expected.shape else len(found) == expected.nbytes
             passed += good
             if not good:
@@ -277,7 +277,7 @@ def child_mutate(number, count):
         data_set, chunk = seeds[turn % len(seeds)]
         chunk = chunk.copy()
         kind = rng.integers(6)
-        # Most of what can go wrong is at the start and at the end.
+        # Most errors occur at the start and at the end.
         near = [min(200, chunk.size), chunk.size][rng.integers(2)]
         at = rng.integers(near) if rng.integers(2) else chunk.size - 1 - rng.integers(near)
         if kind == 0:
@@ -291,7 +291,7 @@ def child_mutate(number, count):
         else:
             for _ in range(1 + rng.integers(8)):
                 chunk[rng.integers(chunk.size)] = rng.integers(256)
-        # A file in memory never gives space back: it is written over where it fits.
+        # A file in memory never shrinks; it is overwritten where possible.
         data_set.id.write_direct_chunk((0,) * data_set.ndim, chunk.tobytes())
         data_set.refresh() if hasattr(data_set, "refresh") else None
         try:

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use b2_core::memory;
 use b2_http::HttpFile;
-use b2_store::Place;
+use b2_store::MemberLocation;
 use b2kit::chunk::{FilterSlot, SpecialKind};
-use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, Inside, ReadAt, ReadCosts, Storage};
+use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadCosts, RootedDir, Storage};
 use b2kit::nd::NdError;
 use b2kit::{Control, FilterId, NdArray};
 use bytes::Bytes;
@@ -52,7 +52,7 @@ struct State {
     /// The frame, if it is in memory.
     frame: Option<Bytes>,
     /// The directory of the store that contains the array.
-    store: Option<Arc<Inside>>,
+    store: Option<Arc<RootedDir>>,
     /// The source of the bytes, if many ranges are fetched at once.
     remote: Option<Arc<Remote>>,
     /// The file on a web server.
@@ -127,7 +127,7 @@ impl ArrayBase {
     }
 
     /// Returns the directory of the store that contains the array.
-    pub(crate) fn store(&self) -> Option<Arc<Inside>> {
+    pub(crate) fn store(&self) -> Option<Arc<RootedDir>> {
         self.lock().store.clone()
     }
 
@@ -313,12 +313,12 @@ impl ArrayBase {
             let member = store.member(&key).or_raise(py)?;
             let frame_of_member = how.run(py, |_| store.frame(&key, &read_options()))?;
             (origin, path) = match &member.place {
-                Place::Path(path) => {
+                MemberLocation::Path(path) => {
                     let text = path.to_string_lossy().into_owned();
                     inside = store.inside().cloned();
                     (Origin::Path(path.clone()), Some(text))
                 }
-                Place::Embedded(_) if store.inside().is_some() => {
+                MemberLocation::Embedded(_) if store.inside().is_some() => {
                     let root = store.inside().map(|inside| inside.path().to_owned()).unwrap_or_default();
                     (Origin::Embedded { store: root, key: key.clone() }, name)
                 }
@@ -727,7 +727,7 @@ struct OnServer {
 }
 
 fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
-    let http = connections().afresh();
+    let http = connections().reopened();
     let name = http.hide(url);
     let options = read_options().costs(ReadCosts::REMOTE).file_system(Arc::new(http.clone()));
     let array = NdArray::open_with(&name, &options.offset(offset))?;

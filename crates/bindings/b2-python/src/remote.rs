@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use b2_http::Http;
-use b2kit::frame::{Answer, FrameError, Job, Opening, Read, ReadAt, RemoteFile, RemoteSource, Version};
+use b2kit::frame::{
+    FrameError, Job, OpenResponse, RangeResponse, Read, ReadAt, RemoteFile, RemoteSource, Version,
+};
 use b2kit::nd::{NdError, Selected};
 use bytes::Bytes;
 use pyo3::prelude::*;
@@ -108,7 +110,7 @@ impl Remote {
     /// Returns the file of which the function returns ranges.
     pub(crate) fn file(self: &Arc<Self>) -> Arc<dyn ReadAt> {
         let (none, version) = (Bytes::new(), Version::default());
-        let opening = Opening::new(none.clone(), none, self.len, version);
+        let opening = OpenResponse::new(none.clone(), none, self.len, version);
         Arc::new(RemoteFile::new(Single(self.clone()), opening))
     }
 }
@@ -117,9 +119,9 @@ impl Remote {
 struct Single(Arc<Remote>);
 
 impl RemoteSource for Single {
-    fn range(&self, range: Range<u64>) -> io::Result<Answer> {
+    fn range(&self, range: Range<u64>) -> io::Result<RangeResponse> {
         let bytes = self.0.fetch(&[range])?.pop().unwrap_or_default();
-        Ok(Answer::new(bytes, Version::default()))
+        Ok(RangeResponse::new(bytes, Version::default()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::Mutex;
 
 use b2kit::frame::ReadAt;
-use b2kit::nd::{Amount, NdError, Region, RegionSource, Strided};
+use b2kit::nd::{Amount, NdError, Region, RegionSource, StridedItems};
 use bytes::Bytes;
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
@@ -56,11 +56,11 @@ impl Items {
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 
-    pub(crate) fn strided(&self) -> Result<Strided<'_>, NdError> {
+    pub(crate) fn strided(&self) -> Result<StridedItems<'_>, NdError> {
         // SAFETY: The memory belongs to the array that this value keeps alive. Bytes that a program has not written
         // have no known value, but they are memory that NumPy has made available to all.
         let bytes = unsafe { slice::from_raw_parts(self.start, self.len) };
-        Strided::new(bytes, &self.shape[..], self.itemsize, self.offset, &self.strides[..])
+        StridedItems::new(bytes, &self.shape[..], self.itemsize, self.offset, &self.strides[..])
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use b2_store::{ATTRIBUTES, Kind, Layout, Place, StoreError, StoreWriter};
+use b2_store::{ATTRIBUTES, MemberKind, MemberLocation, StoreError, StoreLayout, StoreWriter};
 use b2kit::SuperChunk;
 use b2kit::frame::{FrameError, ReadCosts};
 use pyo3::prelude::*;
@@ -153,7 +153,7 @@ impl Store {
     /// Creates an empty store in a directory.
     #[staticmethod]
     fn create(py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        How::short(None).run(py, |_| StoreWriter::create(path, Layout::Directory, false)?.finish())
+        How::short(None).run(py, |_| StoreWriter::create(path, StoreLayout::Directory, false)?.finish())
     }
 
     /// Returns the keys below a group, relative to it, including those of attributes.
@@ -178,14 +178,18 @@ impl Store {
         if key.rsplit('/').next() != Some(ATTRIBUTES)
             && let Some(member) = self.0.members().get(key)
         {
-            return Some(if matches!(member.place, Place::Unreadable(_)) { "elsewhere" } else { "member" });
+            return Some(if matches!(member.place, MemberLocation::Unreadable(_)) {
+                "elsewhere"
+            } else {
+                "member"
+            });
         }
         (!self.below(key).is_empty()).then_some("group")
     }
 
     /// Whether the name of a member says that it is an array.
     fn is_array(&self, key: &str) -> bool {
-        self.0.member(key).is_ok_and(|member| member.kind == Kind::Array)
+        self.0.member(key).is_ok_and(|member| member.kind == MemberKind::Array)
     }
 
     /// Opens a member with any content as a frame.
@@ -200,7 +204,7 @@ impl Store {
 
     /// Returns the path for a new array.
     fn place(&self, py: Python<'_>, key: &str, overwrite: bool) -> PyResult<std::ffi::OsString> {
-        self.run(py, |store| store.place_for(key, Kind::Array, overwrite)).map(PathBuf::into_os_string)
+        self.run(py, |store| store.place_for(key, MemberKind::Array, overwrite)).map(PathBuf::into_os_string)
     }
 
     /// Takes members off the list of the frame with small members.
@@ -247,9 +251,9 @@ impl Store {
     /// Writes a copy of a group to a new store, whose layout follows from its name.
     fn save(&self, py: Python<'_>, group: &str, path: PathBuf, overwrite: bool) -> PyResult<()> {
         let layout = match path.extension().and_then(|end| end.to_str()) {
-            Some("b2z") => Layout::Archive,
-            Some("b2e") => Layout::Frame,
-            _ => Layout::Directory,
+            Some("b2z") => StoreLayout::Archive,
+            Some("b2e") => StoreLayout::Frame,
+            _ => StoreLayout::Directory,
         };
         self.run(py, |store| {
             let mut writer = StoreWriter::create(Path::new(&path), layout, overwrite)?;

@@ -295,7 +295,7 @@ def test_imagecodecs_and_chunks_of_blosc2(tmp_path, pipeline):
 
 def test_metadata_fits_the_schema():
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    docs = pathlib.Path(__file__).parents[4] / "docs"
+    docs = pathlib.Path(__file__).parents[4] / "docs" / "reference"
     codecs = {
         "b2nd": [B2ndCodec(), B2ndCodec(codec="lz4", level=0, filters=[("trunc_prec", 10), "shuffle"], blocks=(3, 4))],
         "blosc2": [Blosc2Codec(), Blosc2Codec(codec="blosclz", typesize=8, filters=[])],

@@ -4,7 +4,7 @@ use crate::log::{CrashState, Log};
 
 /// The number of crash states to check.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct CrashPlan {
     /// Number of different power losses at most; there may be fewer.
     pub power: usize,
     /// Seed of the random power losses.
@@ -13,7 +13,7 @@ pub struct Plan {
 
 /// The number of different states that were checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CrashCounts {
     /// States after kills.
     pub kills: usize,
     /// States after power losses.
@@ -29,9 +29,9 @@ pub struct Counts {
 /// The first error of `check`, with the cause of the state and the calls before it.
 pub fn every_crash(
     log: &Log,
-    plan: &Plan,
+    plan: &CrashPlan,
     check: &mut dyn FnMut(&CrashState) -> Result<(), String>,
-) -> Result<Counts, String> {
+) -> Result<CrashCounts, String> {
     let mut seen = HashSet::new();
     // Returns whether the state was new.
     let mut once = |state: &CrashState| -> Result<bool, String> {
@@ -45,7 +45,7 @@ pub fn every_crash(
         })?;
         Ok(true)
     };
-    let mut counts = Counts::default();
+    let mut counts = CrashCounts::default();
     log.kills(plan.seed, |state| {
         counts.kills += usize::from(once(&state)?);
         Ok::<_, String>(())

@@ -16,16 +16,16 @@ use crate::op::{NodeId, Op};
 
 /// A file system in memory that records all calls that change it. Clones share it.
 #[derive(Clone, Default)]
-pub struct SimFs(Arc<Shared>);
+pub struct SimFs(Arc<SharedFs>);
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<Inner>,
+struct SharedFs {
+    state: Mutex<FsState>,
     unlocked: Condvar,
 }
 
 #[derive(Default)]
-struct Inner {
+struct FsState {
     start: Image,
     image: Image,
     ops: Vec<Op>,
@@ -54,8 +54,8 @@ impl SimFs {
     }
 
     fn after(start: Image, image: Image, ops: Vec<Op>) -> Self {
-        let inner = Inner { start, image, ops, ..Inner::default() };
-        Self(Arc::new(Shared { state: Mutex::new(inner), unlocked: Condvar::new() }))
+        let inner = FsState { start, image, ops, ..FsState::default() };
+        Self(Arc::new(SharedFs { state: Mutex::new(inner), unlocked: Condvar::new() }))
     }
 
     /// Creates a file and its parent directories before the test begins. This is not recorded.
@@ -110,18 +110,18 @@ impl SimFs {
         self.inner().hit.clone()
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, FsState> {
         // If a thread of a test panics, that panic should be reported, not the poisoned lock.
         self.0.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn call(&self, call: Call, path: &Path) -> io::Result<MutexGuard<'_, Inner>> {
+    fn call(&self, call: Call, path: &Path) -> io::Result<MutexGuard<'_, FsState>> {
         let mut inner = self.inner();
         inner.call(call, || path.display().to_string())?;
         Ok(inner)
     }
 
-    fn handle(&self, inner: &mut Inner, node: NodeId) -> Arc<SimFile> {
+    fn handle(&self, inner: &mut FsState, node: NodeId) -> Arc<SimFile> {
         inner.handles += 1;
         Arc::new(SimFile { fs: self.clone(), node, handle: inner.handles })
     }
@@ -136,7 +136,7 @@ impl SimFs {
     }
 }
 
-impl Inner {
+impl FsState {
     fn call(&mut self, call: Call, what: impl FnOnce() -> String) -> io::Result<()> {
         match self.trouble(call, what) {
             Some(trouble) => Err(trouble.error()),
@@ -322,7 +322,7 @@ struct SimFile {
 }
 
 impl SimFile {
-    fn call(&self, call: Call) -> io::Result<MutexGuard<'_, Inner>> {
+    fn call(&self, call: Call) -> io::Result<MutexGuard<'_, FsState>> {
         let mut inner = self.fs.inner();
         inner.call(call, || format!("file {}", self.node))?;
         Ok(inner)
@@ -386,11 +386,11 @@ impl WriteAt for SimFile {
 
     fn lock(&self) -> io::Result<()> {
         // Long enough for any test, and short enough to report a deadlock.
-        const DEADLOCK: Duration = Duration::from_secs(120);
+        const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(120);
         let mut inner = self.call(Call::Lock)?;
-        let blocked = |inner: &Inner| inner.locks.get(&self.node).is_some_and(|held| *held != self.handle);
+        let blocked = |inner: &FsState| inner.locks.get(&self.node).is_some_and(|held| *held != self.handle);
         while blocked(&inner) {
-            let waited = self.fs.0.unlocked.wait_timeout(inner, DEADLOCK);
+            let waited = self.fs.0.unlocked.wait_timeout(inner, DEADLOCK_TIMEOUT);
             let (guard, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
             assert!(!timeout.timed_out(), "a lock was waited for too long: a deadlock?");
             inner = guard;

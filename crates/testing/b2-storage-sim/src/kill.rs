@@ -8,7 +8,7 @@ use crate::op::Op;
 use b2_testkit::Rng;
 
 /// Writes up to this length are truncated at every byte.
-const SMALL: usize = 1024;
+const MAX_SPLIT_WRITE: usize = 1024;
 /// Systems copy a write page by page, and can stop it only between pages.
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;
@@ -44,7 +44,7 @@ impl Log {
 
 /// Returns the lengths to which a write of `len` bytes is truncated.
 fn cuts(offset: u64, len: usize, rng: &mut Rng) -> BTreeSet<usize> {
-    if len <= SMALL {
+    if len <= MAX_SPLIT_WRITE {
         return (1..len).collect();
     }
     let mut cuts: BTreeSet<usize> = (1..=32).chain(len - 32..len).collect();

@@ -11,7 +11,7 @@ mod op;
 mod power;
 mod program;
 
-pub use campaign::{Counts, Plan, every_crash};
+pub use campaign::{CrashCounts, CrashPlan, every_crash};
 pub use fault::{Call, Calls, Fault, Trouble};
 pub use fs::SimFs;
 pub use image::Image;

@@ -15,13 +15,13 @@ use b2_testkit::Rng;
 
 /// Sizes of the pieces into which a write can be torn. Disks write whole sectors, persistent memory
 /// only words, and caches write back lines, all of them in any order.
-const PIECES: [usize; 3] = [512, 64, 8];
-const SECTOR: usize = PIECES[0];
+const TEAR_SIZES: [usize; 3] = [512, 64, 8];
+const SECTOR: usize = TEAR_SIZES[0];
 /// Longer files are torn only into sectors, as there would be too many smaller pieces.
-const FINE: usize = 64 << 10;
+const MAX_FINE_LEN: usize = 64 << 10;
 
 /// What was not synced after some number of calls.
-struct Pending {
+struct UnsyncedChanges {
     at: usize,
     /// For each file with unsynced changes, the numbers of calls after which its contents changed,
     /// the synced one first.
@@ -46,7 +46,7 @@ impl Log {
         mut each: impl FnMut(CrashState) -> Result<bool, E>,
     ) -> Result<(), E> {
         let mut rng = Rng::case(seed ^ 0x5EED, 0);
-        let pending: Vec<Pending> = (0..=self.ops().len()).map(|at| self.pending(at)).collect();
+        let pending: Vec<UnsyncedChanges> = (0..=self.ops().len()).map(|at| self.pending(at)).collect();
         for pending in &pending {
             for state in self.systematic(pending) {
                 if !each(state)? {
@@ -67,18 +67,18 @@ impl Log {
         from: usize,
         each: impl FnMut(CrashState) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let pending: Vec<Pending> = (from..=self.ops().len()).map(|at| self.pending(at)).collect();
+        let pending: Vec<UnsyncedChanges> = (from..=self.ops().len()).map(|at| self.pending(at)).collect();
         self.random_losses(&pending, &mut Rng::case(seed, 0), each)
     }
 
     fn random_losses<E>(
         &self,
-        pending: &[Pending],
+        pending: &[UnsyncedChanges],
         rng: &mut Rng,
         mut each: impl FnMut(CrashState) -> Result<bool, E>,
     ) -> Result<(), E> {
         // The more can be lost at a moment, the more often that moment is chosen.
-        let tickets: Vec<&Pending> =
+        let tickets: Vec<&UnsyncedChanges> =
             pending.iter().flat_map(|p| std::iter::repeat_n(p, self.chances(p))).collect();
         if tickets.is_empty() {
             return Ok(());
@@ -87,16 +87,16 @@ impl Log {
         Ok(())
     }
 
-    fn chances(&self, pending: &Pending) -> usize {
+    fn chances(&self, pending: &UnsyncedChanges) -> usize {
         let pieces = |(node, times): (&NodeId, &Vec<usize>)| {
-            let smallest = if self.overwrites(*node, times) { PIECES[2] } else { SECTOR };
+            let smallest = if self.overwrites(*node, times) { TEAR_SIZES[2] } else { SECTOR };
             1 + self.pieces(*node, times, smallest).len()
         };
         let pieces: usize = pending.files.iter().map(pieces).sum();
         pieces.min(60) + pending.directories.values().map(|(_, changes)| changes.len()).sum::<usize>()
     }
 
-    fn pending(&self, at: usize) -> Pending {
+    fn pending(&self, at: usize) -> UnsyncedChanges {
         let mut files: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
         let mut directories: BTreeMap<NodeId, (usize, Vec<usize>)> = BTreeMap::new();
         let mut safe: BTreeMap<NodeId, usize> = BTreeMap::new();
@@ -124,12 +124,12 @@ impl Log {
                 }
             }
         }
-        Pending { at, files, directories }
+        UnsyncedChanges { at, files, directories }
     }
 
     /// Returns the systematic states: all lost, all kept, one thing lost or kept, one piece of a
     /// file's last change lost or kept.
-    fn systematic(&self, pending: &Pending) -> Vec<CrashState> {
+    fn systematic(&self, pending: &UnsyncedChanges) -> Vec<CrashState> {
         let mut states = Vec::new();
         let at = pending.at;
         for kept in [false, true] {
@@ -159,8 +159,8 @@ impl Log {
                 }
                 let [.., before, after] = times[..] else { continue };
                 // What is new lies behind the committed state, and is torn only into sectors.
-                let fine = if self.overwrites(*node, &[before, after]) { PIECES.len() } else { 1 };
-                for size in PIECES.into_iter().take(fine) {
+                let fine = if self.overwrites(*node, &[before, after]) { TEAR_SIZES.len() } else { 1 };
+                for size in TEAR_SIZES.into_iter().take(fine) {
                     for piece in self.pieces(*node, &[before, after], size).into_iter().take(24) {
                         for (base, other) in [(before, after), (after, before)] {
                             let how = format!(
@@ -176,8 +176,8 @@ impl Log {
         states
     }
 
-    fn random(&self, pending: &Pending, rng: &mut Rng) -> CrashState {
-        let Pending { at, .. } = *pending;
+    fn random(&self, pending: &UnsyncedChanges, rng: &mut Rng) -> CrashState {
+        let UnsyncedChanges { at, .. } = *pending;
         let how = match rng.below(4) {
             0 => "in order",
             1 => "names in order, contents in pieces",
@@ -191,7 +191,7 @@ impl Log {
         let same_cut = rng.chance(50);
         let keep = [10, 50, 90][rng.below(3)];
         // Garbage is what a sector held before, so it comes in whole sectors.
-        let size = if garbage { SECTOR } else { PIECES[rng.below(PIECES.len())] };
+        let size = if garbage { SECTOR } else { TEAR_SIZES[rng.below(TEAR_SIZES.len())] };
         let mut chosen: BTreeMap<usize, bool> = BTreeMap::new();
         for (_, changes) in pending.directories.values() {
             let cut = if same_cut { cut } else { rng.below(at + 1) };
@@ -229,7 +229,7 @@ impl Log {
 
     fn compose(
         &self,
-        pending: &Pending,
+        pending: &UnsyncedChanges,
         file: &mut ContentsOf<'_>,
         kept: &mut dyn FnMut(usize) -> bool,
     ) -> Image {
@@ -271,7 +271,7 @@ impl Log {
     fn overwrites(&self, node: NodeId, times: &[usize]) -> bool {
         let mut lens = times.iter().map(|time| self.whole(node, *time).len());
         let first = lens.next().unwrap_or(0);
-        first <= FINE && lens.all(|len| len == first)
+        first <= MAX_FINE_LEN && lens.all(|len| len == first)
     }
 
     /// Returns the contents after the first number of calls, but one piece as after the second.
@@ -298,7 +298,7 @@ impl Log {
         let pick = |rng: &mut Rng| self.whole(node, among[rng.below(among.len())]);
         let safe = safe.map(|time| self.whole(node, time).len());
         let mut bytes = pick(rng).to_vec();
-        let size = if bytes.len() > FINE { SECTOR } else { size };
+        let size = if bytes.len() > MAX_FINE_LEN { SECTOR } else { size };
         for at in self.pieces(node, among, size) {
             let piece = match safe {
                 Some(safe) if at * size >= safe && rng.chance(10) => rng.bytes(size),

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use b2_frame::{FileSystem, Links, WriteAt};
-use b2_storage_sim::{Call, Calls, Counts, Fault, Log, Op, Plan, SimFs, Trouble, every_crash};
+use b2_storage_sim::{Call, Calls, CrashCounts, CrashPlan, Fault, Log, Op, SimFs, Trouble, every_crash};
 use b2_testkit::Rng;
 
-const PLAN: Plan = Plan { power: 500, seed: 7 };
+const CRASH_PLAN: CrashPlan = CrashPlan { power: 500, seed: 7 };
 
 fn file(len: usize, version: u8) -> Vec<u8> {
     let mut bytes = vec![version; len];
@@ -31,7 +31,7 @@ fn version(bytes: &[u8]) -> Result<u8, String> {
 }
 
 /// Replaces version 1 by version 2 with the steps given, and looks at all crashes.
-fn replace(len: usize, steps: &str) -> Result<Counts, String> {
+fn replace(len: usize, steps: &str) -> Result<CrashCounts, String> {
     let fs = SimFs::new();
     let (path, temporary) = (Path::new("/dir/file"), Path::new("/dir/temporary"));
     fs.write(path, &file(len, 1));
@@ -50,7 +50,7 @@ fn replace(len: usize, steps: &str) -> Result<Counts, String> {
             other => panic!("{other}"),
         }
     }
-    every_crash(&fs.log(), &PLAN, &mut |state| {
+    every_crash(&fs.log(), &CRASH_PLAN, &mut |state| {
         let found = version(state.image.read(path).map_err(|e| e.to_string())?)?;
         match (state.mark, found) {
             (0, 1 | 2) | (1, 2) => Ok(()),
@@ -164,7 +164,7 @@ fn what_was_synced_survives() {
             fs.create_new(Path::new(&litter)).unwrap().write_all_at(0, &rng.bytes(900)).unwrap();
             fs.rename(Path::new(&litter), Path::new("/d/litter")).unwrap();
         }
-        every_crash(&fs.log(), &Plan { power: 200, seed }, &mut |state| {
+        every_crash(&fs.log(), &CrashPlan { power: 200, seed }, &mut |state| {
             for (i, content) in promised.iter().enumerate().take(state.mark as usize + 1) {
                 let found = state.image.read(Path::new(&format!("/d/{i}")));
                 if found.ok() != Some(content) {

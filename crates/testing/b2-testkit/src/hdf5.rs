@@ -11,7 +11,7 @@ const SIGNATURES: [&[u8; 4]; 16] = [
     b"EAIB", b"EASB", b"EADB", b"SMTB", b"SMLI",
 ];
 /// Longer blocks are not looked for.
-const LONGEST_BLOCK: usize = 5000;
+const MAX_BLOCK_LEN: usize = 5000;
 
 /// Returns the ranges that checksums cover. The four bytes after each are the checksum.
 #[must_use]
@@ -20,7 +20,7 @@ pub fn checked_blocks(bytes: &[u8], sum: Sum) -> Vec<Range<usize>> {
     let mut at = 0;
     while at + 4 < bytes.len() {
         let is_block = SIGNATURES.iter().any(|signature| bytes[at..].starts_with(*signature));
-        let ends = at + 4..bytes.len().min(at + LONGEST_BLOCK).saturating_sub(3);
+        let ends = at + 4..bytes.len().min(at + MAX_BLOCK_LEN).saturating_sub(3);
         let end = ends
             .filter(|_| is_block)
             .find(|&end| bytes.get(end..end + 4) == Some(&sum(&bytes[at..end]).to_le_bytes()[..]));

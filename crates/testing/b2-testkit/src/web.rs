@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How the server responds to requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum Misbehavior {
     /// Responds correctly.
     Good,
     /// Sends the whole file with status 200.
@@ -52,7 +52,7 @@ pub enum Manner {
 
 /// What clients have requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RequestCounts {
     /// Number of requests.
     pub requests: u64,
     /// Number of bytes of files sent.
@@ -62,9 +62,9 @@ pub struct Counts {
 }
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     files: HashMap<String, Arc<[u8]>>,
-    manner: Option<Manner>,
+    manner: Option<Misbehavior>,
     /// Number of requests to serve correctly before misbehaving.
     good: usize,
     /// Number of requests to misbehave for; afterwards the server is correct again.
@@ -75,7 +75,7 @@ struct State {
     speed: (Option<u64>, Option<u64>),
     /// The time when everything sent so far has passed the link.
     link: Option<Instant>,
-    counts: Counts,
+    counts: RequestCounts,
     now: u64,
     heads: Vec<String>,
     /// Headers of all responses, each with its end of line.
@@ -85,7 +85,7 @@ struct State {
 /// The server. It runs until the process ends.
 #[derive(Clone)]
 pub struct Server {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     port: u16,
 }
 
@@ -115,7 +115,7 @@ impl Server {
         Ok(server)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +147,7 @@ impl Server {
     }
 
     /// Serves the next `good` requests correctly, then misbehaves for `bad` requests.
-    pub fn spoil(&self, manner: Manner, good: usize, bad: usize) {
+    pub fn spoil(&self, manner: Misbehavior, good: usize, bad: usize) {
         let mut state = self.lock();
         (state.manner, state.good, state.bad) = (Some(manner), good, bad);
     }
@@ -158,7 +158,7 @@ impl Server {
     }
 
     /// Returns what was requested since the last call.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> RequestCounts {
         std::mem::take(&mut self.lock().counts)
     }
 
@@ -202,12 +202,12 @@ impl Server {
             state.heads.push(head.to_owned());
             let manner = if state.good > 0 {
                 state.good -= 1;
-                Manner::Good
+                Misbehavior::Good
             } else if state.bad > 0 {
                 state.bad -= 1;
-                state.manner.clone().unwrap_or(Manner::Good)
+                state.manner.clone().unwrap_or(Misbehavior::Good)
             } else {
-                Manner::Good
+                Misbehavior::Good
             };
             let delay = match state.delays.len() {
                 0 => Duration::ZERO,
@@ -221,58 +221,58 @@ impl Server {
             Ok(true)
         };
         match &manner {
-            Manner::Status(status, retry) => {
+            Misbehavior::Status(status, retry) => {
                 return plain(&format!("{status} Told"), if *retry { "retry-after: 0\r\n" } else { "" });
             }
-            Manner::Redirect(to) => return plain("302 Found", &format!("location: {to}\r\n")),
-            Manner::Noise => {
+            Misbehavior::Redirect(to) => return plain("302 Found", &format!("location: {to}\r\n")),
+            Misbehavior::Noise => {
                 stream.write_all(&[0xFF; 100_000])?;
                 return Ok(false);
             }
-            Manner::Close => return Ok(false),
+            Misbehavior::Close => return Ok(false),
             _ => {}
         }
         let Some(file) = file else { return plain("404 Not Found", "") };
         let len = file.len() as u64;
-        let Some(mut range) = range(head, len, manner != Manner::NoSuffix) else {
+        let Some(mut range) = range(head, len, manner != Misbehavior::NoSuffix) else {
             return plain("416 Range Not Satisfiable", &format!("content-range: bytes */{len}\r\n"));
         };
-        if manner == Manner::Other {
+        if manner == Misbehavior::Other {
             let len_of = range.end - range.start;
             range = (range.start + 1).min(len - 1)..(range.start + 1 + len_of).min(len);
         }
-        if manner == Manner::Whole {
+        if manner == Misbehavior::Whole {
             range = 0..len;
         }
         let (whole, header_only) = (asked(head).is_none(), head.starts_with("HEAD "));
-        let status = if whole || manner == Manner::Whole { "200 OK" } else { "206 Partial Content" };
+        let status = if whole || manner == Misbehavior::Whole { "200 OK" } else { "206 Partial Content" };
         let mut reply = format!("HTTP/1.1 {status}\r\n{headers}");
         if let Some(kind) = content_type(path) {
             reply += &format!("content-type: {kind}\r\n");
         }
         match manner {
-            Manner::Silent | Manner::Whole => {}
+            Misbehavior::Silent | Misbehavior::Whole => {}
             _ if whole => reply += "accept-ranges: bytes\r\n",
-            Manner::NoLength => {
+            Misbehavior::NoLength => {
                 reply += &format!("content-range: bytes {}-{}/*\r\n", range.start, range.end - 1)
             }
             _ => reply += &format!("content-range: bytes {}-{}/{len}\r\n", range.start, range.end - 1),
         }
         match manner {
-            Manner::Unguarded => {}
-            Manner::Changed => {
+            Misbehavior::Unguarded => {}
+            Misbehavior::Changed => {
                 reply += "etag: \"2\"\r\nlast-modified: Tue, 02 Jan 2024 00:00:00 GMT\r\n";
             }
             _ => reply += "etag: \"1\"\r\nlast-modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n",
         }
-        if manner == Manner::Compressed {
+        if manner == Misbehavior::Compressed {
             // The second header counts too.
             reply += "content-encoding: identity\r\ncontent-encoding: gzip\r\n";
         }
         let body = &file[range.start as usize..range.end as usize];
         match manner {
-            Manner::Endless => reply += "connection: close\r\n",
-            Manner::Long => reply += &format!("content-length: {}\r\n", body.len() + 10),
+            Misbehavior::Endless => reply += "connection: close\r\n",
+            Misbehavior::Long => reply += &format!("content-length: {}\r\n", body.len() + 10),
             _ => reply += &format!("content-length: {}\r\n", body.len()),
         }
         reply += "\r\n";
@@ -280,30 +280,30 @@ impl Server {
         if header_only {
             return Ok(true);
         }
-        if !matches!(manner, Manner::Short | Manner::Freeze | Manner::Endless) {
+        if !matches!(manner, Misbehavior::Short | Misbehavior::Freeze | Misbehavior::Endless) {
             // Before it is sent: whoever has read all of it may ask at once.
             self.lock().counts.bytes += body.len() as u64;
         }
         match manner {
-            Manner::Short => {
+            Misbehavior::Short => {
                 stream.write_all(&body[..body.len() / 2])?;
                 return Ok(false);
             }
-            Manner::Freeze => {
+            Misbehavior::Freeze => {
                 stream.write_all(&body[..body.len() / 2])?;
                 while io::Read::read(&mut stream, &mut [0; 64])? > 0 {}
                 return Ok(false);
             }
-            Manner::Endless => loop {
+            Misbehavior::Endless => loop {
                 stream.write_all(&[0; 1 << 16])?;
             },
-            Manner::Slow => {
+            Misbehavior::Slow => {
                 for byte in body {
                     stream.write_all(&[*byte])?;
                     thread::sleep(Duration::from_millis(20));
                 }
             }
-            Manner::Long => {
+            Misbehavior::Long => {
                 stream.write_all(body)?;
                 stream.write_all(&[0; 10])?;
             }

@@ -1,4 +1,4 @@
-//! Arrays of all kinds and selections of all kinds, read in both ways.
+//! All kinds of arrays and selections, read synchronously and asynchronously.
 
 use b2_async::{AsyncNdArray, AsyncOptions, AsyncSlice};
 use b2_chunk::{CodecId, Compression, FilterSlot};
@@ -100,7 +100,7 @@ fn selections_read_the_same() {
         let (one, two) = (far.mask(&marks).unwrap(), near.mask(&marks).unwrap());
         same(store.in_any_order(dice, one.read_bytes()), two.read_bytes(), "mask");
         let counts = store.counts();
-        // Opening takes two requests at once, whatever is allowed afterwards.
+        // Opening takes two concurrent requests, whatever the limit is afterwards.
         assert!(counts.most <= store.most.max(2), "{counts:?}");
         assert_eq!(store.flying(), 0);
     }

@@ -1,4 +1,4 @@
-//! Files that C-Blosc2 wrote, read in both ways.
+//! Files written by C-Blosc2, read synchronously and asynchronously.
 
 use std::fmt::Debug;
 use std::fs;
@@ -12,7 +12,7 @@ use b2nd::{NdArray, NdError};
 use crate::arrays::{points, selection};
 use crate::store::Store;
 
-/// Fetches as little as possible at a time.
+/// Costs that fetch as little as possible at a time.
 pub(crate) const TINY: ReadCosts = ReadCosts::LOCAL.small(0).head(0).gap(0).at_once(0);
 const TINY_AHEAD: ReadCosts = TINY.ahead(true).at_once(4096);
 
@@ -37,7 +37,7 @@ fn frames(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The same value, or the same error.
+/// Asserts that both are the same value or the same error.
 pub(crate) fn same<T: PartialEq + Debug, E: std::error::Error>(
     far: Result<T, E>,
     near: Result<T, E>,

@@ -1,4 +1,4 @@
-//! Super-chunks of all kinds.
+//! All kinds of super-chunks.
 
 use b2_async::{AsyncOptions, AsyncSuperChunk};
 use b2_chunk::{Chunk, Compression, FilterSlot};
@@ -19,7 +19,7 @@ fn bytes_and_items_read_the_same() {
             .filters(filters)
             .blocksize(typesize * (1 + dice.below(300)));
         let cparams = cparams.build().unwrap();
-        // Chunks of one size, or of individual ones.
+        // Chunks of equal or of individual sizes.
         let equal = case % 2 == 0;
         let size = typesize * (1 + dice.below(900));
         let mut writer = FrameWriter::memory(FrameParams::from_cparams(&cparams)).unwrap();
@@ -32,7 +32,7 @@ fn bytes_and_items_read_the_same() {
         let options = SuperChunk::options().costs(costs(dice)).compare(compare(dice));
         let near = options.from_bytes(bytes.clone()).unwrap();
         let store = Store::new(bytes);
-        // However few bytes may be in flight, a single request is allowed.
+        // A single request is allowed even above the limit of bytes in flight.
         let far = AsyncOptions::from(options).max_bytes_in_flight(*dice.pick(&[1, 1000, 1 << 20]));
         let far = store.in_any_order(dice, AsyncSuperChunk::open_with(store.clone(), &far)).unwrap();
         for _ in 0..8 {

@@ -1,8 +1,8 @@
-//! Reading asynchronously, beside reading synchronously.
+//! Reading asynchronously, compared with reading synchronously.
 
 mod arrays;
 mod fixtures;
 mod frames;
+mod misbehaving;
 mod rounds;
 mod store;
-mod wrong;

@@ -1,4 +1,4 @@
-//! What reading costs: rounds, requests and bytes (docs/reading.md).
+//! The cost of reading: rounds, requests and bytes (docs/explanation/reading.md).
 
 use b2_async::{AsyncNdArray, AsyncOptions};
 use b2_chunk::{Compression, FilterSlot};
@@ -62,7 +62,7 @@ fn few_requests_in_few_rounds() {
     let plane = cost(&store, &array, vec![Selection::from(101), all(), all()]);
     assert_eq!(plane.rounds, 1, "{plane:?}");
     assert!(plane.requests <= 16 && plane.bytes < 8 * chunk * 3 / 4, "{plane:?}");
-    // Head and blocks of each of 16 chunks, of which 16 are in flight at once.
+    // Head and blocks of each of 16 chunks, 16 in flight at a time.
     let plane = cost(&store, &array, vec![all(), all(), Selection::from(101)]);
     assert_eq!(plane.rounds, 2, "{plane:?}");
     assert!(plane.requests <= 32, "{plane:?}");
@@ -70,14 +70,14 @@ fn few_requests_in_few_rounds() {
     assert!(whole.requests <= 33 && whole.bytes <= stored / 100 * 101, "{whole:?}");
     assert!(whole.most <= 16);
 
-    // Comparing each time needs no further round either.
+    // Verifying each time needs no further round either.
     let options = AsyncOptions::new().compare(Compare::Always);
     let array = store.in_rounds(AsyncNdArray::open_with(store.clone(), &options)).unwrap();
     let item = cost(&store, &array, vec![101.into(), 37.into(), 40.into()]);
     assert_eq!(item.rounds, 1, "{item:?}");
 }
 
-/// Fetches no more than allowed at once, however much is wanted.
+/// Never has more in flight than allowed, however much is requested.
 #[test]
 fn what_is_in_flight_is_bounded() {
     let store = Store::new(field());
@@ -89,10 +89,10 @@ fn what_is_in_flight_is_bounded() {
     assert!(counts.most_bytes <= 1 << 20 && counts.most > 1, "{counts:?}");
 }
 
-/// Where the frame tells where its blocks are, one round fetches what is needed and hardly more.
+/// If the frame stores block starts, one round fetches what is needed and hardly more.
 #[test]
 fn told_blocks_come_in_one_round() {
-    // Blocks of very different sizes, which cannot be guessed.
+    // Blocks of very different sizes, whose positions cannot be guessed.
     let noise = |i: u64| (i / 4096).wrapping_mul(7) % 11 < 4;
     let item = move |i: u64| if noise(i) { mix(i) } else { 0 };
     for delta in [false, true] {
@@ -123,7 +123,7 @@ fn told_blocks_come_in_one_round() {
                 "{at}: {counts:?}"
             );
         }
-        // Blocks far apart, which a guess would fetch with all that is between them.
+        // Blocks far apart; a guess would also fetch everything between them.
         let array = &array;
         let rows = Selection::from((0..1 << 20).step_by(1 << 15).map(|n| n as i64).collect::<Vec<_>>());
         let far = cost(&store, array, vec![rows]);
@@ -131,13 +131,13 @@ fn told_blocks_come_in_one_round() {
     }
 }
 
-/// A wrong guess of where blocks are costs a round, and nothing else.
+/// A wrong guess of block positions costs a round and nothing else.
 #[test]
 fn uneven_blocks_cost_a_round() {
-    // The first half of each chunk compresses to nothing, the other one not at all.
+    // The first half of each chunk compresses to nothing, the second half not at all.
     let item = |i: u64| if i % 262_144 < 131_072 { 0 } else { mix(i) };
     let builder = ArrayBuilder::new::<u32>([1 << 20]).chunks([1 << 18]).blocks([1 << 12]);
-    // Without the table that tells where they are.
+    // Without the table of block starts.
     let builder = builder.write_options(FrameWriter::options().block_starts(false));
     let frame = builder.to_bytes(source::by_index(item)).unwrap();
     let store = Store::new(frame);

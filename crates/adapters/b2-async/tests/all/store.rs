@@ -1,4 +1,4 @@
-//! A store in memory that counts, answers late and in any order, and misbehaves.
+//! A store in memory that counts requests, answers late and in any order, and can misbehave.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::poll_fn;
@@ -9,35 +9,35 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use b2_async::{Answer, Opening, RangeReader, Version};
+use b2_async::{OpenResponse, RangeReader, RangeResponse, Version};
 use b2_frame::FrameFile;
 use b2_testkit::Rng;
 use bytes::Bytes;
 
-/// What was asked of a store.
+/// Counts of the requests to a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// How often nothing could go on without an answer.
+    /// How often nothing could proceed without a response.
     pub(crate) rounds: usize,
     pub(crate) requests: usize,
     pub(crate) bytes: u64,
-    /// Most requests and bytes in flight at once.
+    /// Maximum requests and bytes in flight.
     pub(crate) most: usize,
     pub(crate) most_bytes: u64,
 }
 
-/// What is wrong with the answers to ranges.
+/// How responses to range requests are wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum Misbehavior {
     Nothing,
     Short,
     Long,
     Error,
-    /// Another version, told by the ETag.
+    /// Another version, visible in the ETag.
     Etag,
-    /// Another version, told by the time of change.
+    /// Another version, visible in the modification time.
     Modified,
-    /// Another version, told by the length alone.
+    /// Another version, visible only in the length.
     Length,
     /// The bytes are those of the next range.
     Moved,
@@ -46,12 +46,12 @@ pub(crate) enum Wrong {
 struct State {
     counts: Counts,
     next: u64,
-    /// Requests that wait, and their sizes.
+    /// Pending requests and their sizes.
     waiting: BTreeMap<u64, u64>,
     released: HashSet<u64>,
     flying: HashMap<u64, u64>,
-    wrong: Wrong,
-    /// Requests until the wrong ones begin.
+    wrong: Misbehavior,
+    /// Number of correct responses before the wrong ones begin.
     good: usize,
 }
 
@@ -94,7 +94,7 @@ impl Store {
             waiting: BTreeMap::new(),
             released: HashSet::new(),
             flying: HashMap::new(),
-            wrong: Wrong::Nothing,
+            wrong: Misbehavior::Nothing,
             good: 0,
         };
         let version = Version::default().etag(Some("\"1\"".to_owned()));
@@ -106,13 +106,13 @@ impl Store {
         self.files[&FrameFile::Main].clone()
     }
 
-    /// Misbehaves after some good answers.
-    pub(crate) fn spoil(&self, wrong: Wrong, good: usize) {
+    /// Misbehaves after `good` correct responses.
+    pub(crate) fn spoil(&self, wrong: Misbehavior, good: usize) {
         let mut state = self.state.lock().unwrap();
         (state.wrong, state.good) = (wrong, good);
     }
 
-    /// Returns what was asked since the last time.
+    /// Returns the counts since the last call.
     pub(crate) fn counts(&self) -> Counts {
         std::mem::take(&mut self.state.lock().unwrap().counts)
     }
@@ -121,37 +121,37 @@ impl Store {
         self.state.lock().unwrap().flying.len()
     }
 
-    /// Answers all waiting requests.
+    /// Answers all pending requests.
     fn answer_all(&self) {
         let mut state = self.state.lock().unwrap();
-        assert!(!state.waiting.is_empty(), "it waits for nothing");
+        assert!(!state.waiting.is_empty(), "the future is pending without a request");
         state.counts.rounds += 1;
         let waiting = std::mem::take(&mut state.waiting);
         state.released.extend(waiting.into_keys());
     }
 
-    /// Answers some waiting request.
+    /// Answers a random pending request.
     fn answer_any(&self, dice: &mut Rng) {
         let mut state = self.state.lock().unwrap();
-        assert!(!state.waiting.is_empty(), "it waits for nothing");
+        assert!(!state.waiting.is_empty(), "the future is pending without a request");
         let at = dice.below(state.waiting.len());
         let id = *state.waiting.keys().nth(at).unwrap();
         state.waiting.remove(&id);
         state.released.insert(id);
     }
 
-    /// Runs a future, and answers all requests whenever it waits.
+    /// Runs a future; answers all requests whenever it is pending.
     pub(crate) fn in_rounds<T>(&self, future: impl Future<Output = T>) -> T {
         run(future, || self.answer_all())
     }
 
-    /// Runs a future, and answers one request whenever it waits.
+    /// Runs a future; answers one request whenever it is pending.
     pub(crate) fn in_any_order<T>(&self, dice: &mut Rng, future: impl Future<Output = T>) -> T {
         run(future, || self.answer_any(dice))
     }
 
     async fn wait(&self, bytes: u64) {
-        let mut guard = Flying { state: &self.state, id: None };
+        let mut guard = RequestInFlight { state: &self.state, id: None };
         poll_fn(|_| {
             let mut state = self.state.lock().unwrap();
             let id = *guard.id.get_or_insert_with(|| {
@@ -180,12 +180,12 @@ impl Store {
 }
 
 /// Counts a request as in flight until its future ends or is dropped.
-struct Flying<'a> {
+struct RequestInFlight<'a> {
     state: &'a Mutex<State>,
     id: Option<u64>,
 }
 
-impl Drop for Flying<'_> {
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.state.lock().unwrap().flying.remove(&id);
@@ -202,8 +202,8 @@ impl RangeReader for Store {
         self.most
     }
 
-    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<Opening> {
-        // Two requests at once, as a web server needs.
+    async fn open(&self, file: FrameFile, first: u64, last: u64) -> io::Result<OpenResponse> {
+        // Two concurrent requests, as a web server needs.
         let (mut one, mut two) = (pin!(self.wait(first)), pin!(self.wait(last)));
         let (mut first_done, mut last_done) = (false, false);
         poll_fn(|context| {
@@ -214,14 +214,14 @@ impl RangeReader for Store {
         .await;
         let len = self.files.get(&file).ok_or(io::ErrorKind::NotFound)?.len() as u64;
         let (first, last) = (self.part(file, 0..first)?, self.part(file, len.saturating_sub(last)..len)?);
-        Ok(Opening::new(first, last, len, self.version.clone()))
+        Ok(OpenResponse::new(first, last, len, self.version.clone()))
     }
 
-    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<Answer> {
+    async fn range(&self, file: FrameFile, range: Range<u64>) -> io::Result<RangeResponse> {
         self.wait(range.end - range.start).await;
         let wrong = {
             let mut state = self.state.lock().unwrap();
-            let wrong = if state.good == 0 { state.wrong } else { Wrong::Nothing };
+            let wrong = if state.good == 0 { state.wrong } else { Misbehavior::Nothing };
             state.good = state.good.saturating_sub(1);
             wrong
         };
@@ -229,20 +229,20 @@ impl RangeReader for Store {
         let len = self.files[&file].len() as u64;
         let mut version = self.version.clone().len(Some(len));
         match wrong {
-            Wrong::Nothing => {}
-            Wrong::Short => bytes.truncate(bytes.len() - 1),
-            Wrong::Long => bytes = [&bytes[..], &[0]].concat().into(),
-            Wrong::Error => return Err(io::ErrorKind::ConnectionReset.into()),
-            Wrong::Etag => version.etag = Some("\"2\"".to_owned()),
-            Wrong::Modified => version = version.last_modified(Some("later".to_owned())),
-            Wrong::Length => version.len = Some(len + 1),
-            Wrong::Moved => bytes = [&bytes[1..], &[0]].concat().into(),
+            Misbehavior::Nothing => {}
+            Misbehavior::Short => bytes.truncate(bytes.len() - 1),
+            Misbehavior::Long => bytes = [&bytes[..], &[0]].concat().into(),
+            Misbehavior::Error => return Err(io::ErrorKind::ConnectionReset.into()),
+            Misbehavior::Etag => version.etag = Some("\"2\"".to_owned()),
+            Misbehavior::Modified => version = version.last_modified(Some("later".to_owned())),
+            Misbehavior::Length => version.len = Some(len + 1),
+            Misbehavior::Moved => bytes = [&bytes[1..], &[0]].concat().into(),
         }
-        Ok(Answer::new(bytes, version))
+        Ok(RangeResponse::new(bytes, version))
     }
 }
 
-/// Polls a future until it is done, and calls `answer` whenever it waits.
+/// Polls a future until it is done; calls `answer` whenever it is pending.
 fn run<T>(future: impl Future<Output = T>, mut answer: impl FnMut()) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

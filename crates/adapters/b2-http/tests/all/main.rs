@@ -1,4 +1,4 @@
-//! Reading from a server on the loopback, which counts, and which misbehaves.
+//! Reading from a local server that counts requests and misbehaves.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use b2_frame::{Compare, FrameError, FrameWriter, ReadCosts, ReadOptions, Storage, SuperChunk};
 use b2_http::{Http, HttpOptions};
-use b2_testkit::web::{Manner, Server};
+use b2_testkit::web::{Misbehavior, Server};
 use b2nd::{ArrayBuilder, NdArray, NdError, range, source};
 
 fn mix(i: u64) -> u32 {
@@ -56,7 +56,7 @@ fn arrays_are_read_in_few_requests() {
         far.slice(view.clone()).unwrap().read_bytes().unwrap(),
         near.slice(view).unwrap().read_bytes().unwrap()
     );
-    // The client counts too.
+    // The client counts the same.
     server.counts();
     let before = http.counts();
     far.slice((10, ..)).unwrap().read_bytes().unwrap();
@@ -68,7 +68,7 @@ fn arrays_are_read_in_few_requests() {
     assert!(counts.requests > 0);
 }
 
-/// Requests wait at the same time: with one after the other it would take twelve delays.
+/// Requests overlap: in sequence they would take twelve delays.
 #[test]
 fn requests_are_in_flight_together() {
     let server = Server::start().unwrap();
@@ -81,7 +81,7 @@ fn requests_are_in_flight_together() {
     assert!(counts.most >= 6, "{counts:?}");
 }
 
-/// A server far away gets more requests at once, one nearby does not.
+/// A distant server gets more concurrent requests than a nearby one.
 #[test]
 fn requests_in_flight_follow_the_latency() {
     let server = Server::start().unwrap();
@@ -95,7 +95,7 @@ fn requests_in_flight_follow_the_latency() {
         server.counts();
         far.all().read_bytes().unwrap();
         let counts = server.counts();
-        // Two chunks came with the opening.
+        // Opening read two chunks already.
         assert_eq!(counts.requests, 98);
         counts.most
     };
@@ -122,7 +122,7 @@ fn responses_may_come_in_any_order() {
     }
     // One response never ends: an error after the time limit, not wrong bytes.
     let far = open(&client(1500), &url).unwrap();
-    server.spoil(Manner::Freeze, 5, 1);
+    server.spoil(Misbehavior::Freeze, 5, 1);
     let error = far.all().read_bytes().unwrap_err();
     assert!(report(&error).contains("timed out"), "{}", report(&error));
     assert!(far.all().read_bytes().unwrap() == near.all().read_bytes().unwrap());
@@ -172,34 +172,34 @@ fn sparse_frames_are_folders() {
     }
 }
 
-/// Each of these is an error, in bounded time and memory, and says what is wrong.
+/// Each of these is an error that describes the problem, in bounded time and memory.
 #[test]
 fn servers_that_misbehave_are_errors() {
     let cases = [
-        (Manner::Whole, "does not support range requests"),
-        (Manner::Other, "another range"),
-        (Manner::Short, "connection"),
-        (Manner::Long, "more or less"),
-        (Manner::Endless, "more than the range"),
-        (Manner::Slow, "timed out"),
-        (Manner::Freeze, "timed out"),
-        (Manner::Compressed, "compressed"),
-        (Manner::Silent, "does not say which range"),
-        (Manner::Status(404, false), "no such file"),
-        (Manner::Status(403, false), "refuses access"),
-        (Manner::Status(503, true), "cannot answer now"),
-        (Manner::Status(418, false), "418"),
-        (Manner::Redirect("file:///etc/passwd".to_owned()), "redirects to something"),
-        (Manner::Redirect("/a.b2nd".to_owned()), "redirects too often"),
-        (Manner::Noise, ""),
-        (Manner::Close, ""),
+        (Misbehavior::Whole, "does not support range requests"),
+        (Misbehavior::Other, "a different range"),
+        (Misbehavior::Short, "connection"),
+        (Misbehavior::Long, "more or less"),
+        (Misbehavior::Endless, "more than the range"),
+        (Misbehavior::Slow, "timed out"),
+        (Misbehavior::Freeze, "timed out"),
+        (Misbehavior::Compressed, "compressed"),
+        (Misbehavior::Silent, "does not state which range"),
+        (Misbehavior::Status(404, false), "no such file"),
+        (Misbehavior::Status(403, false), "refuses access"),
+        (Misbehavior::Status(503, true), "temporarily unavailable"),
+        (Misbehavior::Status(418, false), "418"),
+        (Misbehavior::Redirect("file:///etc/passwd".to_owned()), "redirects to something"),
+        (Misbehavior::Redirect("/a.b2nd".to_owned()), "redirects too often"),
+        (Misbehavior::Noise, ""),
+        (Misbehavior::Close, ""),
     ];
     for (manner, what) in cases {
         let server = Server::start().unwrap();
         let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
         let text = |error: NdError| report(&error);
-        // Short only where it is waited for, since a machine may be slow.
-        let timeout = if matches!(manner, Manner::Slow | Manner::Freeze) { 1_500 } else { 60_000 };
+        // Short only where the test waits for it, since a machine may be slow.
+        let timeout = if matches!(manner, Misbehavior::Slow | Misbehavior::Freeze) { 1_500 } else { 60_000 };
         // While opening.
         server.spoil(manner.clone(), 0, usize::MAX);
         let error = text(open(&client(timeout), &url).map(drop).unwrap_err());
@@ -213,10 +213,10 @@ fn servers_that_misbehave_are_errors() {
     }
 }
 
-/// A file that a local writer truncates is read again, but not one whose responses end too early.
+/// A file truncated by a local writer is read again, but not one whose responses end too early.
 #[test]
 fn responses_that_always_end_early_are_not_requested_over_and_over() {
-    for manner in [Manner::Short, Manner::Close] {
+    for manner in [Misbehavior::Short, Misbehavior::Close] {
         for good in [0, 1, 2] {
             let server = Server::start().unwrap();
             let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
@@ -241,7 +241,12 @@ fn report(error: &dyn std::error::Error) -> String {
 
 #[test]
 fn failures_that_pass_are_tried_again() {
-    for manner in [Manner::Status(503, true), Manner::Status(429, false), Manner::Short, Manner::Close] {
+    for manner in [
+        Misbehavior::Status(503, true),
+        Misbehavior::Status(429, false),
+        Misbehavior::Short,
+        Misbehavior::Close,
+    ] {
         let server = Server::start().unwrap();
         let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
         server.spoil(manner.clone(), 0, 2);
@@ -256,22 +261,22 @@ fn a_changed_file_is_an_error() {
     let server = Server::start().unwrap();
     let url = server.put("a.b2nd", field().to_bytes(source::by_index(mix)).unwrap().to_vec());
     let far = open(&client(60_000), &url).unwrap();
-    server.spoil(Manner::Changed, 3, usize::MAX);
+    server.spoil(Misbehavior::Changed, 3, usize::MAX);
     let error = far.all().read_bytes().map(drop).unwrap_err();
     assert!(matches!(error, NdError::Frame(FrameError::Changed { .. })), "{error}");
     // Between the two requests of opening.
-    server.spoil(Manner::Changed, 1, 1);
+    server.spoil(Misbehavior::Changed, 1, 1);
     assert!(open(&client(60_000), &url).is_err());
-    // Nothing tells of changes here.
-    server.spoil(Manner::Unguarded, 0, usize::MAX);
+    // Changes cannot be detected here.
+    server.spoil(Misbehavior::Unguarded, 0, usize::MAX);
     let http = client(60_000);
     open(&http, &url).unwrap().all().read_bytes().unwrap();
     assert!(!http.open_file(Path::new(&url)).unwrap().version().is_guarded());
-    // The end is asked for by its place where the server knows no other way.
-    server.spoil(Manner::NoSuffix, 0, usize::MAX);
+    // The end is requested by its offsets if the server does not support suffix ranges.
+    server.spoil(Misbehavior::NoSuffix, 0, usize::MAX);
     open(&client(60_000), &url).unwrap().all().read_bytes().unwrap();
-    // The last bytes say how long the file is, where the server does not (`a-b/*`).
-    server.spoil(Manner::NoLength, 0, usize::MAX);
+    // The last bytes reveal the file's length if the server does not report it (`a-b/*`).
+    server.spoil(Misbehavior::NoLength, 0, usize::MAX);
     let far = open(&client(60_000), &url).unwrap();
     assert_eq!(far.all().read::<Vec<u32>>().unwrap()[77], mix(77));
 }
@@ -284,7 +289,7 @@ fn credentials_are_sent_once_and_never_shown() {
     let target = other.put("b.b2nd", frame);
     let secret = format!("{}?X-Signature=secret", url.replace("127", "me:secret@127"));
     let http = client(60_000);
-    server.spoil(Manner::Redirect(target), 0, usize::MAX);
+    server.spoil(Misbehavior::Redirect(target), 0, usize::MAX);
     open(&http, &secret).unwrap();
     let heads = server.heads();
     assert!(heads.iter().all(|head| head.contains("uthorization: Basic") && head.contains("X-Signature")));
@@ -293,22 +298,22 @@ fn credentials_are_sent_once_and_never_shown() {
         !heads.is_empty()
             && heads.iter().all(|head| !head.contains("uthorization") && !head.contains("secret"))
     );
-    // Names for it do not show it.
+    // Its name does not show the secret.
     let name = http.hide(&secret);
     assert!(!name.contains("secret"), "{name}");
     open(&http, &name).unwrap();
-    server.spoil(Manner::Status(500, false), 0, usize::MAX);
+    server.spoil(Misbehavior::Status(500, false), 0, usize::MAX);
     let http = client(300);
     let error = report(&open(&http, &http.hide(&secret)).map(drop).unwrap_err());
     assert!(!error.contains("secret"), "{error}");
-    // A target that has expired is asked for again.
-    server.spoil(Manner::Redirect(other.url("b.b2nd")), 0, usize::MAX);
+    // An expired target is requested again.
+    server.spoil(Misbehavior::Redirect(other.url("b.b2nd")), 0, usize::MAX);
     let far = open(&client(60_000), &secret).unwrap();
-    other.spoil(Manner::Status(403, false), 0, 1);
+    other.spoil(Misbehavior::Status(403, false), 0, 1);
     far.all().read_bytes().unwrap();
 }
 
-/// A program can tell an address that nobody answers from a file that is not there.
+/// An unreachable host and a missing file have different error kinds.
 #[test]
 fn hosts_that_cannot_be_reached_have_a_kind() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -324,7 +329,7 @@ fn hosts_that_cannot_be_reached_are_told_soon() {
     for url in [format!("http://{free}/a.b2nd"), "http://no-such-host.invalid/a.b2nd".to_owned()] {
         let http = Http::new(HttpOptions::default().proxy(false));
         let error = open(&http, &url).map(drop).unwrap_err();
-        // Opening sends two requests at once.
+        // Opening sends two concurrent requests.
         assert!(http.counts().requests <= 6, "{url}: {:?}", http.counts());
         assert!(matches!(error.detail(), NdError::Frame(FrameError::Io { .. })), "{error:?}");
     }
@@ -338,15 +343,15 @@ fn redirects_to_other_hosts_can_be_refused() {
     server.put("b.b2nd", frame.clone());
     let options = HttpOptions::default().proxy(false).pause(Duration::from_millis(1));
     let http = Http::new(options.other_hosts(false));
-    server.spoil(Manner::Redirect(other.put("b.b2nd", frame)), 0, usize::MAX);
+    server.spoil(Misbehavior::Redirect(other.put("b.b2nd", frame)), 0, usize::MAX);
     let error = report(&open(&http, &url).map(drop).unwrap_err());
     assert!(error.contains("another host"), "{error}");
     assert!(other.heads().is_empty());
-    server.spoil(Manner::Redirect("/b.b2nd".to_owned()), 0, 1);
+    server.spoil(Misbehavior::Redirect("/b.b2nd".to_owned()), 0, 1);
     open(&http, &url).unwrap();
 }
 
-/// What one file system has opened it takes for unchanged.
+/// A file system assumes that files it has opened are unchanged.
 #[test]
 fn a_file_system_that_begins_afresh_sees_the_new_file() {
     let server = Server::start().unwrap();
@@ -354,10 +359,10 @@ fn a_file_system_that_begins_afresh_sees_the_new_file() {
     let http = client(60_000);
     assert_eq!(open(&http, &url).unwrap().slice((0, 0)).unwrap().read::<Vec<u32>>().unwrap(), [mix(0)]);
     server.put("a.b2nd", field().to_bytes(source::by_index(|i| mix(i + 1))).unwrap().to_vec());
-    let again = http.afresh();
+    let again = http.reopened();
     assert!(again.open_file(Path::new(&url)).unwrap().version().is_guarded());
     let array = open(&again, &url).unwrap();
     assert_eq!(array.slice((0, 0)).unwrap().read::<Vec<u32>>().unwrap(), [mix(1)]);
-    // The clients count together, because they are one.
+    // Both share one client, so they count together.
     assert_eq!(http.counts(), again.counts());
 }

@@ -4,14 +4,14 @@ use std::fs;
 
 use b2_frame::FrameWriter;
 use b2_frame::SuperChunk;
-use b2_store::{Kind, Layout, Store, StoreError, StoreWriter};
+use b2_store::{MemberKind, Store, StoreError, StoreLayout, StoreWriter};
 use b2nd::ArrayBuilder;
 
 use crate::{bytes, items, open, options};
 
-/// Adds an array as programs do: at the path that the store gives, in its directory.
+/// Adds an array as programs do: at the path that the store returns.
 fn add(store: &Store, key: &str, overwrite: bool, values: &[u32]) -> Result<(), StoreError> {
-    let path = store.place_for(key, Kind::Array, overwrite)?;
+    let path = store.place_for(key, MemberKind::Array, overwrite)?;
     let inside = store.directory().expect("a directory");
     let write = FrameWriter::options().overwrite(overwrite).file_system(inside);
     ArrayBuilder::new::<u32>([values.len() as u64]).write_options(write).write(path, values).unwrap();
@@ -22,7 +22,7 @@ fn add(store: &Store, key: &str, overwrite: bool, values: &[u32]) -> Result<(), 
 fn members_groups_and_attributes_come_and_go() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.b2d");
-    StoreWriter::create(&path, Layout::Directory, false).unwrap().finish().unwrap();
+    StoreWriter::create(&path, StoreLayout::Directory, false).unwrap().finish().unwrap();
     add(&open(&path), "a", false, &[1, 2]).unwrap();
     add(&open(&path), "/g/h/b", false, &[3]).unwrap();
     add(&open(&path), "/g/h/b", true, &[4, 5]).unwrap();
@@ -34,10 +34,10 @@ fn members_groups_and_attributes_come_and_go() {
     }
     for key in ["", "/", "../x", "/g/../../x", "g//x", "/g/..", "a\\b", "a\nb", "__vlmeta__", "/g/__vlmeta__"]
     {
-        assert!(matches!(store.place_for(key, Kind::Array, true), Err(StoreError::Key(_))), "{key}");
+        assert!(matches!(store.place_for(key, MemberKind::Array, true), Err(StoreError::Key(_))), "{key}");
         assert!(matches!(store.create_group(key), Err(StoreError::Key(_))), "{key}");
     }
-    assert!(matches!(store.place_for(&"d/".repeat(64), Kind::Array, true), Err(StoreError::Key(_))));
+    assert!(matches!(store.place_for(&"d/".repeat(64), MemberKind::Array, true), Err(StoreError::Key(_))));
     store.create_group("/new/group").unwrap();
     assert!(path.join("new/group").is_dir());
     assert!(store.keys().eq(open(&path).keys()));
@@ -73,7 +73,7 @@ fn members_groups_and_attributes_come_and_go() {
 fn what_is_embedded_gets_a_file_and_what_is_archived_cannot_be_changed() {
     let folder = tempfile::tempdir().unwrap();
     let (small, path) = (folder.path().join("small.b2e"), folder.path().join("s.b2d"));
-    let mut writer = StoreWriter::create(&small, Layout::Frame, false).unwrap();
+    let mut writer = StoreWriter::create(&small, StoreLayout::Frame, false).unwrap();
     writer.put("/g/a", &bytes(b"x")).unwrap();
     writer.put("/g/b", &bytes(b"yz")).unwrap();
     writer.put("/h/c", &bytes(b"")).unwrap();
@@ -83,7 +83,7 @@ fn what_is_embedded_gets_a_file_and_what_is_archived_cannot_be_changed() {
     fs::copy(&small, path.join("embed.b2e")).unwrap();
     let store = open(&path);
     let plain = |frame: SuperChunk| frame.read_bytes(0..frame.nbytes()).unwrap();
-    // For a change, a member is taken out of the frame with small members.
+    // Changing a member moves it out of the frame with small members.
     let file = store.file_of("g/b", &options()).unwrap();
     assert_eq!(file, std::path::absolute(&path).unwrap().join("g/b.b2f"));
     assert_eq!(store.file_of("/g/b", &options()).unwrap(), file);
@@ -94,21 +94,21 @@ fn what_is_embedded_gets_a_file_and_what_is_archived_cannot_be_changed() {
     assert!(matches!(open(&path).frame("/g/b", &options()), Err(StoreError::NoSuchKey(_))));
     open(&path).remove("/h").unwrap();
     assert!(open(&path).keys().eq(["/g/a"]));
-    // Attributes that python-blosc2 has embedded are kept in a file of their own.
+    // Attributes that python-blosc2 embedded are moved to a separate file.
     store.set_attributes("/g", &[("new".to_owned(), b"\x02".to_vec())], &[], &options()).unwrap();
     let frame = open(&path).attributes("/g", &options()).unwrap().unwrap();
     assert!(
         frame.vlmetalayers().names().eq(["new", "old"]) || frame.vlmetalayers().names().eq(["old", "new"])
     );
     assert!(path.join("g/__vlmeta__.b2f").is_file());
-    // A file comes before an embedded member of its key.
+    // A file takes precedence over an embedded member with the same key.
     add(&open(&path), "/g/a", true, &[7]).unwrap();
     assert_eq!(items(open(&path).frame("/g/a", &options()).unwrap()), [7]);
     open(&path).remove("/g/a").unwrap();
     assert_eq!(open(&path).keys().count(), 0);
     let store = open(&small);
     assert!(matches!(store.file_of("/g/a", &options()), Err(StoreError::Unsupported(_))));
-    assert!(matches!(store.place_for("/b", Kind::Array, false), Err(StoreError::Unsupported(_))));
+    assert!(matches!(store.place_for("/b", MemberKind::Array, false), Err(StoreError::Unsupported(_))));
     assert!(matches!(store.remove("/g/a"), Err(StoreError::Unsupported(_))));
     assert!(matches!(store.create_group("/h"), Err(StoreError::Unsupported(_))));
     assert!(matches!(store.set_attributes("", &[], &[], &options()), Err(StoreError::Unsupported(_))));
@@ -117,7 +117,9 @@ fn what_is_embedded_gets_a_file_and_what_is_archived_cannot_be_changed() {
 #[test]
 fn keys_of_new_stores_do_not_collide() {
     let folder = tempfile::tempdir().unwrap();
-    for (layout, name) in [(Layout::Directory, "d"), (Layout::Archive, "z"), (Layout::Frame, "e")] {
+    for (layout, name) in
+        [(StoreLayout::Directory, "d"), (StoreLayout::Archive, "z"), (StoreLayout::Frame, "e")]
+    {
         let mut writer = StoreWriter::create(folder.path().join(name), layout, false).unwrap();
         let frame = bytes(b"x");
         writer.put("/g/a", &frame).unwrap();
@@ -140,13 +142,13 @@ fn keys_of_new_stores_do_not_collide() {
 fn a_key_with_two_files_is_replaced_and_removed_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.b2d");
-    let mut writer = StoreWriter::create(&path, Layout::Directory, false).unwrap();
+    let mut writer = StoreWriter::create(&path, StoreLayout::Directory, false).unwrap();
     writer.put("/a", &bytes(b"first")).unwrap();
     writer.finish().unwrap();
     assert!(path.join("a.b2f").is_file());
     // An array would be written to a.b2nd, but readers would go on to find a.b2f.
-    assert!(matches!(open(&path).place_for("/a", Kind::Array, true), Err(StoreError::Exists(_))));
-    open(&path).place_for("/a", Kind::SuperChunk, true).unwrap();
+    assert!(matches!(open(&path).place_for("/a", MemberKind::Array, true), Err(StoreError::Exists(_))));
+    open(&path).place_for("/a", MemberKind::SuperChunk, true).unwrap();
     fs::copy(path.join("a.b2f"), path.join("a.b2nd")).unwrap();
     open(&path).remove("/a").unwrap();
     assert_eq!(open(&path).keys().count(), 0);

@@ -1,17 +1,17 @@
-//! Stores that were made to lead elsewhere, to contradict themselves, or to be too large.
+//! Hostile stores: they lead elsewhere, contradict themselves, or are too large.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use b2_store::{Layout, Place, Store, StoreError, StoreWriter};
+use b2_store::{MemberLocation, Store, StoreError, StoreLayout, StoreWriter};
 use b2_testkit::Rng;
 
 use crate::{bytes, embedding, open, options, raw, refused};
 
-/// A member of an archive: what its own header and what the directory say.
+/// A member of an archive, with its header and directory entry.
 #[derive(Clone)]
-struct Entry<'a> {
+struct ArchiveEntry<'a> {
     name: &'a str,
     data: &'a [u8],
     /// Method, and flags.
@@ -24,11 +24,11 @@ struct Entry<'a> {
     extra: [&'a [u8]; 2],
 }
 
-fn entry<'a>(name: &'a str, data: &'a [u8]) -> Entry<'a> {
-    Entry { name, data, how: [0, 0], lens: None, at: None, extra: [b"", b""] }
+fn entry<'a>(name: &'a str, data: &'a [u8]) -> ArchiveEntry<'a> {
+    ArchiveEntry { name, data, how: [0, 0], lens: None, at: None, extra: [b"", b""] }
 }
 
-fn zip(entries: &[Entry<'_>]) -> Vec<u8> {
+fn zip(entries: &[ArchiveEntry<'_>]) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     let put = |to: &mut Vec<u8>, numbers: &[u16]| to.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
     for entry in entries {
@@ -104,18 +104,18 @@ fn entries_that_contradict_each_other() {
     // Of two of one name, the last one counts, as in Python.
     let store = archive(&zip(&[entry("x.b2f", &one), entry("x.b2f", &two)])).unwrap().unwrap();
     assert_eq!((store.members().len(), read(&store, "/x").unwrap()), (1, b"second".to_vec()));
-    // Two in one place.
-    let same = Entry { at: Some(0), ..entry("y.b2f", &one) };
+    // Two at the same offset.
+    let same = ArchiveEntry { at: Some(0), ..entry("y.b2f", &one) };
     refused(archive(&zip(&[entry("x.b2f", &one), same])), "overlap");
-    // One that reaches into the next, or into the directory, as the directory says.
+    // One that overlaps the next or the directory, according to the directory.
     let longer = Some([one.len() as u32 + 1; 2]);
     refused(
-        archive(&zip(&[Entry { lens: longer, ..entry("x.b2f", &one) }, entry("y.b2f", &two)])),
+        archive(&zip(&[ArchiveEntry { lens: longer, ..entry("x.b2f", &one) }, entry("y.b2f", &two)])),
         "overlap",
     );
-    refused(archive(&zip(&[Entry { lens: longer, ..entry("x.b2f", &one) }])), "overlap");
+    refused(archive(&zip(&[ArchiveEntry { lens: longer, ..entry("x.b2f", &one) }])), "overlap");
     // The same because of an extra field that only the header has.
-    let extra = Entry { extra: [&[0; 8], b""], ..entry("x.b2f", &one[..one.len() - 8]) };
+    let extra = ArchiveEntry { extra: [&[0; 8], b""], ..entry("x.b2f", &one[..one.len() - 8]) };
     let mut bytes = zip(&[extra, entry("y.b2f", &two)]);
     assert_eq!(bytes[18] as usize, (one.len() - 8) & 0xFF);
     let directory = bytes.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
@@ -123,12 +123,12 @@ fn entries_that_contradict_each_other() {
         bytes[directory + at..][..4].copy_from_slice(&(one.len() as u32).to_le_bytes());
     }
     let store = archive(&bytes).unwrap().unwrap();
-    refused(read(&store, "/x"), "longer than its place in the archive");
+    refused(read(&store, "/x"), "longer than its slot in the archive");
     assert_eq!(read(&store, "/y").unwrap(), b"second");
     // A frame that is longer than its member.
     let shorter = &one[..one.len() - 1];
     let store = archive(&zip(&[entry("x.b2f", shorter), entry("y.b2f", &two)])).unwrap().unwrap();
-    refused(read(&store, "/x"), "its place in the archive");
+    refused(read(&store, "/x"), "its slot in the archive");
     // No member at the offset, and one beyond the end.
     let mut bytes = zip(&[entry("x.b2f", &one), entry("y.b2f", &two)]);
     let header = 35 + one.len();
@@ -136,7 +136,7 @@ fn entries_that_contradict_each_other() {
     let store = archive(&bytes).unwrap().unwrap();
     refused(read(&store, "/y"), &format!("no member starts at byte {header}"));
     assert_eq!(read(&store, "/x").unwrap(), b"first");
-    refused(archive(&zip(&[Entry { at: Some(u32::MAX - 9), ..entry("x.b2f", &one) }])), "overlap");
+    refused(archive(&zip(&[ArchiveEntry { at: Some(u32::MAX - 9), ..entry("x.b2f", &one) }])), "overlap");
 }
 
 #[test]
@@ -144,20 +144,22 @@ fn what_is_packed_or_encrypted_is_listed_and_refused() {
     let frame = raw(&bytes(b"hello"));
     let bomb = Some([frame.len() as u32, u32::MAX - 1]);
     let entries = [
-        Entry { how: [8, 0], lens: bomb, ..entry("bomb.b2nd", &frame) },
-        Entry { how: [0, 1], ..entry("locked.b2nd", &frame) },
-        Entry { lens: bomb, ..entry("odd.b2nd", &frame) },
+        ArchiveEntry { how: [8, 0], lens: bomb, ..entry("bomb.b2nd", &frame) },
+        ArchiveEntry { how: [0, 1], ..entry("locked.b2nd", &frame) },
+        ArchiveEntry { lens: bomb, ..entry("odd.b2nd", &frame) },
         entry("plain.b2f", &frame),
     ];
     let store = archive(&zip(&entries)).unwrap().unwrap();
     assert!(store.keys().eq(["/bomb", "/locked", "/odd", "/plain"]));
-    for (key, why) in [("/bomb", "compressed"), ("/locked", "encrypted"), ("/odd", "two lengths")] {
+    for (key, why) in [("/bomb", "compressed"), ("/locked", "encrypted"), ("/odd", "two different lengths")] {
         refused(read(&store, key), why);
-        assert!(matches!(&store.member(key).unwrap().place, Place::Unreadable(told) if told.contains(why)));
+        assert!(
+            matches!(&store.member(key).unwrap().place, MemberLocation::Unreadable(told) if told.contains(why))
+        );
         assert_eq!(store.window(key).unwrap(), None);
     }
     assert_eq!(read(&store, "/plain").unwrap(), b"hello");
-    refused(archive(&zip(&[Entry { how: [8, 0], ..entry("embed.b2e", &frame) }])), "compressed");
+    refused(archive(&zip(&[ArchiveEntry { how: [8, 0], ..entry("embed.b2e", &frame) }])), "compressed");
 }
 
 #[test]
@@ -166,7 +168,8 @@ fn lengths_in_64_bits() {
     let field = |len: u64| [&[1, 0, 16, 0][..], &len.to_le_bytes(), &len.to_le_bytes()].concat();
     let made = |len: u64| {
         let extra = field(len);
-        let entry = Entry { lens: Some([u32::MAX; 2]), extra: [&extra, &extra], ..entry("x.b2f", &frame) };
+        let entry =
+            ArchiveEntry { lens: Some([u32::MAX; 2]), extra: [&extra, &extra], ..entry("x.b2f", &frame) };
         archive(&zip(&[entry]))
     };
     assert_eq!(read(&made(frame.len() as u64).unwrap().unwrap(), "/x").unwrap(), b"hello");
@@ -174,7 +177,7 @@ fn lengths_in_64_bits() {
         refused(made(len), "overlap");
     }
     let longer = made(frame.len() as u64 + 1).unwrap().unwrap();
-    refused(read(&longer, "/x"), "longer than its place in the archive");
+    refused(read(&longer, "/x"), "longer than its slot in the archive");
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn archives_cut_anywhere_or_with_changed_bytes() {
     for _ in 0..600 {
         let mut odd = whole.clone();
         for _ in 0..rng.within(1..=3) {
-            // Most of them where the directory is.
+            // Mostly in the directory.
             let at = if rng.chance(70) { whole.len() - 1 - rng.below(220) } else { rng.below(whole.len()) };
             odd[at] = *rng.pick(&[0, 1, 0x7F, 0x80, 0xFF]);
         }
@@ -206,7 +209,7 @@ fn archives_cut_anywhere_or_with_changed_bytes() {
     }
 }
 
-/// Reads all there is after comparing everything, by key.
+/// Verifies everything, then reads all members by key.
 fn verified(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let store = archive(bytes)?.ok_or_else(|| StoreError::Damaged("not a store".to_owned()))?;
     store.verify_directory()?;
@@ -222,12 +225,12 @@ fn verified(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
 fn each_flip_of_a_directory_or_header_is_seen_or_harmless() {
     let (one, two) = (raw(&bytes(b"first")), raw(&bytes(b"second")));
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = StoreWriter::create(folder.path().join("s.b2z"), Layout::Archive, false).unwrap();
+    let mut writer = StoreWriter::create(folder.path().join("s.b2z"), StoreLayout::Archive, false).unwrap();
     writer.put("a", &bytes(b"first")).unwrap();
     writer.put("g/\u{e4}", &bytes(b"second")).unwrap();
     writer.finish().unwrap();
     let field = [&[9, 9, 1, 0, 7, 1, 0, 16, 0][..], &(one.len() as u64).to_le_bytes().repeat(2)].concat();
-    let long = Entry { lens: Some([u32::MAX; 2]), extra: [&field, &field], ..entry("long.b2f", &one) };
+    let long = ArchiveEntry { lens: Some([u32::MAX; 2]), extra: [&field, &field], ..entry("long.b2f", &one) };
     let archives = [
         fs::read(folder.path().join("s.b2z")).unwrap(),
         zip(&[entry("x.b2f", &one), entry("notes.txt", b"text"), entry("g/y.b2f", &two), long]),
@@ -337,7 +340,7 @@ fn counts_and_depths_are_bounded() {
     assert!(open(folder.path()).keys().eq(["/a"]));
     fs::create_dir_all(folder.path().join("d/".repeat(65))).unwrap();
     refused(Store::open(folder.path(), &options()), "nested more than 64 deep");
-    // A directory of more entries than any store has: 48 MB of them, which say that they are empty.
+    // A directory with too many entries: 48 MB of entries for empty files.
     let count: u32 = (1 << 20) + 1;
     let mut out = zip(&[entry("a.b2f", &frame)]);
     let start = out.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
@@ -377,7 +380,7 @@ fn maps_of_embedded_members() {
     }
     refused(Store::from_frame(embedding(&frame, "{}")), "estore_metadata");
     refused(Store::from_frame(embedding(&frame, "5")), "estore_metadata");
-    // Keys are names and no paths; a copy to a directory is where they would become paths.
+    // Keys are not paths; copying to a directory would turn them into paths.
     let whole = format!(r#"{{"offset": 0, "length": {len}}}"#);
     let store = made(&format!(
         r#""/../../s": {whole}, "t": {whole}, "/short": {{"offset": 0, "length": {}}}"#,
@@ -390,12 +393,14 @@ fn maps_of_embedded_members() {
     );
     refused(read(&store, "/short"), "truncated");
     let folder = tempfile::tempdir().unwrap();
-    for (layout, name) in [(Layout::Directory, "d"), (Layout::Archive, "z"), (Layout::Frame, "e")] {
+    for (layout, name) in
+        [(StoreLayout::Directory, "d"), (StoreLayout::Archive, "z"), (StoreLayout::Frame, "e")]
+    {
         let mut writer = StoreWriter::create(folder.path().join(name), layout, false).unwrap();
         assert!(matches!(writer.copy(&store, "", &options()), Err(StoreError::Key(_))));
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    // References are listed and not followed.
+    // References are listed but not followed.
     let store = made(r#""/far": {"urlbase": "http://127.0.0.1:9/", "path": "@public/a"}"#).unwrap().unwrap();
     assert!(store.keys().eq(["/far"]));
     refused(read(&store, "/far"), "not followed");
@@ -440,7 +445,7 @@ fn links_in_directories_are_not_followed() {
         assert!(matches!(store.frame(key, &options()), Err(StoreError::NoSuchKey(_))), "{key}");
     }
     for key in ["aside/new", "g/up/new"] {
-        assert!(store.place_for(key, b2_store::Kind::Array, false).is_err(), "{key}");
+        assert!(store.place_for(key, b2_store::MemberKind::Array, false).is_err(), "{key}");
         assert!(store.create_group(&format!("{key}/deep")).is_err(), "{key}");
         assert!(store.set_attributes(key, &[("a".to_owned(), vec![1])], &[], &options()).is_err(), "{key}");
     }
@@ -448,7 +453,7 @@ fn links_in_directories_are_not_followed() {
     fs::rename(path.join("g"), folder.path().join("was")).unwrap();
     symlink(&out, path.join("g")).unwrap();
     assert!(store.frame("/g/a", &options()).is_err());
-    assert!(store.place_for("/g/c", b2_store::Kind::Array, false).is_err());
+    assert!(store.place_for("/g/c", b2_store::MemberKind::Array, false).is_err());
     assert!(store.set_attributes("/g", &[("a".to_owned(), vec![1])], &[], &options()).is_err());
     assert!(store.remove("/g/a").is_err());
     assert!(out.join("a.b2f").exists() && fs::read_dir(&out).unwrap().count() == 2);
@@ -457,7 +462,7 @@ fn links_in_directories_are_not_followed() {
     fs::rename(folder.path().join("was"), path.join("g")).unwrap();
     open(&path).remove("/g").unwrap();
     assert!(!path.join("g").exists() && out.join("a.b2f").exists());
-    // In place of the frame with small members, and of a store.
+    // A link in place of the frame with small members, and of a store.
     symlink(out.join("a.b2f"), path.join("embed.b2e")).unwrap();
     assert!(Store::open(&path, &options()).is_err());
     symlink(&path, folder.path().join("named.b2d")).unwrap();
@@ -468,11 +473,11 @@ fn links_in_directories_are_not_followed() {
     );
 }
 
-/// An error of the storage, and none of the store.
+/// A storage error is not an error of the store.
 #[test]
 fn failing_storage_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let missing = Store::open(folder.path().join("none.b2z"), &options()).err().unwrap();
     assert!(matches!(missing, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound));
-    assert!(StoreWriter::create(folder.path().join("none/s.b2z"), Layout::Archive, false).is_err());
+    assert!(StoreWriter::create(folder.path().join("none/s.b2z"), StoreLayout::Archive, false).is_err());
 }

@@ -1,16 +1,16 @@
-//! What is written is read again, in every layout.
+//! Round trips in every layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use b2_frame::{FileKind, FrameWriter, Storage, SuperChunk};
-use b2_store::{ATTRIBUTES, Kind, Layout, Place, Store, StoreError, StoreWriter};
+use b2_store::{ATTRIBUTES, MemberKind, MemberLocation, Store, StoreError, StoreLayout, StoreWriter};
 use b2_testkit::Rng;
 
 use crate::{array, bytes, items, open, options, raw};
 
-const LAYOUTS: [(Layout, &str); 3] =
-    [(Layout::Directory, "s.b2d"), (Layout::Archive, "s.b2z"), (Layout::Frame, "s.b2e")];
+const LAYOUTS: [(StoreLayout, &str); 3] =
+    [(StoreLayout::Directory, "s.b2d"), (StoreLayout::Archive, "s.b2z"), (StoreLayout::Frame, "s.b2e")];
 
 #[test]
 fn random_stores_in_every_layout() {
@@ -92,19 +92,34 @@ fn members_tell_where_they_are() {
         let store = open(&path);
         let found: Vec<_> = store.members().values().map(|member| (member.kind, &member.place)).collect();
         match (layout, &found[..]) {
-            (Layout::Directory, [(Kind::Array, Place::Path(a)), (Kind::SuperChunk, Place::Path(t))]) => {
+            (
+                StoreLayout::Directory,
+                [
+                    (MemberKind::Array, MemberLocation::Path(a)),
+                    (MemberKind::SuperChunk, MemberLocation::Path(t)),
+                ],
+            ) => {
                 assert!(a.ends_with("g/a.b2nd") && t.ends_with("t.b2f"));
                 assert_eq!(fs::read(a).unwrap(), raw(&frame));
                 assert_eq!(fs::read_dir(&path).unwrap().count(), 3, "the frame for small members too");
             }
-            (Layout::Archive, [(Kind::Array, Place::Archived { .. }), (Kind::SuperChunk, _)]) => {
+            (
+                StoreLayout::Archive,
+                [(MemberKind::Array, MemberLocation::Archived { .. }), (MemberKind::SuperChunk, _)],
+            ) => {
                 let window = store.window("g/a").unwrap().unwrap();
                 let file = fs::read(&path).unwrap();
                 assert_eq!(file[window.start as usize..window.end as usize], raw(&frame));
                 let read = options().offset(window.start).open(&path).unwrap();
                 assert_eq!(items(read), values);
             }
-            (Layout::Frame, [(Kind::Unknown, Place::Embedded(a)), (Kind::Unknown, Place::Embedded(t))]) => {
+            (
+                StoreLayout::Frame,
+                [
+                    (MemberKind::Unknown, MemberLocation::Embedded(a)),
+                    (MemberKind::Unknown, MemberLocation::Embedded(t)),
+                ],
+            ) => {
                 assert_eq!((a.start, a.end), (0, t.start));
                 let plain = SuperChunk::open(&path).unwrap().read_bytes(a.clone()).unwrap();
                 assert_eq!(plain, raw(&frame));
@@ -113,7 +128,7 @@ fn members_tell_where_they_are() {
         }
         assert_eq!(store.frame("/t", &options()).unwrap().read_bytes(0..5).unwrap(), b"hello");
         assert!(matches!(store.frame("/u", &options()), Err(StoreError::NoSuchKey(_))));
-        assert_eq!(store.directory().is_some(), layout == Layout::Directory);
+        assert_eq!(store.directory().is_some(), layout == StoreLayout::Directory);
     }
     assert!(Store::open(folder.path().join("none"), &options()).is_err());
     fs::write(folder.path().join("a.b2nd"), raw(&frame)).unwrap();
@@ -129,7 +144,7 @@ fn stores_are_members_of_stores() {
     let mut rng = Rng::new(2);
     let (values, frame) = array(&mut rng);
     let inner = folder.path().join("inner.b2e");
-    let mut writer = StoreWriter::create(&inner, Layout::Frame, false).unwrap();
+    let mut writer = StoreWriter::create(&inner, StoreLayout::Frame, false).unwrap();
     writer.put("/deep/a", &frame).unwrap();
     writer.finish().unwrap();
     for (layout, name) in LAYOUTS {
@@ -139,7 +154,7 @@ fn stores_are_members_of_stores() {
         writer.finish().unwrap();
         let found = Store::from_frame(open(&path).frame("/within", &options()).unwrap()).unwrap().unwrap();
         assert_eq!(items(found.frame("/deep/a", &options()).unwrap()), values);
-        // A member that is no store.
+        // A member that is not a store.
         assert!(Store::from_frame(found.frame("/deep/a", &options()).unwrap()).unwrap().is_none());
     }
 }
@@ -156,7 +171,7 @@ fn sparse_frames_become_contiguous_members() {
     writer.finish().unwrap();
     let store = open(folder.path().join("d.b2d"));
     let path = folder.path().join("s.b2z");
-    let mut writer = StoreWriter::create(&path, Layout::Archive, false).unwrap();
+    let mut writer = StoreWriter::create(&path, StoreLayout::Archive, false).unwrap();
     writer.copy(&store, "", &options()).unwrap();
     writer.finish().unwrap();
     assert_eq!(open(path).frame("/x", &options()).unwrap().read_bytes(0..5).unwrap(), b"hello");
@@ -180,7 +195,7 @@ fn nothing_is_left_and_nothing_is_replaced_unasked() {
         assert_eq!(open(&path).members().len(), 0);
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
         match (layout, StoreWriter::create(&path, layout, true)) {
-            (Layout::Directory, Err(StoreError::Exists(_))) => fs::remove_dir_all(&path).unwrap(),
+            (StoreLayout::Directory, Err(StoreError::Exists(_))) => fs::remove_dir_all(&path).unwrap(),
             (_, Ok(mut writer)) => {
                 writer.put("/a", &frame).unwrap();
                 writer.finish().unwrap();
@@ -197,11 +212,11 @@ fn nothing_is_left_and_nothing_is_replaced_unasked() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     #[cfg(unix)]
     {
-        // A link is kept, and the file behind it replaced.
+        // A link is kept and its target replaced.
         let (real, link) = (folder.path().join("real"), folder.path().join("link.b2z"));
         fs::write(&real, b"old").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        StoreWriter::create(&link, Layout::Archive, true).unwrap().finish().unwrap();
+        StoreWriter::create(&link, StoreLayout::Archive, true).unwrap().finish().unwrap();
         assert!(
             link.is_symlink()
                 && b2_frame::ReadFiles::kind(&b2_frame::Disk, &real, b2_frame::Links::Refuse).unwrap()
@@ -232,9 +247,9 @@ fn keys_with_colons_are_kept() {
         }
         assert!(store.attributes("/x1:y", &options()).unwrap().is_some());
     }
-    // In an archive, such a name can only be stored without saying that it is UTF-8.
+    // An archive can store such a name only without marking it as UTF-8.
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = StoreWriter::create(folder.path().join("z"), Layout::Archive, false).unwrap();
+    let mut writer = StoreWriter::create(folder.path().join("z"), StoreLayout::Archive, false).unwrap();
     assert!(matches!(writer.put("/\u{e4}:b", &bytes(b"x")), Err(StoreError::Unsupported(_))));
 }
 
@@ -261,7 +276,7 @@ fn what_could_not_be_written_whole_gets_no_name() {
 fn groups_are_copied_under_any_spelling() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.b2d");
-    let mut writer = StoreWriter::create(&path, Layout::Directory, false).unwrap();
+    let mut writer = StoreWriter::create(&path, StoreLayout::Directory, false).unwrap();
     writer.put("/ocean/a", &bytes(b"x")).unwrap();
     writer.finish().unwrap();
     let store = open(&path);
@@ -271,12 +286,13 @@ fn groups_are_copied_under_any_spelling() {
             .enumerate()
     {
         let path = folder.path().join(format!("{n}.b2z"));
-        let mut writer = StoreWriter::create(&path, Layout::Archive, false).unwrap();
+        let mut writer = StoreWriter::create(&path, StoreLayout::Archive, false).unwrap();
         writer.copy(&store, group, &options()).unwrap();
         writer.finish().unwrap();
         assert!(open(&path).keys().eq([keys]), "{group:?}");
     }
-    let mut writer = StoreWriter::create(folder.path().join("none.b2z"), Layout::Archive, false).unwrap();
+    let mut writer =
+        StoreWriter::create(folder.path().join("none.b2z"), StoreLayout::Archive, false).unwrap();
     assert!(matches!(writer.copy(&store, "/land", &options()), Err(StoreError::NoSuchKey(_))));
     assert!(writer.finish().is_err());
     assert!(!folder.path().join("none.b2z").exists());
@@ -292,8 +308,8 @@ fn copies_are_of_the_frame_as_it_was_opened() {
     editor.append_bytes(&[1; 5000]).unwrap();
     editor.commit().unwrap();
     let target = folder.path().join("s.b2z");
-    let mut writer = StoreWriter::create(&target, Layout::Archive, false).unwrap();
-    // Either the frame as it was, or an error that says that it has changed.
+    let mut writer = StoreWriter::create(&target, StoreLayout::Archive, false).unwrap();
+    // Either the frame as it was, or an error saying that it changed.
     if writer.put("/a", &frame).is_ok() {
         writer.finish().unwrap();
         let copied = open(&target).frame("/a", &options()).unwrap();

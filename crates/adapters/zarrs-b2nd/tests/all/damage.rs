@@ -1,4 +1,4 @@
-//! Damaged and hostile chunks are errors: whatever is returned is what was written.
+//! Damaged and hostile chunks are errors: reads never return anything other than what was written.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use zarrs::storage::byte_range::ByteRange;
 use zarrs::storage::{ReadableStorageTraits, StoreKey, WritableStorageTraits};
 use zarrs_b2nd::{B2ndCodec, Blosc2Codec};
 
-use crate::store::{Counting, asynchronous, fixed};
+use crate::store::{CountingStore, asynchronous, fixed};
 
-/// 80 KB of items: beyond what is fetched whole.
+/// 80 KB of items: too large to be fetched whole.
 const SHAPE: [u64; 2] = [200, 100];
 
-struct Victim {
-    store: Arc<Counting>,
-    array: Array<Counting>,
+struct DamagedChunk {
+    store: Arc<CountingStore>,
+    array: Array<CountingStore>,
     key: StoreKey,
     good: Vec<u8>,
     items: Vec<u8>,
 }
 
-fn victim(blosc2: bool) -> Victim {
-    let store = Arc::new(Counting::default());
+fn victim(blosc2: bool) -> DamagedChunk {
+    let store = Arc::new(CountingStore::default());
     let mut builder = ArrayBuilder::new(SHAPE.to_vec(), SHAPE.to_vec(), data_type::float32(), 0.0f32);
     match blosc2 {
         true => builder.bytes_to_bytes_codecs(vec![Arc::new(Blosc2Codec::new().typesize(4))]),
@@ -39,20 +39,20 @@ fn victim(blosc2: bool) -> Victim {
     array.store_chunk(&[0, 0], ArrayBytes::new_flen(items.clone())).unwrap();
     let key = array.chunk_key(&[0, 0]);
     let good = store.inner.get(&key).unwrap().unwrap().to_vec();
-    Victim { store, array, key, good, items }
+    DamagedChunk { store, array, key, good, items }
 }
 
-/// What the reads of a damaged chunk did.
+/// Outcomes of reading a damaged chunk.
 #[derive(Default, Debug)]
-struct Seen {
+struct ReadOutcomes {
     errors: usize,
     same: usize,
     other: usize,
 }
 
-impl Victim {
+impl DamagedChunk {
     /// Reads a chunk with other bytes: all of it and a part, through both interfaces.
-    fn read(&self, bytes: &[u8], seen: &mut Seen) {
+    fn read(&self, bytes: &[u8], seen: &mut ReadOutcomes) {
         self.store.set(&self.key, bytes.to_vec().into()).unwrap();
         self.store.take();
         let ranges = [90..130, 35..95];
@@ -74,7 +74,7 @@ impl Victim {
             block_on(asynchronous.async_retrieve_array_subset::<ArrayBytes>(&part)).ok().map(fixed),
             &expected,
         );
-        // No request for more than such a chunk can have.
+        // No request exceeds the maximum size of such a chunk.
         for range in self.store.take().ranges {
             let end = match range {
                 ByteRange::FromStart(start, len) => start + len.unwrap_or(0),
@@ -88,14 +88,14 @@ impl Victim {
 #[test]
 fn flipped_bits_are_errors_or_change_nothing() {
     let victim = victim(false);
-    let (mut rng, mut seen) = (Rng::new(11), Seen::default());
+    let (mut rng, mut seen) = (Rng::new(11), ReadOutcomes::default());
     for _ in 0..500 {
         let mut bytes = victim.good.clone();
         let at = rng.below(bytes.len());
         bytes[at] ^= 1 << rng.below(8);
         victim.read(&bytes, &mut seen);
     }
-    // The sums of the frame are compared, so no other values are returned.
+    // The checksums are verified, so no other values are returned.
     assert_eq!(seen.other, 0, "{seen:?}");
     assert!(seen.errors > 600 && seen.same > 0, "{seen:?}");
 }
@@ -103,7 +103,7 @@ fn flipped_bits_are_errors_or_change_nothing() {
 #[test]
 fn short_chunks_are_errors() {
     let victim = victim(false);
-    let mut seen = Seen::default();
+    let mut seen = ReadOutcomes::default();
     let len = victim.good.len();
     let lengths = (0..300).chain((300..len).step_by(97)).chain([4095, 4096, 4097, len - 1]);
     let count = lengths.clone().count();
@@ -119,7 +119,7 @@ fn hostile_numbers_are_errors_within_limits() {
     let mut numbers: Vec<Number> = Vec::new();
     let mut sink = |_, _: std::fmt::Arguments<'_>, number| numbers.push(number);
     Walk::new(&victim.good, &mut sink).frame().unwrap();
-    let (mut rng, mut seen) = (Rng::new(13), Seen::default());
+    let (mut rng, mut seen) = (Rng::new(13), ReadOutcomes::default());
     assert!(numbers.len() > 80);
     for number in &numbers {
         for _ in 0..4 {
@@ -155,7 +155,7 @@ fn frames_of_other_shapes_and_types_are_errors() {
             assert!(error.contains(what), "{what}: {error}");
         }
     }
-    // Opaque items, the other byte order, several chunks.
+    // Opaque items, swapped byte order, several chunks.
     let swapped: Vec<u8> = victim.items.chunks(4).flat_map(|item| item.iter().rev().copied()).collect();
     let other = if cfg!(target_endian = "big") { "<f4" } else { ">f4" };
     for frame in [
@@ -163,7 +163,7 @@ fn frames_of_other_shapes_and_types_are_errors() {
         builder(SHAPE, other).to_bytes(&swapped[..]).unwrap(),
         builder(SHAPE, "<f4").chunks([70, 33]).blocks([20, 33]).to_bytes(&victim.items[..]).unwrap(),
     ] {
-        let mut seen = Seen::default();
+        let mut seen = ReadOutcomes::default();
         victim.read(&frame, &mut seen);
         assert_eq!((seen.same, seen.errors, seen.other), (3, 0, 0));
     }
@@ -172,7 +172,7 @@ fn frames_of_other_shapes_and_types_are_errors() {
 #[test]
 fn damaged_chunks_of_bytes_are_errors_or_bytes() {
     let victim = victim(true);
-    let (mut rng, mut seen) = (Rng::new(17), Seen::default());
+    let (mut rng, mut seen) = (Rng::new(17), ReadOutcomes::default());
     for _ in 0..300 {
         let mut bytes = victim.good.clone();
         let most = if rng.chance(50) { 64 } else { bytes.len() };
@@ -185,10 +185,10 @@ fn damaged_chunks_of_bytes_are_errors_or_bytes() {
     }
     // Such chunks have no checksums.
     assert!(seen.errors > 200, "{seen:?}");
-    // A chunk that claims two gigabytes is an error before they are allocated.
+    // A chunk that claims two gigabytes is rejected before allocation.
     let mut bytes = victim.good.clone();
     bytes[4..8].copy_from_slice(&(i32::MAX - 100).to_le_bytes());
-    let mut seen = Seen::default();
+    let mut seen = ReadOutcomes::default();
     victim.read(&bytes, &mut seen);
     assert_eq!((seen.errors, seen.same, seen.other), (3, 0, 0));
 }

@@ -1,4 +1,4 @@
-//! Arrays of other programs: zarr-python with the package b2kit, and imagecodecs where it is installed.
+//! Interoperability with zarr-python with the package b2kit, and with imagecodecs if installed.
 
 use std::fs;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::store::{cut, fixed, shape};
 const SHAPE: [u64; 2] = [110, 70];
 const CHUNK: [u64; 2] = [60, 50];
 
-/// Data types that zarr-python has as well.
+/// Returns whether zarr-python has this data type as well.
 fn shared(name: &str) -> bool {
     let only_here = ["bfloat16", "float8_e4m3", "complex_bfloat16", "int4"];
-    // zarr-python has a name for raw bytes that zarrs does not know, and the other way round.
+    // Each names raw bytes in a way the other does not know.
     !only_here.contains(&name) && !name.starts_with('r')
 }
 
-/// Writes arrays of all types, each with its items in C order beside it. Returns how many.
+/// Writes arrays of all types, each with a file of its items in C order. Returns their number.
 fn write(folder: &Path) -> usize {
     let mut count = 0;
     let mut write = |name: String, builder: &ArrayBuilder, itemsize: usize, is_bool: bool, is_text: bool| {
@@ -74,7 +74,7 @@ fn write(folder: &Path) -> usize {
         builder.bytes_to_bytes_codecs(vec![Arc::new(Blosc2Codec::new().codec("lz4").typesize(size as u8))]);
         write(format!("blosc2-{n}"), &builder, size, is_bool, is_text);
     }
-    // The defaults, in the metadata too.
+    // The defaults, also in the metadata.
     let mut builder =
         ArrayBuilder::new(SHAPE.to_vec(), CHUNK.to_vec(), zarrs::array::data_type::int32(), 5i32);
     builder.array_to_bytes_codec(Arc::new(B2ndCodec::new()));
@@ -82,7 +82,7 @@ fn write(folder: &Path) -> usize {
     count
 }
 
-/// Reads arrays with their items beside them, whole and in parts. Returns how many.
+/// Reads such arrays, whole and in parts, and compares their items. Returns their number.
 fn read(folder: &Path) -> usize {
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -117,9 +117,9 @@ fn read(folder: &Path) -> usize {
 
 /// `B2KIT_ZARR_PYTHON` is a Python with zarr 3.1 and this repository's package; `.ci/run` sets it.
 #[test]
-#[ignore = "needs Python with zarr and b2kit, named by B2KIT_ZARR_PYTHON"]
+#[ignore = "needs a Python with zarr and b2kit, named by B2KIT_ZARR_PYTHON"]
 fn zarr_python_reads_what_zarrs_writes_and_the_other_way_round() {
-    let python = std::env::var_os("B2KIT_ZARR_PYTHON").expect("B2KIT_ZARR_PYTHON names no Python");
+    let python = std::env::var_os("B2KIT_ZARR_PYTHON").expect("B2KIT_ZARR_PYTHON must name a Python");
     let folder = tempfile::tempdir().unwrap();
     let ours = folder.path().join("rust");
     fs::create_dir(&ours).unwrap();

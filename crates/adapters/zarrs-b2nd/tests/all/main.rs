@@ -1,4 +1,4 @@
-//! The codecs, used through zarrs: both interfaces, sharding, damaged chunks, and what other programs write.
+//! The codecs, used through zarrs: both interfaces, sharding, damaged chunks, and files of other programs.
 
 mod damage;
 mod interop;

@@ -1,4 +1,4 @@
-//! The metadata of the codecs, which other programs write too.
+//! The metadata of the codecs, which other programs write as well.
 
 use serde_json::{Value, json};
 use zarrs::array::codec::api::{Codec, CodecMetadataOptions};
@@ -22,7 +22,7 @@ fn metadata_is_read_and_written_as_by_python() {
             json!({"codec": "lz4", "level": 0, "filters": [["trunc_prec", 10], "bitshuffle"], "blocks": [3, 4]}),
             json!({"codec": "lz4", "level": 0, "filters": [["trunc_prec", 10], "bitshuffle"], "blocks": [3, 4]}),
         ),
-        // Readers follow the frame: what they do not know is no error until they write.
+        // Readers follow the frame: unknown names are errors only for writing.
         (
             "b2kit.b2nd",
             json!({"codec": "unheard", "filters": []}),
@@ -106,7 +106,7 @@ fn what_cannot_be_stored_is_refused() {
     array.store_chunk(&[0], vec![1i16; 4]).unwrap_err();
 }
 
-/// The text for the list of extensions says the same as the specification here.
+/// The schemas for the Zarr extension registry match the specification here.
 #[test]
 fn the_schemas_to_register_are_those_of_the_specification() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
@@ -117,7 +117,7 @@ fn the_schemas_to_register_are_those_of_the_specification() {
         serde_json::from_str(&text).unwrap()
     };
     for name in ["b2nd", "blosc2"] {
-        let mut ours = read(format!("docs/zarr-{name}.schema.json"));
+        let mut ours = read(format!("docs/reference/zarr-{name}.schema.json"));
         let theirs = read(format!("packaging/zarr-extensions/codecs/{name}/schema.json"));
         assert_eq!(theirs["properties"]["name"]["const"], name);
         ours["properties"]["name"] = json!({"const": name});

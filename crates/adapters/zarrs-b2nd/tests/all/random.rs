@@ -1,4 +1,4 @@
-//! Random arrays: what was written is read, whole and in parts, through both interfaces.
+//! Random arrays: round trips, whole and in parts, through both interfaces.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use zarrs::metadata_ext::data_type::NumpyTimeUnit;
 use zarrs::plugin::ExtensionName;
 use zarrs_b2nd::{B2ndCodec, Blosc2Codec, Filter};
 
-use crate::store::{Counting, asynchronous, cut, fixed, shape};
+use crate::store::{CountingStore, asynchronous, cut, fixed, shape};
 
-/// All kinds of types: those that Blosc2 has, and those that are stored as opaque bytes.
+/// All kinds of types: Blosc2's own, and those stored as opaque bytes.
 pub(crate) fn types() -> Vec<DataType> {
     let one = NonZeroU32::MIN;
     vec![
@@ -61,9 +61,9 @@ pub(crate) fn codec(rng: &mut Rng, chunk: &[u64]) -> B2ndCodec {
 }
 
 /// One random array in a store.
-struct Case {
-    store: Arc<Counting>,
-    array: Array<Counting>,
+struct RandomArray {
+    store: Arc<CountingStore>,
+    array: Array<CountingStore>,
     lengths: Vec<u64>,
     chunk: Vec<u64>,
     itemsize: usize,
@@ -71,7 +71,7 @@ struct Case {
     is_sharded: bool,
 }
 
-fn case(seed: u64, number: u64) -> Case {
+fn case(seed: u64, number: u64) -> RandomArray {
     let mut rng = Rng::case(seed, number);
     let ndim = rng.within(1..=4);
     let most = [0, 30_000, 200, 34, 13][ndim];
@@ -87,7 +87,7 @@ fn case(seed: u64, number: u64) -> Case {
         true => ShardingCodecBuilder::new(shape(&inner), &kind).array_to_bytes_codec(codec).build_arc(),
         false => codec,
     };
-    // Any bytes are integers; not all are floating-point numbers, texts or booleans that the metadata can name.
+    // Any bytes are valid integers, but not valid floats, texts or booleans in the metadata.
     let name = kind.name_v3().unwrap();
     let is_plain =
         ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"].contains(&&*name);
@@ -100,7 +100,7 @@ fn case(seed: u64, number: u64) -> Case {
             Blosc2Codec::new().codec("lz4").filters(["shuffle"]).typesize(3),
         )]);
     }
-    let store = Arc::new(Counting::default());
+    let store = Arc::new(CountingStore::default());
     let array = builder.build(store.clone(), "/a").unwrap();
     array.store_metadata().unwrap();
     let nitems = lengths.iter().product::<u64>() as usize;
@@ -111,7 +111,7 @@ fn case(seed: u64, number: u64) -> Case {
     let whole = ArraySubset::new_with_shape(lengths.clone());
     array.store_array_subset(&whole, ArrayBytes::new_flen(items.clone())).unwrap();
     if rng.chance(30) {
-        // A chunk that is missing has the fill value.
+        // A missing chunk has the fill value.
         let at: Vec<u64> =
             lengths.iter().zip(&chunk).map(|(n, c)| rng.below(n.div_ceil(*c) as usize) as u64).collect();
         let cut = array.chunk_subset_bounded(&at).unwrap();
@@ -122,10 +122,10 @@ fn case(seed: u64, number: u64) -> Case {
             items[flat * itemsize..(flat + 1) * itemsize].copy_from_slice(&fill);
         }
     }
-    // As a reader finds it, by the metadata.
+    // Open it by its metadata, like a reader.
     let array = Array::open(store.clone(), "/a").unwrap();
     assert_eq!(array.data_type(), &kind);
-    Case { store, array, lengths, chunk, itemsize, items, is_sharded }
+    RandomArray { store, array, lengths, chunk, itemsize, items, is_sharded }
 }
 
 pub(crate) fn a_box(rng: &mut Rng, lengths: &[u64]) -> Vec<std::ops::Range<u64>> {
@@ -142,7 +142,7 @@ pub(crate) fn a_box(rng: &mut Rng, lengths: &[u64]) -> Vec<std::ops::Range<u64>>
 fn random_arrays_are_read_whole_and_in_parts() {
     let mut nparts = 0;
     for number in 0..60 {
-        let Case { store, array, lengths, chunk, itemsize, items, is_sharded } = case(71, number);
+        let RandomArray { store, array, lengths, chunk, itemsize, items, is_sharded } = case(71, number);
         let mut rng = Rng::case(72, number);
         let whole = ArraySubset::new_with_shape(lengths.clone());
         let found = fixed(array.retrieve_array_subset::<ArrayBytes>(&whole).unwrap());
@@ -158,7 +158,7 @@ fn random_arrays_are_read_whole_and_in_parts() {
             assert_eq!(fixed(found), expected, "case {number}: {ranges:?} of {lengths:?}, asynchronously");
             nparts += 1;
         }
-        // Parts of one chunk, through a decoder that is kept.
+        // Parts of one chunk, through a cached decoder.
         let at: Vec<u64> =
             lengths.iter().zip(&chunk).map(|(n, c)| rng.below(n.div_ceil(*c) as usize) as u64).collect();
         let plain = fixed(array.retrieve_chunk::<ArrayBytes>(&at).unwrap());
@@ -169,7 +169,7 @@ fn random_arrays_are_read_whole_and_in_parts() {
             let subset = ArraySubset::new_with_ranges(&ranges);
             let found = fixed(decoder.partial_decode(&subset, &options).unwrap());
             assert_eq!(found, cut(&plain, itemsize, &chunk, &ranges), "case {number}: {ranges:?} of a chunk");
-            // Several boxes, which are read as single items.
+            // Several boxes, read as single items.
             let boxes = vec![subset, ArraySubset::new_with_ranges(&a_box(&mut rng, &chunk))];
             let expected: Vec<u8> =
                 boxes.iter().flat_map(|one| cut(&plain, itemsize, &chunk, &one.to_ranges())).collect();
@@ -192,7 +192,7 @@ fn random_arrays_are_read_whole_and_in_parts() {
 #[test]
 fn parts_are_written() {
     for number in 0..15 {
-        let Case { array, lengths, itemsize, mut items, .. } = case(73, number);
+        let RandomArray { array, lengths, itemsize, mut items, .. } = case(73, number);
         let mut rng = Rng::case(74, number);
         for _ in 0..3 {
             let ranges = a_box(&mut rng, &lengths);

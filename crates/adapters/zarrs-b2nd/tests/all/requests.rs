@@ -1,4 +1,4 @@
-//! How many bytes and rounds a part costs.
+//! The cost of partial reads in bytes and rounds.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use zarrs::array::{Array, ArrayBuilder, ArraySubset, data_type};
 use zarrs::storage::ReadableStorageTraits;
 use zarrs_b2nd::B2ndCodec;
 
-use crate::store::{Counting, asynchronous, shape};
+use crate::store::{CountingStore, asynchronous, shape};
 
 const N: u64 = 96;
 
@@ -25,8 +25,8 @@ pub(crate) fn field(n: u64) -> Vec<f32> {
     items
 }
 
-fn store() -> Arc<Counting> {
-    let store = Arc::new(Counting::default());
+fn store() -> Arc<CountingStore> {
+    let store = Arc::new(CountingStore::default());
     let build = |name: &str, codec| {
         let mut builder = ArrayBuilder::new(vec![N; 3], vec![N; 3], data_type::float32(), 0.0f32);
         let array = builder.array_to_bytes_codec(codec).build(store.clone(), name).unwrap();
@@ -57,7 +57,7 @@ fn a_box_costs_two_rounds_and_its_blocks() {
     let (ours, theirs) = (read("/b2nd"), read("/sharding"));
     assert_eq!(ours.rounds, 2, "{ours:?}");
     assert!(ours.ranges.len() <= 3, "{ours:?}");
-    // Head and end of 4 KiB each, and blocks of 16 KiB, read in runs of at least that.
+    // Head and end of 4 KiB each, and coalesced reads of blocks of 16 KiB.
     assert!(ours.bytes <= 8192 + 2 * 16384, "{ours:?}");
     println!("a box: {} bytes, sharding {}", ours.bytes, theirs.bytes);
 
@@ -101,7 +101,7 @@ fn a_whole_chunk_is_one_request() {
 
 #[test]
 fn a_small_chunk_is_one_request_and_a_missing_one_none_more() {
-    let store = Arc::new(Counting::default());
+    let store = Arc::new(CountingStore::default());
     let mut builder = ArrayBuilder::new(vec![200], vec![100], data_type::int16(), -7i16);
     let array = builder.array_to_bytes_codec(Arc::new(B2ndCodec::new())).build(store.clone(), "/a").unwrap();
     array.store_chunk(&[0], (0..100i16).collect::<Vec<_>>()).unwrap();
@@ -114,7 +114,7 @@ fn a_small_chunk_is_one_request_and_a_missing_one_none_more() {
 
 #[test]
 fn inner_chunks_of_shards_are_read_in_parts() {
-    let store = Arc::new(Counting::default());
+    let store = Arc::new(CountingStore::default());
     let codec = Arc::new(B2ndCodec::new().blocks([16, 16, 16]));
     let inner = ShardingCodecBuilder::new(shape(&[N / 2; 3]), &data_type::float32())
         .array_to_bytes_codec(codec)
@@ -129,7 +129,7 @@ fn inner_chunks_of_shards_are_read_in_parts() {
         array.retrieve_array_subset(&ArraySubset::new_with_ranges(&[50..51, 50..51, 50..51])).unwrap();
     assert_eq!(found, [items[((50 * N + 50) * N + 50) as usize]]);
     let counts = store.take();
-    // The index of the shard, then head, end and block of the inner chunk, whose length is not known.
+    // The index of the shard, then head, end and block of the inner chunk, whose length is unknown.
     assert_eq!(counts.rounds, 4, "{counts:?}");
     assert!((counts.bytes as u64) < size / 20, "{counts:?} of {size}");
 }

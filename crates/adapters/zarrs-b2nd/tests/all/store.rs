@@ -1,4 +1,4 @@
-//! Stores that count what is asked of them, and arrays in them.
+//! Stores that count requests, and arrays in them.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
@@ -12,9 +12,10 @@ use zarrs::storage::{
     StoreKey, StorePrefix, WritableStorageTraits,
 };
 
-/// A store in memory that counts. Ranges beyond the end of an object are errors, and its end if that is longer a panic.
+/// A store in memory that counts requests. Ranges beyond the end of an object are errors; a suffix longer than the
+/// object panics.
 #[derive(Default)]
-pub(crate) struct Counting {
+pub(crate) struct CountingStore {
     pub(crate) inner: MemoryStore,
     counts: Mutex<Counts>,
 }
@@ -22,20 +23,20 @@ pub(crate) struct Counting {
 /// What was asked of a store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// Calls, each of which may ask for several ranges.
+    /// Calls, each of which may request several ranges.
     pub(crate) rounds: usize,
     pub(crate) ranges: Vec<ByteRange>,
     pub(crate) bytes: usize,
 }
 
-impl Counting {
-    /// Returns what was asked since the last call.
+impl CountingStore {
+    /// Returns the counts since the last call.
     pub(crate) fn take(&self) -> Counts {
         std::mem::take(&mut self.counts.lock().unwrap())
     }
 }
 
-impl ReadableStorageTraits for Counting {
+impl ReadableStorageTraits for CountingStore {
     fn get(&self, key: &StoreKey) -> Result<MaybeBytes, StorageError> {
         let found = self.inner.get(key)?;
         let mut counts = self.counts.lock().unwrap();
@@ -70,7 +71,7 @@ impl ReadableStorageTraits for Counting {
     }
 }
 
-impl WritableStorageTraits for Counting {
+impl WritableStorageTraits for CountingStore {
     fn set(&self, key: &StoreKey, value: Bytes) -> Result<(), StorageError> {
         self.inner.set(key, value)
     }
@@ -88,10 +89,10 @@ impl WritableStorageTraits for Counting {
     }
 }
 
-/// Runs at once what is to be run on another thread.
-pub(crate) struct Inline;
+/// Runs blocking tasks inline.
+pub(crate) struct InlineSpawner;
 
-impl SyncToAsyncSpawnBlocking for Inline {
+impl SyncToAsyncSpawnBlocking for InlineSpawner {
     async fn spawn_blocking<F, R>(&self, f: F) -> R
     where
         F: FnOnce() -> R + Send + 'static,
@@ -101,8 +102,10 @@ impl SyncToAsyncSpawnBlocking for Inline {
     }
 }
 
-pub(crate) fn asynchronous(store: &Arc<Counting>) -> Arc<SyncToAsyncStorageAdapter<Counting, Inline>> {
-    Arc::new(SyncToAsyncStorageAdapter::new(store.clone(), Inline))
+pub(crate) fn asynchronous(
+    store: &Arc<CountingStore>,
+) -> Arc<SyncToAsyncStorageAdapter<CountingStore, InlineSpawner>> {
+    Arc::new(SyncToAsyncStorageAdapter::new(store.clone(), InlineSpawner))
 }
 
 pub(crate) fn shape(lengths: &[u64]) -> Vec<NonZeroU64> {

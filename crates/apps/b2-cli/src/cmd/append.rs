@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use b2kit::frame::Committed;
+use b2kit::frame::CommitReport;
 use b2kit::{ArrayEditor, FrameEditor, RegionSource};
 
 use crate::args::Global;
@@ -54,7 +54,7 @@ fn append_items(
     args: &Args,
     mut inputs: Vec<Operand>,
     global: Global,
-) -> Result<(String, Committed)> {
+) -> Result<(String, CommitReport)> {
     let axis = edit::axis("--axis", args.axis.unwrap_or(0), array.shape().len())?;
     let (several, mut added) = (inputs.len() > 1, false);
     for input in &mut inputs {
@@ -90,7 +90,7 @@ fn append_bytes(
     args: &Args,
     inputs: Vec<Operand>,
     global: Global,
-) -> Result<(String, Committed)> {
+) -> Result<(String, CommitReport)> {
     ensure!(args.axis.is_none(), "--axis: this is a super-chunk: only arrays have dimensions");
     let mut grown = 0;
     for input in inputs {

@@ -23,7 +23,7 @@ Examples:
   b2kit cat data.b2nd --npy --slice=0:24,100:200,-1 -o window.npy
   b2kit cat log.b2frame --chunk 3 | xxd | head
   b2kit cat store.b2z --key /group/array
-  b2kit cat x.h5::/group/dataset --npy -o x.npy    (docs/hdf5.md)
+  b2kit cat x.h5::/group/dataset --npy -o x.npy    (docs/reference/hdf5.md)
   b2kit cat data.b2nd --csv --slice=0 > january.csv
   b2kit cat data.b2nd --png --slice=0,::-1 --range=-2,32 -o january.png
 

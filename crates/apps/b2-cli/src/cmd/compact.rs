@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use b2kit::FrameEditor;
-use b2kit::frame::Committed;
+use b2kit::frame::CommitReport;
 
 use crate::args::Global;
 use crate::print::short_size;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     })
 }
 
-fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String, Committed)> {
+fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String, CommitReport)> {
     if frame.dead_bytes()? == 0 {
         let committed = frame.commit()?;
         let removed = before.saturating_sub(size_on_disk(path)?);

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2_hdf5::{Content, DataSet, Entry, File, Hdf5Error};
-use b2_store::{Layout, StoreWriter};
+use b2_store::{StoreLayout, StoreWriter};
 use b2kit::frame::{Durability, MAGIC};
 use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 
@@ -143,11 +143,11 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
 }
 
 /// The kind of store that a name asks for.
-fn layout(output: &Path) -> Option<Layout> {
+fn layout(output: &Path) -> Option<StoreLayout> {
     match output.extension()?.to_str()? {
-        "b2d" => Some(Layout::Directory),
-        "b2z" => Some(Layout::Archive),
-        "b2e" => Some(Layout::Frame),
+        "b2d" => Some(StoreLayout::Directory),
+        "b2z" => Some(StoreLayout::Archive),
+        "b2e" => Some(StoreLayout::Frame),
         _ => None,
     }
 }
@@ -183,7 +183,7 @@ impl Job<'_> {
     }
 
     /// Converts a group into a store.
-    fn store(&self, file: &File, path: &str, output: &Path, layout: Layout) -> Result<()> {
+    fn store(&self, file: &File, path: &str, output: &Path, layout: StoreLayout) -> Result<()> {
         ensure!(
             self.args.slice.is_none(),
             "--slice is for one data set: give its path, and a name without .b2d, .b2z or .b2e"

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use b2kit::Selection;
-use b2kit::frame::Committed;
+use b2kit::frame::CommitReport;
 
 use crate::args::Global;
 use crate::print::{count, dims};
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     args.target.change(global, || delete(args, range, global))
 }
 
-fn delete(args: &Args, range: Selection, global: Global) -> Result<(String, Committed)> {
+fn delete(args: &Args, range: Selection, global: Global) -> Result<(String, CommitReport)> {
     let mut array = args.target.array(global)?;
     let axis = edit::axis("--axis", args.axis, array.shape().len())?;
     let length = array.shape()[axis];

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use b2kit::RegionSource;
-use b2kit::frame::Committed;
+use b2kit::frame::CommitReport;
 
 use crate::args::Global;
 use crate::print::{count, dims};
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     args.target.change(global, || insert(args, inputs, global))
 }
 
-fn insert(args: &Args, inputs: Vec<Operand>, global: Global) -> Result<(String, Committed)> {
+fn insert(args: &Args, inputs: Vec<Operand>, global: Global) -> Result<(String, CommitReport)> {
     let mut array = args.target.array(global)?;
     args.target.tell_lossy(array.snapshot()?.super_chunk(), global);
     let axis = edit::axis("--axis", args.axis, array.shape().len())?;

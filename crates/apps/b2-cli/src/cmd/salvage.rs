@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use b2kit::frame::{Condition, LostBlocks, Salvaged};
+use b2kit::frame::{Condition, LostBlocks, SalvageReport};
 use b2kit::nd::{DtypeKind, NdError, salvage_as, salvage_filled};
 use b2kit::{ArrayBuilder, Dtype, NdArray};
 use serde_json::{Value, json};
@@ -235,7 +235,7 @@ fn word(condition: Condition) -> &'static str {
 }
 
 /// `nbytes`: uncompressed bytes, without the padding of an array's chunks.
-fn to_json(report: &Salvaged, nbytes: u64, fill: &str) -> Value {
+fn to_json(report: &SalvageReport, nbytes: u64, fill: &str) -> Value {
     let lost = report.lost.iter().map(|group| {
         let blocks = group.blocks.as_ref();
         json!({
@@ -265,7 +265,7 @@ fn to_json(report: &Salvaged, nbytes: u64, fill: &str) -> Value {
 }
 
 /// `array`: the saved array, if it is one. It maps chunks and blocks to items.
-fn to_table(report: &Salvaged, array: Option<&NdArray>, nbytes: u64, fill: &str) -> Table {
+fn to_table(report: &SalvageReport, array: Option<&NdArray>, nbytes: u64, fill: &str) -> Table {
     let mut table = Table::default();
     let chunks = match (report.nlost, report.certain) {
         (0, true) => format!("all {} recovered", report.recovered),

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use b2kit::frame::Committed;
+use b2kit::frame::CommitReport;
 use b2kit::{ArrayEditor, FrameEditor, Selection};
 
 use crate::args::Global;
@@ -57,7 +57,7 @@ fn set_items(
     parts: &[Selection],
     input: Operand,
     global: Global,
-) -> Result<(u64, Committed)> {
+) -> Result<(u64, CommitReport)> {
     let itemsize = array.geometry().itemsize();
     let chunks: Vec<u64> = array.geometry().chunkshape().iter().map(|n| u64::from(*n)).collect();
     let axes = resolve(parts, array.shape())?;
@@ -87,7 +87,7 @@ fn set_bytes(
     args: &Args,
     input: Operand,
     global: Global,
-) -> Result<(u64, Committed)> {
+) -> Result<(u64, CommitReport)> {
     let itemsize = frame.itemsize() as u64;
     let axes = resolve(parts, &[frame.nbytes() / itemsize])?;
     let [axis] = axes[..] else { return Ok((0, frame.commit()?)) };

@@ -23,7 +23,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use b2_view::edges::{Edge, edge};
+use b2_view::edges::{AxisMarks, edge};
 use b2_view::limits::{Limits, NoLogarithm, scale};
 
 use crate::args::{Global, Source};
@@ -316,7 +316,7 @@ impl<'a> Picture<'a> {
     }
 
     /// The marks along a dimension.
-    fn edge(&self, dim: usize, most: usize) -> Edge {
+    fn edge(&self, dim: usize, most: usize) -> AxisMarks {
         let points = points(&self.args.source, self.data, &self.labels, dim, self.global);
         let axis = self.axes[dim];
         edge(&self.name(dim), points.as_ref(), axis, &(0..axis.len), most)

@@ -165,8 +165,8 @@ impl ReadAt for Late {
     fn in_flight(&self) -> usize {
         self.0.in_flight()
     }
-    fn pace(&self) -> Option<&b2kit::frame::Pace> {
-        self.0.pace()
+    fn request_stats(&self) -> Option<&b2kit::frame::RequestStats> {
+        self.0.request_stats()
     }
     fn identity(&self) -> io::Result<Option<FileId>> {
         self.0.identity()

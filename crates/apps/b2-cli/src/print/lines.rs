@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use b2kit::Dtype;
 
-use b2_view::items::Simple;
+use b2_view::items::ItemReader;
 use b2_view::text::count;
 
 /// Writes items as text, in C order.
@@ -21,7 +21,7 @@ pub(crate) struct Lines {
 struct Column {
     name: String,
     offset: usize,
-    simple: Simple,
+    simple: ItemReader,
 }
 
 /// Maximum number of values in a record.
@@ -106,7 +106,7 @@ impl Lines {
 fn leaves(dtype: &Dtype, name: &str, offset: usize, out: &mut Vec<Column>) -> Result<()> {
     let Some(fields) = dtype.fields() else {
         ensure!(out.len() < MOST_COLUMNS, "an item has more than {MOST_COLUMNS} values");
-        out.push(Column { name: name.to_owned(), offset, simple: Simple::new(dtype) });
+        out.push(Column { name: name.to_owned(), offset, simple: ItemReader::new(dtype) });
         return Ok(());
     };
     for field in fields {

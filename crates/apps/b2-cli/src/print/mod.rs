@@ -13,11 +13,11 @@ pub(crate) mod png;
 #[cfg(feature = "terminal")]
 pub(crate) mod sixel;
 
-pub(crate) use b2_view::colours::{Map, Range, Scale};
+pub(crate) use b2_view::colours::{ColourRange as Range, Map, Scale};
 pub(crate) use b2_view::items;
 pub(crate) use b2_view::text::{count, thousands};
 
-pub(crate) use b2_view::items::{Simple, Value, shown};
+pub(crate) use b2_view::items::{ItemReader as Simple, Value, shown};
 pub(crate) use lines::Lines;
 pub(crate) use picture::{colours, columns, half_blocks};
 pub(crate) use png::{Png, Stream};

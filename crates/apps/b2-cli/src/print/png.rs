@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
 use b2_view::colours::{Painter, Scale};
-use b2_view::items::Simple;
+use b2_view::items::ItemReader;
 
 /// Bytes of pixels to compress at once: enough for matches within, and many bands for the threads.
 const BAND: usize = 1 << 20;
@@ -17,7 +17,7 @@ const SUB: u8 = 1;
 
 /// A picture of two dimensions of numbers.
 pub(crate) struct Png {
-    simple: Simple,
+    simple: ItemReader,
     painter: Painter,
     width: usize,
     height: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Band {
 }
 
 impl Png {
-    pub(crate) fn new(simple: Simple, scale: Option<Scale>, width: u32, height: u32) -> Self {
+    pub(crate) fn new(simple: ItemReader, scale: Option<Scale>, width: u32, height: u32) -> Self {
         let painter = Painter::new(&simple, scale);
         Self { simple, painter, width: width as usize, height }
     }

@@ -3,8 +3,8 @@
 use b2kit::Dtype;
 use b2kit::base::{Cancelled, Control, for_each};
 
-use b2_view::colours::HUGE;
-use b2_view::items::{Simple, Value, double};
+use b2_view::colours::MISSING_ABOVE;
+use b2_view::items::{ItemReader, Value, double};
 use b2_view::text::thousands;
 
 use super::table::Table;
@@ -61,7 +61,7 @@ impl Floats {
 /// Statistics of the values so far.
 #[derive(Clone)]
 pub(crate) struct Stats {
-    simple: Simple,
+    simple: ItemReader,
     count: u64,
     /// Number of NaN and NaT.
     missing: u64,
@@ -88,7 +88,7 @@ enum Quantity {
 
 impl Stats {
     pub(crate) fn new(dtype: &Dtype) -> Self {
-        let simple = Simple::new(dtype);
+        let simple = ItemReader::new(dtype);
         let kind = match simple.value(&vec![0; dtype.itemsize()]) {
             _ if dtype.fields().is_some() => Quantity::Other,
             Value::Bool(_) => Quantity::Bool,
@@ -102,7 +102,7 @@ impl Stats {
         Self::empty(simple, kind)
     }
 
-    fn empty(simple: Simple, kind: Quantity) -> Self {
+    fn empty(simple: ItemReader, kind: Quantity) -> Self {
         Self {
             simple,
             count: 0,
@@ -157,7 +157,7 @@ impl Stats {
             Value::Float(x) if x.is_nan() => self.missing += 1,
             Value::Float(x) => {
                 self.all.add(x);
-                if x.abs() < HUGE {
+                if x.abs() < MISSING_ABOVE {
                     self.usual.add(x);
                 }
             }

@@ -1,8 +1,8 @@
-//! Names, units and coordinates of dimensions, by the convention for xarray (docs/xarray.md).
+//! Names, units and coordinates of dimensions, by the convention for xarray (docs/reference/xarray.md).
 
 use std::path::Path;
 
-use b2_view::edges::{MOST, Points};
+use b2_view::edges::{Coordinates, MAX_COORDINATES};
 pub(crate) use b2_view::labels::Labels;
 use b2_view::labels::unit;
 use b2kit::NdArray;
@@ -21,7 +21,7 @@ pub(crate) fn points(
     labels: &Labels,
     dim: usize,
     global: Global,
-) -> Option<Points> {
+) -> Option<Coordinates> {
     let Data::Blosc(Input::Array(array)) = data else { return None };
     let name = labels.names.get(dim).filter(|name| is_name(name))?;
     let len = *array.shape().get(dim)?;
@@ -44,16 +44,16 @@ pub(crate) fn points(
         }
     };
     let Input::Array(points) = found else { return None };
-    let fits = points.shape() == [len] && (1..=MOST).contains(&len);
+    let fits = points.shape() == [len] && (1..=MAX_COORDINATES).contains(&len);
     if !fits { None } else { read(&points) }
 }
 
-fn read(points: &NdArray) -> Option<Points> {
+fn read(points: &NdArray) -> Option<Coordinates> {
     let dtype = shown_dtype(points);
-    if !Points::can_be(&dtype) {
+    if !Coordinates::can_be(&dtype) {
         return None;
     }
-    Some(Points::new(&dtype, points.all().read_bytes().ok()?, unit(points)))
+    Some(Coordinates::new(&dtype, points.all().read_bytes().ok()?, unit(points)))
 }
 
 /// Whether this is the name of a file in the same folder, and nothing else.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, anyhow};
-use b2_view::grid::{Cut, Grid, list, pairs};
+use b2_view::grid::{ChunkedAxis, PixelGrid, list, pairs};
 pub(crate) use b2_view::numbers::{NoNumbers, Numbers};
 use b2kit::base::Cancelled;
 use b2kit::{Control, Dtype, Selection};
@@ -94,11 +94,11 @@ pub(crate) struct Plane {
 }
 
 /// How a file is cut along a dimension, and the decoded size of its blocks.
-fn cut(data: &Data, dim: usize) -> (Cut, u64) {
-    let of = |chunk: u64, block: u64, nbytes: u64| (Cut::new(chunk, block), nbytes);
+fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
+    let of = |chunk: u64, block: u64, nbytes: u64| (ChunkedAxis::new(chunk, block), nbytes);
     match data {
         Data::Blosc(Input::Array(array)) => {
-            (Cut::of(array, dim), (array.geometry().block_nbytes() as u64).max(LEAST))
+            (ChunkedAxis::of(array, dim), (array.geometry().block_nbytes() as u64).max(LEAST))
         }
         Data::Blosc(input @ Input::SuperChunk(frame)) => {
             let itemsize = input.itemsize() as u64;
@@ -148,15 +148,22 @@ pub(crate) fn plane(
     let position = |d: usize, k: u64| axes[dims[d]].position(k);
     let cuts = [0, 1].map(|d| cut(data, dims[d]));
     let nbytes = cuts[0].1;
-    let grid =
-        Grid::new(windows, most, numbers.itemsize(), position, cuts.map(|cut| cut.0), nbytes, cost.decoded);
+    let grid = PixelGrid::new(
+        windows,
+        most,
+        numbers.itemsize(),
+        position,
+        cuts.map(|cut| cut.0),
+        nbytes,
+        cost.decoded,
+    );
     let places = [0, 1].map(|d| grid.places(d).map(|k| position(d, k)).collect());
     let items = gather(data, numbers, axes, dims, places, cost)?;
     let mut found = Vec::with_capacity(items.len() / numbers.itemsize().max(1));
     numbers.take(&items, &mut found);
     drop(items);
     let values = grid.spread(found);
-    let Grid { at, every, steps, .. } = grid;
+    let PixelGrid { at, every, steps, .. } = grid;
     Ok(Plane { at, values, every, steps })
 }
 

@@ -127,7 +127,7 @@ mod tests {
         ] {
             assert!(parse(spec).is_err(), "{spec:?}");
         }
-        assert!(parse("0,None").unwrap_err().to_string().contains("'None' makes a new dimension"));
+        assert!(parse("0,None").unwrap_err().to_string().contains("'None' would add a dimension"));
     }
 
     /// The indices that `spec` selects in a dimension of length 10, computed with NumPy.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
-use b2_store::{Place, StoreError};
+use b2_store::{MemberLocation, StoreError};
 use b2kit::frame::ReadOptions;
 use b2kit::nd::Object;
 use serde_json::json;
@@ -81,7 +81,7 @@ impl Store {
     pub(crate) fn member(&self, key: &str) -> Result<Input> {
         let opened = || -> Result<Input> {
             let path = self.store.member(key).ok().and_then(|member| match &member.place {
-                Place::Path(path) => Some(path),
+                MemberLocation::Path(path) => Some(path),
                 _ => None,
             });
             // The limits follow from the size of the member if it is a file, otherwise from that of the store.

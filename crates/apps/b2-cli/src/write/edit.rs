@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use b2kit::frame::EditOptions;
-use b2kit::frame::{Committed, Durability, FrameError, INDEX_NAME, PathKind, sniff};
+use b2kit::frame::{CommitReport, Durability, FrameError, INDEX_NAME, PathKind, sniff};
 use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 
 use super::lossy;
@@ -175,7 +175,7 @@ impl Target {
     pub(crate) fn change<T: AsRef<str>>(
         &self,
         global: Global,
-        change: impl FnOnce() -> Result<(T, Committed)>,
+        change: impl FnOnce() -> Result<(T, CommitReport)>,
     ) -> Result<()> {
         let (what, committed) = change().with_context(|| self.named())?;
         self.tell(global, what.as_ref(), committed);
@@ -194,7 +194,7 @@ impl Target {
     }
 
     /// Reports on standard error what was done, unless `--quiet` is given.
-    fn tell(&self, global: Global, what: &str, committed: Committed) {
+    fn tell(&self, global: Global, what: &str, committed: CommitReport) {
         signals::done();
         if global.quiet {
             return;

@@ -87,8 +87,8 @@ fn bad_slices_are_told() {
     folder.refuses(&["cat", "a", "--slice=0,0,0,0"], "a: --slice: 4 parts given, but there are 3 dimensions");
     folder.refuses(&["cat", "a", "--slice=::0"], "--slice=::0: the step of '::0' is 0");
     folder.refuses(&["cat", "a", "--slice=...,..."], "--slice=...,...: '...' may occur only once");
-    assert!(folder.fails(1, &["cat", "a", "--slice=None,0"]).contains("'None' makes a new dimension"));
-    assert!(folder.fails(1, &["cat", "a", "--slice=[1,2]"]).contains("lists and masks are not taken"));
+    assert!(folder.fails(1, &["cat", "a", "--slice=None,0"]).contains("'None' would add a dimension"));
+    assert!(folder.fails(1, &["cat", "a", "--slice=[1,2]"]).contains("lists and masks are not supported"));
     folder.refuses(&["cat", "a", "--slice=1,x"], "--slice=1,x: 'x' is neither an index nor start:stop:step");
     folder.fails(1, &["cat", "a", "--slice="]);
 }

@@ -182,7 +182,7 @@ fn members_of_archives_stay_inside() {
     // The archive states a shorter length than the frame, which would then extend into the next member.
     zipped("short", &[Member("x.b2nd", &a, len - 1), Member("y.b2nd", &a, len)]);
     let short = folder.read("short");
-    refused(&folder, &["cat", "short", "--key", "/x"], "its place in the archive");
+    refused(&folder, &["cat", "short", "--key", "/x"], "its slot in the archive");
     assert_eq!(run(&folder, &["cat", "short", "--key", "/y"]).status.code(), Some(0));
     // Members beyond the end of the archive, or overlapping others.
     for (at, value) in [(18u32, u32::MAX), (22, u32::MAX), (26, 0xFFFF), (14, u32::MAX)] {

@@ -33,6 +33,7 @@ mod lossy;
 mod many;
 mod no_threads;
 mod pack;
+mod pages;
 mod placement;
 mod safety;
 mod salvage;
@@ -43,7 +44,6 @@ mod show;
 mod signals;
 mod stdio;
 mod stores;
-mod ten_minutes;
 mod told;
 mod truth;
 #[cfg(feature = "http")]

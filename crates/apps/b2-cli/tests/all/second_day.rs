@@ -250,7 +250,7 @@ fn https_to_a_plain_server_is_named() {
         }
     });
     let told = Folder::new().fails(1, &["info", &format!("https://127.0.0.1:{port}/a.b2nd")]);
-    assert!(told.contains("the server does not speak https here (try http://)"), "{told}");
+    assert!(told.contains("the server does not support https here (try http://)"), "{told}");
 }
 
 /// Several inputs become one array, in the order of the command line.

@@ -3,7 +3,7 @@
 use std::process::Output;
 use std::time::Duration;
 
-use b2_testkit::web::{Manner, Server};
+use b2_testkit::web::{Misbehavior, Server};
 
 use crate::common::{Folder, counting, npy, slashes};
 use crate::stores::zip;
@@ -89,7 +89,7 @@ fn pieces_from_far_away_are_written_in_order() {
     assert!(folder.read("a.raw") == near);
     // Responses that stop in the middle: an error in time, and no file.
     server.delay(Duration::ZERO);
-    server.spoil(Manner::Freeze, requests as usize - 1, usize::MAX);
+    server.spoil(Misbehavior::Freeze, requests as usize - 1, usize::MAX);
     assert!(fails(&folder, &["cat", "--timeout", "1", &url, "-o", "b.raw"]).contains("timed out"));
     assert!(!folder.path("b.raw").exists());
 }
@@ -129,9 +129,9 @@ fn servers_that_refuse_are_told_in_words() {
     let message = fails(&folder, &["info", &missing]);
     assert_eq!(message, format!("b2kit: {missing}: no such file (404 Not Found)\n"));
     for (manner, what) in [
-        (Manner::Status(403, false), "refuses access"),
-        (Manner::Whole, "does not support range requests"),
-        (Manner::Redirect("ftp://127.0.0.1/a".to_owned()), "not http or https"),
+        (Misbehavior::Status(403, false), "refuses access"),
+        (Misbehavior::Whole, "does not support range requests"),
+        (Misbehavior::Redirect("ftp://127.0.0.1/a".to_owned()), "not http or https"),
     ] {
         server.spoil(manner, 0, usize::MAX);
         for args in
@@ -144,13 +144,13 @@ fn servers_that_refuse_are_told_in_words() {
     let output = run(&folder, &["verify", &secret]);
     assert!(!String::from_utf8(output.stdout).unwrap().contains("SECRET"));
     let other = Server::start().unwrap();
-    server.spoil(Manner::Redirect(other.url("a.b2nd")), 0, usize::MAX);
+    server.spoil(Misbehavior::Redirect(other.url("a.b2nd")), 0, usize::MAX);
     assert!(fails(&folder, &["info", "--same-host", &url]).contains("another host"));
     assert!(other.heads().is_empty());
     // A server that never answers.
-    server.spoil(Manner::Slow, 0, usize::MAX);
+    server.spoil(Misbehavior::Slow, 0, usize::MAX);
     assert!(fails(&folder, &["info", "--timeout", "1", &url]).contains("timed out"));
-    server.spoil(Manner::Unguarded, 0, usize::MAX);
+    server.spoil(Misbehavior::Unguarded, 0, usize::MAX);
     let output = run(&folder, &["cat", &url]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("strong ETag"));
     assert!(fails(&folder, &["info", "ftp://host/a"]).contains("only http and https"));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use b2_filters::{FilterContext, FilterError, Filtered, Planes};
+use b2_filters::{FilterContext, FilterError, FilteredBlock, Planes};
 
 use super::{BlockDecoder, Decoded};
 use crate::ChunkError;
@@ -24,7 +24,7 @@ enum PartSource<'d> {
     /// The planes from which the filter restores the block.
     Planes { filter: Undo<'d>, planes: [&'d [u8]; MAX_PLANES], count: usize },
     /// The filtered block, which consists of `count` planes.
-    Filtered { filter: Undo<'d>, block: &'d [u8], count: usize },
+    FilteredBlock { filter: Undo<'d>, block: &'d [u8], count: usize },
 }
 
 struct Undo<'d> {
@@ -35,7 +35,7 @@ struct Undo<'d> {
 impl Undo<'_> {
     fn part(
         &self,
-        src: Filtered<'_>,
+        src: FilteredBlock<'_>,
         part: Range<usize>,
         dst: &mut [u8],
         streaming: bool,
@@ -102,7 +102,7 @@ impl<'a> BlockDecoder<'a> {
             }
             Decoded::Block(stored) => {
                 let block = stored.unwrap_or_else(|| &self.scratch.a[..len]);
-                PartSource::Filtered { filter, block, count }
+                PartSource::FilteredBlock { filter, block, count }
             }
         };
         Ok(Some(BlockParts { nblock, len, source }))
@@ -141,10 +141,10 @@ impl BlockParts<'_> {
                 Ok(())
             }
             PartSource::Planes { filter, planes, count } => {
-                filter.part(Filtered::Planes(&planes[..*count]), part, dst, streaming).map_err(failed)
+                filter.part(FilteredBlock::Planes(&planes[..*count]), part, dst, streaming).map_err(failed)
             }
-            PartSource::Filtered { filter, block, .. } => {
-                filter.part(Filtered::Block(block), part, dst, streaming).map_err(failed)
+            PartSource::FilteredBlock { filter, block, .. } => {
+                filter.part(FilteredBlock::Block(block), part, dst, streaming).map_err(failed)
             }
         }
     }
@@ -159,7 +159,7 @@ impl BlockParts<'_> {
             PartSource::Planes { filter, planes, count } if filter.filter.has_byte_planes() => {
                 (planes, *count)
             }
-            PartSource::Filtered { filter, block, count } if filter.filter.has_byte_planes() => {
+            PartSource::FilteredBlock { filter, block, count } if filter.filter.has_byte_planes() => {
                 let plane_len = self.len / count;
                 if *count > MAX_PLANES {
                     return false;

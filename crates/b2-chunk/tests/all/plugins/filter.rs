@@ -2,8 +2,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use b2_chunk::filters::{
-    BitShuffle, Effect, Filter, FilterContext, FilterError, FilterProperties, Filtered, Planes, Reference,
-    Shuffle,
+    BitShuffle, Effect, Filter, FilterContext, FilterError, FilterProperties, FilteredBlock, Planes,
+    Reference, Shuffle,
 };
 use b2_chunk::{FilterId, FilterSlot};
 
@@ -141,14 +141,14 @@ impl Filter for TestFilter {
         &self,
         cx: &FilterContext<'_>,
         meta: u8,
-        src: Filtered<'_>,
+        src: FilteredBlock<'_>,
         range: std::ops::Range<usize>,
         dst: &mut [u8],
     ) -> Result<(), FilterError> {
         assert!(self.properties.in_parts, "asked for a part, which it has not offered");
         self.note(cx, meta, |seen| match src {
-            Filtered::Block(_) => seen.parts += 1,
-            Filtered::Planes(_) => seen.planes += 1,
+            FilteredBlock::Block(_) => seen.parts += 1,
+            FilteredBlock::Planes(_) => seen.planes += 1,
         });
         match self.kind {
             Kind::Bytes => Shuffle.backward_part(cx, 4, src, range, dst),

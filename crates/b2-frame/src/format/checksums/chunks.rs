@@ -78,9 +78,9 @@ impl ChunkSums {
         let stored = entries.iter().filter(|raw| **raw >= 0);
         let records = stored.map(|raw| match self.get(*raw) {
             Some(sum) if !sum.runs.is_empty() => &*sum.runs,
-            _ => &runs::NOTHING,
+            _ => &runs::NO_RUNS,
         });
-        let something = self.has_runs && records.clone().any(|record| record != runs::NOTHING);
+        let something = self.has_runs && records.clone().any(|record| record != runs::NO_RUNS);
         match something {
             true => Records::new(records, kept),
             false => Records::nothing(entries.iter().filter(|raw| **raw >= 0).count()),
@@ -89,7 +89,7 @@ impl ChunkSums {
 
     /// Merges the new sums into the old ones unless a snapshot shares those. Drops sums of other
     /// entries if there are many.
-    pub(crate) fn settle(&mut self, entries: &[i64]) {
+    pub(crate) fn merge_new(&mut self, entries: &[i64]) {
         if self.old.len().saturating_add(self.new.len()) > entries.len().saturating_mul(2).saturating_add(64)
         {
             let mut kept = SumsByEntry::default();

@@ -12,10 +12,10 @@ use crate::format::digest::sum;
 use crate::{FrameError, Structure};
 
 /// Number of sums in a full page. The last page may have fewer.
-const FULL: usize = 512;
+const SUMS_PER_PAGE: usize = 512;
 /// A page with at least this many sums is reused when its neighbours change. Smaller ones are
 /// merged, so that the list of pages stays short.
-const WORTH_KEEPING: u64 = FULL as u64 / 2;
+const WORTH_KEEPING: u64 = SUMS_PER_PAGE as u64 / 2;
 
 /// A page: the sums of consecutive stored chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +100,9 @@ impl PagePlan {
             rest = others;
         }
         let len = end.saturating_sub(start);
-        let new =
-            (start..end).step_by(FULL * 8).map(|at| Slot::New(at..end.min(at.saturating_add(FULL * 8))));
+        let new = (start..end)
+            .step_by(SUMS_PER_PAGE * 8)
+            .map(|at| Slot::New(at..end.min(at.saturating_add(SUMS_PER_PAGE * 8))));
         let pages = first.into_iter().chain(new).chain(last.into_iter().rev()).collect();
         Self { pages, len }
     }
@@ -300,7 +301,7 @@ mod tests {
             let (len, new) = write(&sums(list.iter().copied()), &pages, i * 100_000);
             (pages, written) = (new, written + len);
         }
-        assert!(pages.len() < 2 * list.len() / FULL, "{}", pages.len());
+        assert!(pages.len() < 2 * list.len() / SUMS_PER_PAGE, "{}", pages.len());
         assert!(written < 5000 * 8 * 5000, "{written}");
     }
 

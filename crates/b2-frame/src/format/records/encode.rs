@@ -9,11 +9,11 @@ use crate::FrameError;
 use crate::format::digest::sum;
 
 /// Minimum length of a full page in bytes. A record is never divided.
-const PAGE: usize = 4 << 10;
+const MIN_PAGE_LEN: usize = 4 << 10;
 /// A table has at most about this many pages, so that their list can be read with the trailer.
-const MOST_PAGES: usize = 512;
+const MAX_PAGES: usize = 512;
 /// Tables shorter than this are rewritten as a whole, so that they stay next to the trailer.
-const NEAR: usize = 16 << 10;
+const MAX_SHORT_TABLE_LEN: usize = 16 << 10;
 
 /// The records of all stored chunks in order, divided into pages.
 #[derive(Debug, Default)]
@@ -39,8 +39,8 @@ impl Records {
             all.extend_from_slice(record);
             ends.push(all.len());
         }
-        let kept = if all.len() <= NEAR { &[] } else { kept };
-        let full = PAGE.max(all.len() / MOST_PAGES);
+        let kept = if all.len() <= MAX_SHORT_TABLE_LEN { &[] } else { kept };
+        let full = MIN_PAGE_LEN.max(all.len() / MAX_PAGES);
         let slots = Division { all: &all, ends: &ends, full }.pages(kept);
         Ok(Self { all, ends, slots })
     }

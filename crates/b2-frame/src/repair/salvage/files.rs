@@ -13,13 +13,13 @@ use crate::names::FrameFile;
 use crate::names::{INDEX_NAME, chunk_id, chunk_name};
 use crate::read::restored::StartCopy;
 use crate::storage::files::{Extent, OpenFile};
-use crate::storage::redo::{Redo, Repaired};
+use crate::storage::redo::{Redo, RepairedFile};
 use crate::storage::sparse::open_file;
 use crate::storage::traits::{FileKind, Links};
 use crate::{FrameError, ReadOptions, Storage, Structure};
 
 /// The files of the damaged frame.
-pub(super) struct Damaged<'a> {
+pub(super) struct DamagedFiles<'a> {
     pub(super) options: &'a ReadOptions,
     /// The directory of a sparse frame.
     pub(super) dir: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub(super) struct Damaged<'a> {
     pub(super) meaning_lost: bool,
 }
 
-impl<'a> Damaged<'a> {
+impl<'a> DamagedFiles<'a> {
     /// Fails if the call is cancelled. Most errors here are ordinary results, for example that a chunk does not
     /// decode. So code that ignores an error calls this first: a chunk that was never checked must not count as lost.
     pub(super) fn go_on(&self) -> Result<(), FrameError> {
@@ -99,7 +99,7 @@ impl<'a> Damaged<'a> {
         let redo = Redo::pending(&**main.storage(), limit).map_err(FrameError::io(main.name()))?;
         let main = match redo {
             Some(redo) => {
-                let repaired = Repaired::by(redo, main.storage().clone());
+                let repaired = RepairedFile::by(redo, main.storage().clone());
                 OpenFile::new(Arc::new(repaired), main.name(), 0)?
             }
             None => main,

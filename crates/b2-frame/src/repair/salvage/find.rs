@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use b2_chunk::{ChunkHeader, Container};
 
-use super::files::Damaged;
-use super::head::{AgainstSum, Condition, Head};
-use super::scan::{FoundChunk, Look};
+use super::files::DamagedFiles;
+use super::head::{AgainstSum, Condition, RepairedHeader};
+use super::scan::{ChunkTraits, FoundChunk};
 use super::sums::FoundSums;
 use crate::format::digest::sum;
 use crate::format::index::{Entry, Index};
@@ -18,7 +18,7 @@ use crate::storage::files::Extent;
 use crate::{FrameError, FrameHeader, VlMetalayers};
 
 /// The trailer, if it is where the header says.
-pub(super) fn trailer_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Trailer> {
+pub(super) fn trailer_in_place(damaged: &DamagedFiles<'_>, head: &RepairedHeader) -> Option<Trailer> {
     let end = head.header.frame_len();
     let main = FrameFile::Main;
     if head.condition != Condition::Intact || end > damaged.main.len() {
@@ -36,8 +36,8 @@ pub(super) fn trailer_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<Tra
 /// What is left of a damaged trailer, and the names whose value is lost. It starts behind the checksums that belong to
 /// the header, or without them behind the index.
 pub(super) fn damaged_trailer(
-    damaged: &Damaged<'_>,
-    head: &Head,
+    damaged: &DamagedFiles<'_>,
+    head: &RepairedHeader,
     sums: Option<&FoundSums>,
 ) -> Option<(Trailer, Vec<String>)> {
     let header = &head.header;
@@ -60,7 +60,7 @@ pub(super) fn damaged_trailer(
 }
 
 /// The index, if it is where the header says, and its checksum.
-pub(super) fn index_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<(Index, u64)> {
+pub(super) fn index_in_place(damaged: &DamagedFiles<'_>, head: &RepairedHeader) -> Option<(Index, u64)> {
     let header = &head.header;
     if head.condition != Condition::Intact {
         return None;
@@ -81,7 +81,11 @@ pub(super) fn index_in_place(damaged: &Damaged<'_>, head: &Head) -> Option<(Inde
 ///
 /// # Errors
 /// When the call is cancelled.
-pub(super) fn is_believable(damaged: &Damaged<'_>, index: &Index, base: u64) -> Result<bool, FrameError> {
+pub(super) fn is_believable(
+    damaged: &DamagedFiles<'_>,
+    index: &Index,
+    base: u64,
+) -> Result<bool, FrameError> {
     let (mut stored, mut chunks) = (HashSet::new(), 0);
     for nchunk in 0..index.len() {
         match as_written(index, nchunk) {
@@ -105,7 +109,7 @@ fn as_written(index: &Index, nchunk: usize) -> Option<Entry> {
 }
 
 /// A few of the chunks in the index, by their headers, to compare with the frame header.
-pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> Vec<FoundChunk> {
+pub(super) fn first_chunks(damaged: &DamagedFiles<'_>, index: &Index, base: u64) -> Vec<FoundChunk> {
     let places = (0..index.len()).filter_map(|nchunk| match index.entry(nchunk) {
         Ok(Entry::Stored(offset)) if damaged.dir.is_some() => Some(offset),
         Ok(Entry::Stored(offset)) => base.checked_add(offset),
@@ -119,16 +123,20 @@ pub(super) fn first_chunks(damaged: &Damaged<'_>, index: &Index, base: u64) -> V
 }
 
 /// The headers of the first chunks in the index, and the numbers of those chunks. Of equal ones the first two are enough.
-pub(super) fn first_headers(damaged: &Damaged<'_>, index: &Index, base: u64) -> Vec<(usize, ChunkHeader)> {
+pub(super) fn first_headers(
+    damaged: &DamagedFiles<'_>,
+    index: &Index,
+    base: u64,
+) -> Vec<(usize, ChunkHeader)> {
     const LOOKED_AT: usize = 64;
-    const MOST: usize = 8;
+    const MAX_HEADERS: usize = 8;
     let mut out: Vec<(usize, ChunkHeader)> = Vec::new();
     let mut looked_at = 0;
     for nchunk in 0..index.len() {
         let Ok(Entry::Stored(offset)) = index.entry(nchunk) else { continue };
         let place = if damaged.dir.is_some() { Some(offset) } else { base.checked_add(offset) };
         looked_at += 1;
-        if looked_at > LOOKED_AT || out.len() == MOST || damaged.go_on().is_err() {
+        if looked_at > LOOKED_AT || out.len() == MAX_HEADERS || damaged.go_on().is_err() {
             break;
         }
         if let Some(Ok((header, ..))) = place.map(|place| damaged.chunk_header(place)) {
@@ -145,7 +153,7 @@ pub(super) fn first_headers(damaged: &Damaged<'_>, index: &Index, base: u64) -> 
 }
 
 /// Reads an index and its checksum.
-fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(Index, u64)> {
+fn read_index(damaged: &DamagedFiles<'_>, at: u64, nchunks: Option<u64>) -> Option<(Index, u64)> {
     let head = damaged.main.read(&Extent::exactly(FrameFile::Main, at..at.checked_add(32)?)).ok()?;
     let header = ChunkHeader::parse(&head).ok()?;
     let end = at + header.cbytes() as u64;
@@ -161,7 +169,7 @@ fn read_index(damaged: &Damaged<'_>, at: u64, nchunks: Option<u64>) -> Option<(I
 /// All chunk files with an intact chunk, ordered by their numbers, which take the place of offsets; and the files that
 /// only start like a chunk.
 pub(super) fn intact_chunk_files(
-    damaged: &Damaged<'_>,
+    damaged: &DamagedFiles<'_>,
     known: &HashSet<u64>,
 ) -> Result<(Vec<FoundChunk>, Vec<FoundChunk>), FrameError> {
     let (mut found, mut torn) = (Vec::new(), Vec::new());
@@ -178,7 +186,7 @@ pub(super) fn intact_chunk_files(
 }
 
 /// An index that was found among the chunks.
-pub(super) struct Among {
+pub(super) struct EmbeddedIndex {
     pub(super) index: Index,
     /// The byte from which its offsets count.
     pub(super) base: u64,
@@ -189,7 +197,7 @@ pub(super) struct Among {
 }
 
 /// Whether some of the chunks are newer than what is at byte `at`. If so, that belongs to an older state.
-pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[FoundChunk]) -> bool {
+pub(super) fn is_outdated(damaged: &DamagedFiles<'_>, at: u64, chunks: &[FoundChunk]) -> bool {
     let Some(first) = chunks.first().filter(|_| damaged.dir.is_none()) else { return false };
     // Values of vlmetalayers are chunks too.
     let alike = |chunk: &&FoundChunk| (chunk.typesize, chunk.nbytes) == (first.typesize, first.nbytes);
@@ -200,13 +208,13 @@ pub(super) fn is_outdated(damaged: &Damaged<'_>, at: u64, chunks: &[FoundChunk])
 /// follows it. `chunks` are all that were found, intact or damaged. `start` is where the first may be, according to
 /// the header. `told` is the index's checksum, if known.
 pub(super) fn index_among(
-    damaged: &Damaged<'_>,
+    damaged: &DamagedFiles<'_>,
     candidates: &[FoundChunk],
     chunks: &HashMap<u64, FoundChunk>,
     start: Option<u64>,
     trailer: Option<u64>,
     told: Option<u64>,
-) -> Option<Among> {
+) -> Option<EmbeddedIndex> {
     let mut places: Vec<u64> = chunks.keys().copied().collect();
     places.sort_unstable();
     let maybe = candidates.iter().rev().filter(|chunk| chunk.typesize == 8 && chunk.nbytes.is_multiple_of(8));
@@ -257,7 +265,7 @@ pub(super) fn index_among(
         // Other entries may be damaged. Its checksum or its position then proves that it is the index.
         let proven = told.is_some() || trailer == Some(candidate.end());
         if most * 2 > stored.len() || proven {
-            return Some(Among { index, base, sum, at: candidate.offset });
+            return Some(EmbeddedIndex { index, base, sum, at: candidate.offset });
         }
     }
     None
@@ -266,9 +274,9 @@ pub(super) fn index_among(
 /// The bytes from which the offsets of an index may count, computed from each pair of a position and an offset among
 /// the first or last ones.
 fn likely_bases(stored: &[u64], places: &[u64]) -> HashSet<u64> {
-    const MOST: usize = 24;
+    const MAX_BASES: usize = 24;
     let ends = |all: &[u64]| {
-        let (first, last) = (all.iter().take(MOST), all.iter().rev().take(MOST));
+        let (first, last) = (all.iter().take(MAX_BASES), all.iter().rev().take(MAX_BASES));
         first.chain(last).copied().collect::<Vec<u64>>()
     };
     let (stored, places) = (ends(stored), ends(places));
@@ -283,10 +291,10 @@ pub(super) fn believable_torn(
     like: Option<&FrameHeader>,
 ) -> Vec<FoundChunk> {
     // The chunks of a frame have few different looks, so the first ones suffice as examples.
-    const MOST: usize = 16;
-    let mut looks: Vec<(Look, usize, usize)> = Vec::new();
+    const MAX_EXAMPLES: usize = 16;
+    let mut looks: Vec<(ChunkTraits, usize, usize)> = Vec::new();
     for chunk in chunks {
-        let few = looks.len() < MOST;
+        let few = looks.len() < MAX_EXAMPLES;
         match looks.iter_mut().find(|seen| (seen.0, seen.1) == (chunk.look, chunk.typesize)) {
             Some(seen) => seen.2 = seen.2.max(chunk.nbytes),
             None if few => looks.push((chunk.look, chunk.typesize, chunk.nbytes)),
@@ -295,7 +303,7 @@ pub(super) fn believable_torn(
     }
     let mut out: Vec<FoundChunk> = Vec::new();
     for chunk in torn {
-        let alike = |(look, typesize, most): &(Look, usize, usize)| {
+        let alike = |(look, typesize, most): &(ChunkTraits, usize, usize)| {
             (*look, *typesize) == (chunk.look, chunk.typesize) && chunk.nbytes <= *most
         };
         let told = |header: &FrameHeader| {
@@ -317,7 +325,7 @@ pub(super) fn believable_torn(
 }
 
 /// Drops what cannot be a chunk of data in a frame whose index is lost.
-pub(super) fn drop_strangers(chunks: &mut Vec<FoundChunk>, head: Option<&Head>, trailers: &[u64]) {
+pub(super) fn drop_strangers(chunks: &mut Vec<FoundChunk>, head: Option<&RepairedHeader>, trailers: &[u64]) {
     // A chunk directly before a trailer is an index.
     chunks.retain(|chunk| !trailers.contains(&chunk.end()));
     let told = head.map(|head| (head.header.itemsize(), head.header.chunksize()));
@@ -370,7 +378,7 @@ pub(super) fn is_listed(index: &Index, base: u64, place: u64) -> bool {
 }
 
 /// Item and chunk size: the header's if any chunk has them, otherwise what all chunks but the last have in common.
-pub(super) fn sizes(head: Option<&Head>, chunks: &[FoundChunk]) -> (usize, usize) {
+pub(super) fn sizes(head: Option<&RepairedHeader>, chunks: &[FoundChunk]) -> (usize, usize) {
     let told = head.map(|head| (head.header.itemsize(), head.header.chunksize()));
     let fits = |(typesize, chunksize): &(usize, usize)| {
         let typesize = if *typesize > 255 { 1 } else { *typesize };
@@ -467,8 +475,8 @@ pub(super) fn place_torn(places: &mut [Option<u64>], torn: &[FoundChunk]) {
 /// The damaged chunks, plus those that decode but match no checksum. Older chunks, left in the frame by changes, look
 /// the same, so the latter are used only if nothing but chunks precedes the index.
 pub(super) fn without_place(
-    head: Option<&Head>,
-    damaged: &Damaged<'_>,
+    head: Option<&RepairedHeader>,
+    damaged: &DamagedFiles<'_>,
     found: &[FoundChunk],
     torn: &[FoundChunk],
     places: &[Option<u64>],

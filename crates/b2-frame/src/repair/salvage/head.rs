@@ -47,11 +47,11 @@ const MARKERS: [(usize, u8); 12] = [
     (0x57, 0x93),
 ];
 /// How many of these markers and of the magic bytes must be right for the other fields to be trusted.
-const ENOUGH: usize = 7;
+const MIN_MARKERS: usize = 7;
 
 /// What the caller knows about a frame that may have lost its header.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct KnownHeader {
     /// Item, block and chunk size, defaults, and metalayers.
     pub params: FrameParams,
     /// Uncompressed size of all chunks together, in bytes.
@@ -59,7 +59,7 @@ pub struct Given {
 }
 
 /// A header with its damaged fields filled in.
-pub(super) struct Head {
+pub(super) struct RepairedHeader {
     pub(super) header: FrameHeader,
     pub(super) condition: Condition,
     pub(super) metalayers: Metalayers,
@@ -85,7 +85,7 @@ const BYTE_BY_BYTE: usize = 2 << 10;
 /// Headers up to this size are corrected if one bit is wrong.
 const BIT_BY_BIT: usize = 16 << 10;
 
-impl Head {
+impl RepairedHeader {
     /// Compares the header with its checksums: of the whole header, and of the part that C-Blosc2 does not change.
     /// Corrects one wrong byte.
     pub(super) fn compared(
@@ -114,7 +114,7 @@ impl Head {
 
     /// Takes what `given` says in place of what is lost: the whole header, or metalayers. Nothing that matches its
     /// checksum is replaced.
-    pub(super) fn completed(head: Option<Self>, given: &Given, storage: Storage) -> Self {
+    pub(super) fn completed(head: Option<Self>, given: &KnownHeader, storage: Storage) -> Self {
         let metalayers = |found: &Metalayers| {
             let given = given.params.metalayers.iter().map(|(name, value)| (&name[..], &value[..]));
             let is_given = |name: &[u8]| given.clone().any(|(given, _)| given == name);
@@ -206,7 +206,11 @@ fn put_right(bytes: &[u8], expected: u64) -> Result<Option<Vec<u8>>, FrameError>
 }
 
 /// Reads the header as far as it can be trusted.
-pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Result<Option<Head>, FrameError> {
+pub(super) fn read(
+    file: &OpenFile,
+    storage: Storage,
+    dparams: &DParams,
+) -> Result<Option<RepairedHeader>, FrameError> {
     let page = file.read(&Extent::at_most(FrameFile::Main, 0..FIXED_HEADER_LEN as u64 + 1))?;
     let parsed = FrameHeader::parse(&page).ok().filter(|header| header.storage() == storage);
     let (header, condition) = match parsed {
@@ -224,7 +228,7 @@ pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Resu
     let mut end = metalayers.as_ref().map_or(FIXED_HEADER_LEN, |there| end_of(there, &bytes));
     if metalayers.is_none() || condition != Condition::Intact {
         // The length itself may be wrong: the metalayers define their own end.
-        let bytes = read(WINDOW.min(dparams.limits.max_metadata))?;
+        let bytes = read(WINDOW_LEN.min(dparams.limits.max_metadata))?;
         if let Ok(there) = Metalayers::parse(&bytes) {
             end = end_of(&there, &bytes);
             header.header_len = end as u32;
@@ -240,11 +244,18 @@ pub(super) fn read(file: &OpenFile, storage: Storage, dparams: &DParams) -> Resu
         },
     };
     let end = end.min(header.header_len()) as u64;
-    Ok(Some(Head { header, condition, metalayers, metalayers_condition, end, against_sum: AgainstSum::Fits }))
+    Ok(Some(RepairedHeader {
+        header,
+        condition,
+        metalayers,
+        metalayers_condition,
+        end,
+        against_sum: AgainstSum::Fits,
+    }))
 }
 
 /// Where to look for metalayers if their length is unknown, in bytes.
-const WINDOW: u64 = 1 << 20;
+const WINDOW_LEN: u64 = 1 << 20;
 
 /// Returns the end of the header that `bytes` start with. Values are slices of `bytes`.
 fn end_of(metalayers: &Metalayers, bytes: &Bytes) -> usize {
@@ -259,7 +270,7 @@ fn mend(page: &[u8], storage: Storage, file_len: u64) -> Option<FrameHeader> {
     let mut bytes: [u8; FIXED_HEADER_LEN + 1] = page.try_into().ok()?;
     let right = MARKERS.iter().filter(|(at, marker)| bytes[*at] == *marker).count()
         + MAGIC.iter().zip(&bytes).filter(|(a, b)| a == b).count();
-    if right < ENOUGH {
+    if right < MIN_MARKERS {
         return None;
     }
     bytes[..MAGIC.len()].copy_from_slice(&MAGIC);

@@ -8,7 +8,7 @@ use b2_core::memory;
 use bytes::Bytes;
 
 /// A chunk whose head was rebuilt.
-pub(super) struct Rebuilt {
+pub(super) struct RebuiltChunk {
     pub(super) chunk: Chunk,
     /// Whether each block is there, and where it was is known.
     pub(super) known: Vec<bool>,
@@ -16,7 +16,7 @@ pub(super) struct Rebuilt {
 
 /// Rebuilds the head of the chunk that takes all of `stored`. `like` is the header of another chunk of the frame;
 /// `nbytes` is the uncompressed size.
-pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Option<Rebuilt> {
+pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Option<RebuiltChunk> {
     let mut expected = like.to_bytes();
     expected.get_mut(4..8)?.copy_from_slice(&u32::try_from(nbytes).ok()?.to_le_bytes());
     expected.get_mut(12..16)?.copy_from_slice(&u32::try_from(stored.len()).ok()?.to_le_bytes());
@@ -46,7 +46,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         }
         let first = (differs + zeros(differs)).saturating_sub(EXTENDED_HEADER_LEN).div_ceil(blocksize);
         let known = (0..nblocks).map(|nblock| nblock >= first).collect();
-        return Some(Rebuilt { chunk: Chunk::from_bytes(Bytes::from(bytes)).ok()?, known });
+        return Some(RebuiltChunk { chunk: Chunk::from_bytes(Bytes::from(bytes)).ok()?, known });
     }
     let head_len = EXTENDED_HEADER_LEN.checked_add(nblocks.checked_mul(4)?)?;
     let lost = if in_header {
@@ -97,7 +97,7 @@ pub(super) fn rebuild(stored: &[u8], nbytes: usize, like: &ChunkHeader) -> Optio
         let start = u32::try_from(start.unwrap_or(head_len)).ok()?;
         bytes.get_mut(at..at + 4)?.copy_from_slice(&start.to_le_bytes());
     }
-    Some(Rebuilt { chunk: Chunk::from_bytes(Bytes::from(bytes)).ok()?, known })
+    Some(RebuiltChunk { chunk: Chunk::from_bytes(Bytes::from(bytes)).ok()?, known })
 }
 
 /// Finds the ends of blocks by the lengths of their streams.

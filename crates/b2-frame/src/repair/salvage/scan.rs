@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use b2_chunk::{Chunk, ChunkHeader, CodecFormat, DParams, EXTENDED_HEADER_LEN, FilterSlot, SpecialKind};
 use bytes::Bytes;
 
-use super::files::Damaged;
+use super::files::DamagedFiles;
 use crate::FrameError;
 use crate::format::header::MAGIC;
 use crate::format::start_copy;
@@ -14,9 +14,9 @@ use crate::names::FrameFile;
 use crate::storage::files::{Extent, OpenFile};
 
 /// Bytes read at once.
-const WINDOW: u64 = 1 << 20;
+const WINDOW_LEN: u64 = 1 << 20;
 /// Cancellation is checked after this many bytes, and after each position that takes more than a glance.
-const ASK: usize = 64 << 10;
+const CHECK_INTERVAL: usize = 64 << 10;
 /// A trailer: `94 01 93 CD u16 DE u16 ... DC u16 ... CE u32 D8 u8 16 bytes`.
 const TRAILER_START: [u8; 4] = [0x94, 0x01, 0x93, 0xCD];
 /// Bytes from `CE` to the end of a trailer.
@@ -32,11 +32,11 @@ pub(super) struct FoundChunk {
     pub(super) cbytes: u64,
     pub(super) nbytes: usize,
     pub(super) typesize: usize,
-    pub(super) look: Look,
+    pub(super) look: ChunkTraits,
 }
 
 /// What the chunks of a frame usually have in common: version, block size, filters and codec.
-pub(super) type Look = (u8, usize, [FilterSlot; 6], CodecFormat, u8);
+pub(super) type ChunkTraits = (u8, usize, [FilterSlot; 6], CodecFormat, u8);
 
 impl FoundChunk {
     pub(super) fn new(offset: u64, header: &ChunkHeader) -> Self {
@@ -70,7 +70,7 @@ pub(super) struct Scan {
 
 /// Searches the bytes from `from` to `to`. Skips the inside of chunks and trailers. `known` are checksums of chunks.
 pub(super) fn scan(
-    damaged: &Damaged<'_>,
+    damaged: &DamagedFiles<'_>,
     from: u64,
     to: u64,
     known: &HashSet<u64>,
@@ -81,7 +81,7 @@ pub(super) fn scan(
     let mut budget = file.len().saturating_mul(64).saturating_add(1 << 30);
     let mut at = from;
     while at < to {
-        let window = file.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW)))?;
+        let window = file.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW_LEN)))?;
         let ends_file = at + window.len() as u64 == file.len();
         // What starts in the last bytes of the window is complete in the next one.
         let starts = if ends_file { window.len() } else { window.len() - (EXTENDED_HEADER_LEN - 1) };
@@ -90,7 +90,7 @@ pub(super) fn scan(
         while i < starts {
             if i >= ask || budget < spent {
                 damaged.go_on()?;
-                (ask, spent) = (i + ASK, budget);
+                (ask, spent) = (i + CHECK_INTERVAL, budget);
             }
             let rest = window.get(i..).unwrap_or_default();
             let offset = at + i as u64;
@@ -129,7 +129,11 @@ fn copy_at(file: &OpenFile, offset: u64, rest: &[u8]) -> Option<u64> {
     let len = u64::from(u32::from_be_bytes(*rest.get(11..)?.first_chunk()?));
     let behind = |start: u64| {
         let from = start.checked_add(len)?;
-        file.read(&Extent::at_most(FrameFile::Main, from..from.checked_add(start_copy::MOST as u64)?)).ok()
+        file.read(&Extent::at_most(
+            FrameFile::Main,
+            from..from.checked_add(start_copy::MAX_COPIED_LEN as u64)?,
+        ))
+        .ok()
     };
     let (first, copy) = (behind(0)?, behind(offset)?);
     let same = first.iter().zip(&copy).take_while(|(a, b)| a == b).count();
@@ -141,7 +145,7 @@ const MAX_TORN: usize = 1 << 16;
 
 /// Returns the chunk that starts with `rest`, at `offset` of the file, and whether it is intact.
 fn chunk_at(
-    damaged: &Damaged<'_>,
+    damaged: &DamagedFiles<'_>,
     offset: u64,
     rest: &[u8],
     known: &HashSet<u64>,
@@ -182,7 +186,7 @@ fn chunk_at(
 }
 
 /// Bytes of a trailer to read at first; more if it is longer.
-const TRAILER_PART: u64 = 4096;
+const TRAILER_READ_LEN: u64 = 4096;
 
 /// Returns the trailer that starts with `rest`, and its length.
 pub(super) fn trailer_at(
@@ -196,7 +200,7 @@ pub(super) fn trailer_at(
         return Ok(None);
     }
     let most = dparams.limits.max_metadata.min(file.len() - offset);
-    let mut len = TRAILER_PART.min(most);
+    let mut len = TRAILER_READ_LEN.min(most);
     loop {
         let bytes = file.read(&Extent::exactly(FrameFile::Main, offset..offset + len))?;
         *budget = budget.saturating_sub(len);
@@ -260,7 +264,7 @@ mod tests {
         let file = OpenFile::new(counting.clone(), "file", 0).unwrap();
         let options = ReadOptions::default();
         let (dparams, call) = (DParams::default(), Control::new());
-        let damaged = Damaged {
+        let damaged = DamagedFiles {
             options: &options,
             dir: None,
             main: file,

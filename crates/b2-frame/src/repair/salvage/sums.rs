@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use twox_hash::XxHash3_128;
 
-use super::files::Damaged;
-use super::head::{Condition, Head};
+use super::files::DamagedFiles;
+use super::head::{Condition, RepairedHeader};
 use super::scan::{FoundChunk, trailer_at};
 use crate::FrameError;
 use crate::format::checksums::{END_LEN, MAGIC, Page, block_len, read_table};
@@ -16,7 +16,7 @@ use crate::names::FrameFile;
 use crate::storage::files::Extent;
 
 /// Bytes read at once.
-const WINDOW: u64 = 1 << 20;
+const WINDOW_LEN: u64 = 1 << 20;
 
 /// Checksums that were found.
 #[derive(Debug)]
@@ -38,7 +38,10 @@ pub(super) struct FoundSums {
 }
 
 /// Finds the checksums of the newest state: those before the trailer if it is in place, otherwise the last ones.
-pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<FoundSums>, FrameError> {
+pub(super) fn find(
+    damaged: &DamagedFiles<'_>,
+    head: Option<&RepairedHeader>,
+) -> Result<Option<FoundSums>, FrameError> {
     let len = damaged.searched();
     let frame_len =
         head.filter(|head| head.condition == Condition::Intact).map(|head| head.header.frame_len());
@@ -47,7 +50,8 @@ pub(super) fn find(damaged: &Damaged<'_>, head: Option<&Head>) -> Result<Option<
     let mut budget = len.saturating_mul(64).saturating_add(64 << 20);
     let mut at = 0;
     while at < len {
-        let window = damaged.main.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW)))?;
+        let window =
+            damaged.main.read(&Extent::at_most(FrameFile::Main, at..at.saturating_add(WINDOW_LEN)))?;
         damaged.go_on()?;
         for i in positions(&window) {
             damaged.go_on()?;
@@ -69,7 +73,12 @@ fn positions(window: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// Reads the block whose fixed end starts at `end_at`, if it is plausible.
-fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut u64) -> Option<FoundSums> {
+fn read(
+    damaged: &DamagedFiles<'_>,
+    end_at: u64,
+    frame_len: Option<u64>,
+    budget: &mut u64,
+) -> Option<FoundSums> {
     let bytes = |start: u64, end: u64| damaged.main.read(&Extent::exactly(FrameFile::Main, start..end)).ok();
     let behind = end_at.checked_add(END_LEN as u64)?;
     let end = bytes(end_at, behind)?;
@@ -115,7 +124,7 @@ fn read(damaged: &Damaged<'_>, end_at: u64, frame_len: Option<u64>, budget: &mut
     })
 }
 
-fn load(damaged: &Damaged<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
+fn load(damaged: &DamagedFiles<'_>, page: &Page, budget: &mut u64) -> Option<Bytes> {
     let range = page.range()?;
     *budget = budget.checked_sub(range.end.checked_sub(range.start)?)?;
     let bytes = damaged.main.read(&Extent::exactly(FrameFile::Main, range)).ok()?;
@@ -134,7 +143,7 @@ impl FoundSums {
     }
 
     /// Whether the trailer after them is unchanged, as far as that is known.
-    pub(super) fn fit_trailer(&self, damaged: &Damaged<'_>) -> bool {
+    pub(super) fn fit_trailer(&self, damaged: &DamagedFiles<'_>) -> bool {
         let Some(end) = self.frame_len.and_then(|end| end.checked_sub(23)) else { return true };
         let bytes = damaged.main.read(&Extent::at_most(FrameFile::Main, self.end..end));
         bytes.is_ok_and(|bytes| sum(&bytes) == self.trailer)
@@ -154,7 +163,7 @@ impl FoundSums {
     /// that match none are used in file order. Returns `None` if no checksum is known.
     pub(super) fn places(
         &self,
-        damaged: &Damaged<'_>,
+        damaged: &DamagedFiles<'_>,
         found: &[FoundChunk],
     ) -> Result<Option<Vec<Option<u64>>>, FrameError> {
         if !self.chunks.is_empty() && self.chunks.iter().all(Option::is_none) {

@@ -6,7 +6,7 @@ use b2_chunk::{Chunk, MAX_CHUNK_NBYTES, NAN4, NAN8, SpecialKind};
 use b2_core::{Control, memory};
 
 use crate::format::index::Entry;
-use crate::write::draft::Fitted;
+use crate::write::draft::FittedChunk;
 use crate::write::edit::chunk_ops::compress;
 use crate::write::edit::{FrameEditor, Tail};
 use crate::write::state::{Sizes, Sizing, check_nbytes, room_for};
@@ -131,7 +131,7 @@ impl FrameEditor {
     }
 
     /// Stores a short last chunk that is only in memory.
-    pub(super) fn settle(&mut self) -> Result<(), FrameError> {
+    pub(super) fn flush_tail(&mut self) -> Result<(), FrameError> {
         let Some(Tail { plain, stored: false }) = &self.tail else { return Ok(()) };
         let nchunk = self.draft.state.nchunks() - 1;
         let chunk = compress(nchunk, plain, &self.cparams_of_call()?)?;
@@ -179,14 +179,14 @@ impl FrameEditor {
             return Err(FrameError::OutOfRange { what: "bytes", start, end, len: self.nbytes() });
         }
         self.no_vl_blocks()?;
-        self.settle()?;
+        self.flush_tail()?;
         let nbytes = data.len() as u64;
         let changed = self.during(nbytes, |editor, control| editor.put_changed(start, data, control))?;
         self.tail = None;
         for (nchunk, raw, nbytes) in changed {
             self.draft.state.replace(nchunk, raw, nbytes);
         }
-        self.sweep();
+        self.collect_garbage();
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl FrameEditor {
             if !editor.draft.state.is_individual() && len.is_multiple_of(editor.draft.rules.typesize) {
                 return Ok(Entry::Special(kind).to_raw());
             }
-            editor.draft.put(editor.nchunks(), Fitted::special(kind, len), Sizing::Individual)
+            editor.draft.put(editor.nchunks(), FittedChunk::special(kind, len), Sizing::Individual)
         })
     }
 
@@ -326,7 +326,7 @@ impl FrameEditor {
                     let mut bytes = memory::zeroed(len)?;
                     b2_chunk::fill(&mut bytes, pattern, skip);
                     editor.append_bytes(&bytes)?;
-                    editor.settle()?;
+                    editor.flush_tail()?;
                 }
                 done += len as u64;
                 control.advance(len as u64)?;

@@ -20,7 +20,7 @@ impl FrameEditor {
     /// last chunk cannot be compressed; [`FrameError::Io`] when the chunk cannot be written; [`FrameError::Abandoned`]
     /// after a sync that failed; [`FrameError::Cancelled`], [`FrameError::OutOfMemory`].
     pub fn append(&mut self, chunk: Chunk) -> Result<usize, FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let nchunk = self.nchunks();
         self.insert(nchunk, chunk)?;
         Ok(nchunk)
@@ -37,7 +37,7 @@ impl FrameEditor {
             return Err(self.no_chunk(nchunk));
         }
         self.draft.check_chunk(self.nchunks(), chunk.header().is_vl())?;
-        self.settle()?;
+        self.flush_tail()?;
         let chunk = self.draft.fit(nchunk, chunk)?;
         self.draft.insert(nchunk, chunk)?;
         self.tail = None;
@@ -54,11 +54,11 @@ impl FrameEditor {
             return Err(self.no_chunk(nchunk));
         }
         self.draft.check_chunk(self.nchunks() - 1, chunk.header().is_vl())?;
-        self.settle()?;
+        self.flush_tail()?;
         let chunk = self.draft.fit(nchunk, chunk)?;
         self.draft.replace(nchunk, chunk)?;
         self.tail = None;
-        self.sweep();
+        self.collect_garbage();
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl FrameEditor {
         if nchunk >= self.nchunks() {
             return Err(self.no_chunk(nchunk));
         }
-        self.settle()?;
+        self.flush_tail()?;
         self.tail = None;
         self.draft.state.remove(nchunk);
         Ok(())
@@ -93,7 +93,7 @@ impl FrameEditor {
         if order.len() != n || !each_once {
             return Err(FrameError::argument("order", format!("is not a permutation of {n} chunks")));
         }
-        self.settle()?;
+        self.flush_tail()?;
         self.tail = None;
         let short_last =
             matches!(self.draft.state.sizes, Sizes::Equal { chunksize, last } if chunksize != last);

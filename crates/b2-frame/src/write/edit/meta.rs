@@ -6,7 +6,7 @@ use b2_chunk::{MAX_BLOCKSIZE, MAX_CHUNK_NBYTES};
 use bytes::BytesMut;
 
 use crate::FrameError;
-use crate::format::indexes::{INDEXES, Outdated, outdate_indexes};
+use crate::format::indexes::{INDEXES, OutdatedIndexes, outdate_indexes};
 use crate::format::metalayers::{Metalayers, VlMetalayers, show};
 use crate::write::draft::Draft;
 use crate::write::edit::FrameEditor;
@@ -129,10 +129,10 @@ impl FrameEditor {
             return Ok(());
         }
         let value = self.vlmetalayers().get(INDEXES).ok().flatten();
-        match value.map_or(Outdated::Unreadable, |value| outdate_indexes(&value)) {
-            Outdated::Same => {}
-            Outdated::New(value) => self.draft.set_vlmetalayer(INDEXES.as_bytes(), &value)?,
-            Outdated::Unreadable => {
+        match value.map_or(OutdatedIndexes::Unreadable, |value| outdate_indexes(&value)) {
+            OutdatedIndexes::Same => {}
+            OutdatedIndexes::New(value) => self.draft.set_vlmetalayer(INDEXES.as_bytes(), &value)?,
+            OutdatedIndexes::Unreadable => {
                 self.vlmeta().remove(INDEXES);
             }
         }

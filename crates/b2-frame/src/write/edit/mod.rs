@@ -22,14 +22,14 @@ use b2_core::Control;
 use bytes::Bytes;
 
 pub use self::meta::EditVlMeta;
-pub use self::prepared::Prepared;
+pub use self::prepared::PreparedChunk;
 pub use self::savepoint::Savepoint;
 use crate::format::checksums::{ChunkSum, ChunkSums};
 use crate::format::index::Entry;
 use crate::format::records::RecordPage;
 use crate::format::runs;
 use crate::format::start_copy;
-use crate::format::starts::{ChunkStarts, Wanted};
+use crate::format::starts::{ChunkStarts, StartsPolicy};
 use crate::names::FrameFile;
 use crate::read::options::FrameOrigin;
 use crate::storage::files::Extent;
@@ -81,7 +81,7 @@ use crate::{FrameError, Storage, SuperChunk};
 /// ```
 ///
 /// After a fork the editor belongs to the parent process. In the child it writes, truncates and
-/// unlocks nothing, and its calls fail with [`FrameError::Foreign`]. A frame in memory belongs to
+/// unlocks nothing, and its calls fail with [`FrameError::Forked`]. A frame in memory belongs to
 /// the child as well.
 pub struct FrameEditor {
     /// The staged state, with all chunks that were stored.
@@ -120,7 +120,7 @@ struct Tail {
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Committed {
+pub struct CommitReport {
     /// Number of bytes written since the last commit: chunks, index, trailer, header and lock.
     pub bytes_written: u64,
     /// Number of chunks after the commit.
@@ -226,7 +226,7 @@ impl FrameEditor {
     /// [`FrameError::Io`] if buffered data cannot be written, [`FrameError::Chunk`] if they cannot be compressed,
     /// [`FrameError::Abandoned`] after a sync that failed.
     pub fn snapshot(&mut self) -> Result<SuperChunk, FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let mut schunk = self.draft.snapshot()?;
         // Without staged changes it is what opening gives, so that `refresh` does not take it for outdated.
         let head = &self.committed.head;
@@ -253,7 +253,7 @@ impl FrameEditor {
     /// Returns a snapshot for data that go into new chunks. It always compares checksums, since
     /// damaged data must not get a valid one.
     pub(crate) fn careful_snapshot(&mut self) -> Result<SuperChunk, FrameError> {
-        Ok(self.snapshot()?.to_keep())
+        Ok(self.snapshot()?.for_rewrite())
     }
 
     /// Makes all changes visible at once. On disk they then survive a power loss, unless durability
@@ -273,10 +273,10 @@ impl FrameEditor {
     /// remains ([`FrameError::Abandoned`]), because the system may have dropped data that it could
     /// not write. [`FrameError::NotSynced`] means that the change is visible, but may not survive a
     /// power loss. [`FrameError::Changed`] means that another writer ignored the lock.
-    pub fn commit(&mut self) -> Result<Committed, FrameError> {
+    pub fn commit(&mut self) -> Result<CommitReport, FrameError> {
         self.draft.store.check()?;
         self.epoch = Arc::default();
-        self.settle()?;
+        self.flush_tail()?;
         self.prepare_items()?;
         let same_tail = self.has_committed_tail();
         if !(same_tail && self.committed.head.bytes == self.draft.state.head.bytes) {
@@ -316,7 +316,7 @@ impl FrameEditor {
         }
         let written = self.draft.store.written();
         let bytes_written = written - std::mem::replace(&mut self.accounted, written);
-        Ok(Committed { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
+        Ok(CommitReport { bytes_written, nchunks: self.nchunks(), nbytes: self.nbytes() })
     }
 
     /// Prepares the commit of changed items or another shape.
@@ -355,10 +355,10 @@ impl FrameEditor {
 
     fn settle_sums(&mut self) {
         if let Some(sums) = &mut self.draft.sums {
-            sums.settle(&self.draft.state.entries);
+            sums.merge_new(&self.draft.state.entries);
         }
         if let Some(starts) = &mut self.draft.starts {
-            starts.settle(&self.draft.state.entries);
+            starts.merge_new(&self.draft.state.entries);
         }
     }
 
@@ -414,7 +414,7 @@ impl FrameEditor {
                 let head = runs::parse(chunk.as_bytes(), snapshot.dparams());
                 let sum = ChunkSum::of(chunk.as_bytes(), head.as_ref());
                 if sums.get(*raw) != Some(&sum) {
-                    added |= sum.runs[..] != runs::NOTHING;
+                    added |= sum.runs[..] != runs::NO_RUNS;
                     sums.put(*raw, sum)?;
                 }
             }
@@ -439,11 +439,11 @@ impl FrameEditor {
         if !block_starts {
             self.draft.starts = None;
         } else if let Some(starts) = &mut self.draft.starts {
-            starts.wanted = Wanted::Always;
+            starts.wanted = StartsPolicy::Always;
         } else {
             self.draft.starts = Some(self.during(self.nbytes(), |editor, control| {
                 let snapshot = editor.snapshot()?;
-                let mut starts = ChunkStarts::new(Wanted::Always);
+                let mut starts = ChunkStarts::new(StartsPolicy::Always);
                 for (nchunk, raw) in editor.draft.state.entries.iter().enumerate() {
                     if let Some(Entry::Stored(_)) = Entry::from_raw(*raw) {
                         let chunk = snapshot.chunk(nchunk).read()?;
@@ -501,7 +501,7 @@ impl FrameEditor {
     /// As for [`commit`](Self::commit) (such as [`FrameError::HardLinks`]), and as for
     /// [`ChunkRef::read`](crate::ChunkRef::read) when a chunk cannot be read; [`FrameError::Cancelled`]. The frame is
     /// unchanged then, unless only unused files of a sparse frame could not be removed ([`FrameError::Io`]).
-    pub fn compact(&mut self) -> Result<Committed, FrameError> {
+    pub fn compact(&mut self) -> Result<CommitReport, FrameError> {
         self.draft.store.check()?;
         self.epoch = Arc::default();
         if self.storage() == Storage::Sparse {
@@ -512,7 +512,7 @@ impl FrameEditor {
             return Ok(committed);
         }
         self.draft.state.check()?;
-        self.settle()?;
+        self.flush_tail()?;
         self.prepare_items()?;
         self.during(self.nbytes(), |editor, control| {
             let source = editor.snapshot()?;
@@ -548,7 +548,7 @@ impl FrameEditor {
         &mut self,
         operations: impl FnOnce(&mut Self) -> Result<(), FrameError>,
     ) -> Result<(), FrameError> {
-        self.settle()?;
+        self.flush_tail()?;
         let (staged, tail) = (self.draft.state.clone(), self.tail.take());
         // Keeps what the old state refers to.
         let _held = self.epoch.clone();

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::format::checksums::Checksums;
-use crate::format::starts::{ChunkStarts, Wanted};
+use crate::format::starts::{ChunkStarts, StartsPolicy};
 use crate::names::FrameFile;
 use crate::names::INDEX_NAME;
 use crate::read::options::{FrameOrigin, ReadOptions};
 use crate::read::restored::restored_error;
-use crate::storage::anchored::anchored;
+use crate::storage::absolute_paths::anchored;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::OpenFile;
 use crate::storage::lock::FrameLock;
-use crate::storage::redo::{Redo, Repaired};
+use crate::storage::redo::{Redo, RepairedFile};
 use crate::storage::sparse::open_file;
 use crate::storage::staging::{self, Durability};
 use crate::storage::traits::{FileKind, FileSystem, Links, WriteAt};
@@ -27,7 +27,7 @@ use crate::write::edit::table::Table;
 use crate::write::options::{EditOptions, Tables, WriteOptions};
 use crate::write::state::FrameState;
 use crate::write::store::memory::Copying;
-use crate::write::store::{ContiguousStore, Home, MemoryStore, SparseStore, Store, leftover};
+use crate::write::store::{ContiguousStore, FrameHome, MemoryStore, SparseStore, Store, trailing_bytes};
 use crate::{FrameError, FrameParams, FrameWriter, Storage, SuperChunk};
 
 impl EditOptions {
@@ -100,7 +100,7 @@ impl EditOptions {
         let file = staging::io(&real, fs.open_write(&real, Links::Refuse))?;
         let name: Arc<str> = real.display().to_string().into();
         if !self.force {
-            leftover::remove_own_link(&**fs, &real, &*file).map_err(FrameError::io(&*name))?;
+            trailing_bytes::remove_own_link(&**fs, &real, &*file).map_err(FrameError::io(&*name))?;
             staging::check_links(&name, &*file)?;
         }
         self.repair(&file, &name)?;
@@ -112,7 +112,7 @@ impl EditOptions {
             Err(error) => return Err(if self.read.can_restore(&frame) { restored_error() } else { error }),
         };
         self.clear_behind(&*file, &name, schunk.header().frame_len())?;
-        let home = Home::Disk { fs: fs.clone(), path: real, lock, force: self.force };
+        let home = FrameHome::Disk { fs: fs.clone(), path: real, lock, force: self.force };
         let store = ContiguousStore::of(home, file, name, &schunk, self.durability);
         self.editor(&schunk, |_| Ok(store.into()), Some(path))
     }
@@ -124,7 +124,7 @@ impl EditOptions {
         let Some(redo) = redo else { return Ok(()) };
         let (start, new) = (redo.start as u64, redo.new.clone());
         // Nothing is overwritten unless the state that the record promises is really there.
-        let repaired = OpenFile::new(Arc::new(Repaired::by(redo, file.clone())), name.clone(), 0)?;
+        let repaired = OpenFile::new(Arc::new(RepairedFile::by(redo, file.clone())), name.clone(), 0)?;
         self.read.open_files(Arc::new(Contiguous(repaired)), Storage::Contiguous, false)?;
         file.write_all_at(start, &new).map_err(FrameError::io(&**name))?;
         match self.durability {
@@ -139,7 +139,7 @@ impl EditOptions {
         if len <= frame_len {
             return Ok(());
         }
-        if !self.force && !leftover::is_ours(file, frame_len).map_err(FrameError::io(name))? {
+        if !self.force && !trailing_bytes::is_ours(file, frame_len).map_err(FrameError::io(name))? {
             return Err(FrameError::ForeignBytes {
                 name: name.to_owned(),
                 offset: frame_len,
@@ -182,7 +182,7 @@ impl EditOptions {
         let sums = schunk.chunk_sums()?;
         // The first chunks decide whether there is space for block starts.
         let new = sums.is_some() && schunk.nchunks() == 0;
-        let starts = schunk.chunk_starts()?.or_else(|| new.then(|| ChunkStarts::new(Wanted::IfSmall)));
+        let starts = schunk.chunk_starts()?.or_else(|| new.then(|| ChunkStarts::new(StartsPolicy::IfSmall)));
         Ok(FrameEditor {
             tail: None,
             cparams: None,

@@ -11,14 +11,14 @@ use crate::write::edit::FrameEditor;
 
 /// A stored chunk that replaces another one when it is [installed](FrameEditor::install).
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedChunk {
     nchunk: usize,
     nbytes: usize,
     raw: i64,
     epoch: Arc<()>,
 }
 
-impl Prepared {
+impl PreparedChunk {
     /// Returns the number of the chunk that it replaces.
     pub fn nchunk(&self) -> usize {
         self.nchunk
@@ -32,15 +32,15 @@ impl FrameEditor {
     /// # Errors
     /// When the chunk does not exist or has another size, or when the new one cannot be written.
     #[doc(hidden)]
-    pub fn prepare(&mut self, nchunk: usize, chunk: Chunk) -> Result<Prepared, FrameError> {
-        self.settle()?;
+    pub fn prepare(&mut self, nchunk: usize, chunk: Chunk) -> Result<PreparedChunk, FrameError> {
+        self.flush_tail()?;
         let nbytes = chunk.nbytes();
         if self.chunk_nbytes(nchunk)? != nbytes {
             return Err(FrameError::argument("chunk", "a prepared chunk must have the size of the old one"));
         }
         self.draft.check_chunk(self.nchunks() - 1, chunk.header().is_vl())?;
         let raw = self.put(nchunk, chunk, self.draft.state.sizing())?;
-        Ok(Prepared { nchunk, nbytes, raw, epoch: self.epoch.clone() })
+        Ok(PreparedChunk { nchunk, nbytes, raw, epoch: self.epoch.clone() })
     }
 
     /// Replaces chunks by prepared ones: all of them or none.
@@ -48,9 +48,9 @@ impl FrameEditor {
     /// # Errors
     /// When there was a commit or a rollback since one of them was prepared.
     #[doc(hidden)]
-    pub fn install(&mut self, prepared: &[Prepared]) -> Result<(), FrameError> {
-        self.settle()?;
-        let valid = |p: &Prepared| {
+    pub fn install(&mut self, prepared: &[PreparedChunk]) -> Result<(), FrameError> {
+        self.flush_tail()?;
+        let valid = |p: &PreparedChunk| {
             Arc::ptr_eq(&p.epoch, &self.epoch) && self.draft.state.chunk_nbytes(p.nchunk) == Some(p.nbytes)
         };
         if !prepared.iter().all(valid) {

@@ -36,16 +36,16 @@ impl FrameEditor {
     /// [`FrameError::Chunk`] or [`FrameError::Io`] when a buffered last chunk cannot be compressed or written,
     /// [`FrameError::Abandoned`] after a sync that failed.
     pub fn savepoint(&mut self) -> Result<Savepoint, FrameError> {
-        self.settle()?;
-        self.sweep();
+        self.flush_tail()?;
+        self.collect_garbage();
         Ok(Savepoint { staged: self.draft.state.clone(), epoch: self.epoch.clone() })
     }
 
     /// Frees the memory of chunks that are not used any more, unless something could bring them back. New chunks may get
     /// their index entries, so nothing that compares entries may run meanwhile: `prepare` and `install` never call this.
-    pub(super) fn sweep(&mut self) {
+    pub(super) fn collect_garbage(&mut self) {
         if Arc::strong_count(&self.epoch) == 1 {
-            self.draft.store.sweep(&self.draft.state.entries);
+            self.draft.store.collect_garbage(&self.draft.state.entries);
         }
     }
 

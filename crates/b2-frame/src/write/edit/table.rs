@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::format::indexes::{Outdated, outdate_catalog};
+use crate::format::indexes::{OutdatedIndexes, outdate_catalog};
 use crate::storage::traits::{FileKind, Links};
 use crate::write::edit::FrameEditor;
 use crate::write::options::EditOptions;
@@ -103,10 +103,10 @@ impl Table {
         let catalog = meta.vlmetalayers().chunk(CATALOG).unwrap_or_default().is_some();
         if catalog {
             let value = meta.vlmetalayers().get(CATALOG).ok().flatten();
-            match value.map_or(Outdated::Unreadable, |value| outdate_catalog(&value)) {
-                Outdated::Same => {}
-                Outdated::New(value) => meta.vlmeta().set(CATALOG, &value)?,
-                Outdated::Unreadable => meta.vlmeta().set(CATALOG, NO_INDEXES)?,
+            match value.map_or(OutdatedIndexes::Unreadable, |value| outdate_catalog(&value)) {
+                OutdatedIndexes::Same => {}
+                OutdatedIndexes::New(value) => meta.vlmeta().set(CATALOG, &value)?,
+                OutdatedIndexes::Unreadable => meta.vlmeta().set(CATALOG, NO_INDEXES)?,
             }
         }
         for epoch in [VALUES, VISIBILITY].into_iter().take(if rows { 2 } else { 1 }) {

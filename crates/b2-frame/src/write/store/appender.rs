@@ -10,7 +10,7 @@ use crate::storage::traits::{FileId, ReadAt, WriteAt};
 use b2_core::memory;
 
 /// Small chunks are collected up to this size before they are written, in bytes.
-const BUFFER: usize = 1 << 20;
+const BUFFER_LEN: usize = 1 << 20;
 
 /// New files reserve space for what is written behind this many bytes, right before it is written.
 ///
@@ -20,7 +20,7 @@ const RESERVE_FROM: u64 = 256 << 10;
 
 /// Files longer than this reserve this many more bytes at a time. Giving back what is left over takes longer than several
 /// reservations.
-const RESERVE: u64 = 16 << 20;
+const RESERVE_LEN: u64 = 16 << 20;
 
 /// After this many bytes, writing them to disk is started early, which shortens the final sync.
 const START_SYNC: u64 = 8 << 20;
@@ -107,9 +107,9 @@ impl Appender {
             memory::reserve(&mut self.first, first.len())?;
             self.first.extend_from_slice(first);
         }
-        if self.buf.len() + data.len() > BUFFER {
+        if self.buf.len() + data.len() > BUFFER_LEN {
             self.flush()?;
-            if data.len() > BUFFER {
+            if data.len() > BUFFER_LEN {
                 self.write(self.at, data)?;
                 self.at += data.len() as u64;
                 return Ok(());
@@ -139,7 +139,7 @@ impl Appender {
         if let Some(reserved) = &mut self.reserved
             && end > self.high.max(*reserved).max(RESERVE_FROM)
         {
-            *reserved = if end > RESERVE { end + RESERVE } else { end };
+            *reserved = if end > RESERVE_LEN { end + RESERVE_LEN } else { end };
             self.file.reserve(at..*reserved);
         }
         self.high = self.high.max(end);
@@ -199,22 +199,22 @@ impl Appender {
             return None;
         }
         let identity = self.file.identity().ok()?;
-        self.file = Arc::new(Closed);
+        self.file = Arc::new(ClosedFile);
         Some(identity)
     }
 }
 
 /// In place of a file that was closed so that another can take its name.
 #[derive(Debug)]
-struct Closed;
+struct ClosedFile;
 
-impl Closed {
+impl ClosedFile {
     fn error() -> io::Error {
         io::Error::other("the file is closed")
     }
 }
 
-impl ReadAt for Closed {
+impl ReadAt for ClosedFile {
     fn len(&self) -> io::Result<u64> {
         Err(Self::error())
     }
@@ -223,7 +223,7 @@ impl ReadAt for Closed {
     }
 }
 
-impl WriteAt for Closed {
+impl WriteAt for ClosedFile {
     fn write_all_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
         Err(Self::error())
     }

@@ -16,26 +16,26 @@ use crate::format::header::patch;
 use crate::format::records::Pages;
 use crate::format::start_copy;
 use crate::format::starts::ChunkStarts;
-use crate::read::open_plan::Layout;
+use crate::read::open_plan::FrameLayout;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::lock::FrameLock;
 use crate::storage::redo::Redo;
-use crate::storage::staging::{self, Durability, Staged, Staging};
+use crate::storage::staging::{self, Durability, StagedTarget, Staging};
 use crate::storage::traits::{FileId, FileSystem, Links, ReadAt, WriteAt};
-use crate::write::encode::{self, Content, Encoded, PagesGo};
+use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::{FrameState, StoredHeader};
 use crate::write::store::appender::Appender;
 use crate::write::store::change::Change;
-use crate::write::store::leftover;
+use crate::write::store::trailing_bytes;
 use crate::{FrameError, SuperChunk};
 
 /// Length of the magic number, the header length and the marker after it, in bytes.
-const FIRST: usize = 16;
+const FIXED_START_LEN: usize = 16;
 
 /// The file of a contiguous frame.
 pub(crate) struct ContiguousStore {
-    home: Home,
+    home: FrameHome,
     pub(super) out: Appender,
     header_len: u64,
     /// End of the committed frame; 0 for a new frame.
@@ -56,7 +56,7 @@ pub(crate) struct ContiguousStore {
 }
 
 /// The result of copying chunks to another store.
-pub(crate) struct Copied {
+pub(crate) struct CopiedChunks {
     /// The state with the new entries.
     pub(crate) state: FrameState,
     pub(crate) sums: Option<ChunkSums>,
@@ -67,7 +67,7 @@ pub(crate) struct Copied {
 pub(crate) type Put<'a> = dyn FnMut(Bytes) -> Result<u64, FrameError> + 'a;
 
 /// Where a contiguous frame is stored.
-pub(crate) enum Home {
+pub(crate) enum FrameHome {
     Disk {
         fs: Arc<dyn FileSystem>,
         /// The path with all symbolic links resolved.
@@ -77,7 +77,7 @@ pub(crate) enum Home {
         force: bool,
     },
     /// A new frame, in a temporary file that is renamed when it is complete.
-    Staged(Option<Staged>),
+    StagedTarget(Option<StagedTarget>),
     /// A new frame that follows other bytes of a file.
     Behind,
 }
@@ -101,7 +101,7 @@ impl Watch {
 impl ContiguousStore {
     /// Creates the store of an existing frame in a file.
     pub(crate) fn of(
-        home: Home,
+        home: FrameHome,
         file: Arc<dyn WriteAt>,
         name: Arc<str>,
         schunk: &SuperChunk,
@@ -110,7 +110,7 @@ impl ContiguousStore {
         Self::existing(home, Appender::new(file, name, durability, schunk.layout().trailer.end), schunk)
     }
 
-    fn existing(home: Home, out: Appender, schunk: &SuperChunk) -> Self {
+    fn existing(home: FrameHome, out: Appender, schunk: &SuperChunk) -> Self {
         let layout = schunk.layout();
         Self {
             home,
@@ -126,8 +126,8 @@ impl ContiguousStore {
         }
     }
 
-    fn new(home: Home, mut out: Appender, header_len: u64) -> Result<Self, FrameError> {
-        out.skip(header_len, start_copy::MOST)?;
+    fn new(home: FrameHome, mut out: Appender, header_len: u64) -> Result<Self, FrameError> {
+        out.skip(header_len, start_copy::MAX_COPIED_LEN)?;
         Ok(Self {
             home,
             out,
@@ -144,10 +144,10 @@ impl ContiguousStore {
 
     /// Creates the store of a new frame in a file.
     pub(crate) fn create(target: Staging, path: &Path, header_len: u64) -> Result<Self, FrameError> {
-        let (staged, file) = Staged::file(target, path)?;
+        let (staged, file) = StagedTarget::file(target, path)?;
         let name = staged.path().display().to_string().into();
         let out = Appender::new(file, name, staged.durability(), 0).reserving();
-        Self::new(Home::Staged(Some(staged)), out, header_len)
+        Self::new(FrameHome::StagedTarget(Some(staged)), out, header_len)
     }
 
     /// Creates the store of a new frame that starts at byte `base` of a file.
@@ -159,7 +159,7 @@ impl ContiguousStore {
         header_len: u64,
     ) -> Result<Self, FrameError> {
         let out = Appender::new(file, name.into(), durability, 0).at_byte(base);
-        Self::new(Home::Behind, out, header_len)
+        Self::new(FrameHome::Behind, out, header_len)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -174,8 +174,8 @@ impl ContiguousStore {
     /// Writes the marker in front of staged data, so that leftovers of an interrupted commit can be
     /// recognized.
     fn begin(&mut self) -> Result<(), FrameError> {
-        if !self.has_staged() && matches!(self.home, Home::Disk { .. }) {
-            self.out.push(&leftover::MARKER)?;
+        if !self.has_staged() && matches!(self.home, FrameHome::Disk { .. }) {
+            self.out.push(&trailing_bytes::MARKER)?;
         }
         Ok(())
     }
@@ -199,9 +199,14 @@ impl ContiguousStore {
     }
 
     /// Returns the layout of the chunks stored so far; index and trailer are not written yet.
-    pub(super) fn layout(&self) -> Layout {
+    pub(super) fn layout(&self) -> FrameLayout {
         let end = self.out.end();
-        Layout { header: 0..self.header_len, data: self.header_len..end, index: end..end, trailer: end..end }
+        FrameLayout {
+            header: 0..self.header_len,
+            data: self.header_len..end,
+            index: end..end,
+            trailer: end..end,
+        }
     }
 
     /// Commits a state and returns the stored header.
@@ -218,7 +223,7 @@ impl ContiguousStore {
         } else {
             self.begin()?;
             self.out.flush()?;
-            let Encoded { head, tail, pages } = self.ends(new, sums, starts)?;
+            let EncodedMetadata { head, tail, pages } = self.ends(new, sums, starts)?;
             let frame_len = head.header.frame_len;
             (head, tail, frame_len, pages)
         };
@@ -226,7 +231,7 @@ impl ContiguousStore {
         let Some(last) = differing else { return Ok(head) };
         let range = patch::START..last + 1;
         let (before, after) = (old.bytes.slice(range.clone()), head.bytes.slice(range.clone()));
-        if matches!(self.home, Home::Disk { .. }) {
+        if matches!(self.home, FrameHome::Disk { .. }) {
             let redo = Redo { start: range.start, old: before.clone(), new: after.clone() };
             let redo = redo.encode();
             memory::reserve(&mut behind, redo.len())?;
@@ -241,7 +246,7 @@ impl ContiguousStore {
         let synced = self.out.sync().inspect_err(|_| self.lost = true);
         self.out.io(synced)?;
         self.save_name()?;
-        if let Home::Disk { lock: Some(lock), .. } = &self.home {
+        if let FrameHome::Disk { lock: Some(lock), .. } = &self.home {
             self.out.written += lock.count_change()?;
         }
         self.write_header(&before, &after)?;
@@ -266,10 +271,10 @@ impl ContiguousStore {
         state: &FrameState,
         sums: Option<&ChunkSums>,
         starts: Option<&ChunkStarts>,
-    ) -> Result<Encoded, FrameError> {
+    ) -> Result<EncodedMetadata, FrameError> {
         let end = self.out.end();
         self.read_first(end);
-        encode::encode(&Content {
+        encode::encode(&FrameContent {
             state,
             sums,
             starts,
@@ -284,7 +289,7 @@ impl ContiguousStore {
     /// Reads the start of the chunk data up to `end`, unless that was done before. What the copy of the start of the
     /// frame holds is taken from there, since it was compared: the file may be damaged.
     fn read_first(&mut self, end: u64) {
-        let range = self.header_len..end.min(self.header_len + start_copy::MOST as u64);
+        let range = self.header_len..end.min(self.header_len + start_copy::MAX_COPIED_LEN as u64);
         if self.committed == 0 || self.first.len() as u64 == range.end.saturating_sub(range.start) {
             return;
         }
@@ -310,24 +315,24 @@ impl ContiguousStore {
         starts: Option<&ChunkStarts>,
         before: impl FnOnce() -> Result<u64, FrameError>,
     ) -> Result<Arc<StoredHeader>, FrameError> {
-        let Encoded { head, tail, pages } = self.ends(state, sums, starts)?;
+        let EncodedMetadata { head, tail, pages } = self.ends(state, sums, starts)?;
         self.out.written += before()?;
         self.out.push(&tail)?;
         self.out.flush()?;
         self.out.release()?;
         let mut start = &head.bytes[..];
-        if let Home::Behind = self.home {
+        if let FrameHome::Behind = self.home {
             // No rename makes this frame visible; it exists as soon as the first bytes of its
             // header do. They are written last, and if that write is torn, the frame is not
             // recognized.
-            let (first, rest) = start.split_at(FIRST.min(start.len()));
+            let (first, rest) = start.split_at(FIXED_START_LEN.min(start.len()));
             self.out.write(first.len() as u64, rest)?;
             self.out.io(self.out.sync())?;
             start = first;
         }
         self.out.write(0, start)?;
         self.out.io(self.out.sync())?;
-        if let Home::Staged(staged) = &mut self.home
+        if let FrameHome::StagedTarget(staged) = &mut self.home
             && let Some(staged) = staged.take()
         {
             staged.commit()?;
@@ -337,7 +342,7 @@ impl ContiguousStore {
     }
 
     fn save_name(&mut self) -> Result<(), FrameError> {
-        if let (Home::Disk { fs, path, .. }, true) = (&self.home, self.unsafe_name) {
+        if let (FrameHome::Disk { fs, path, .. }, true) = (&self.home, self.unsafe_name) {
             staging::io(path, fs.sync_dir(&staging::parent(path)))?;
         }
         self.unsafe_name = false;
@@ -371,7 +376,7 @@ impl ContiguousStore {
     /// Detects changes by a writer that ignored the lock or was active without one, and hard links created since
     /// opening: writers under another name hold another lock.
     fn check_unchanged(&self, header: &Bytes) -> Result<(), FrameError> {
-        let Home::Disk { fs, path, force, .. } = &self.home else { return Ok(()) };
+        let FrameHome::Disk { fs, path, force, .. } = &self.home else { return Ok(()) };
         let (file, io) = (&self.out.file, |error| FrameError::io(&*self.out.name)(error));
         let same_file = fs.identity(path, Links::Follow).map_err(io)? == file.identity().map_err(io)?;
         if !same_file || file.read_at(0..header.len() as u64).map_err(io)? != header {
@@ -388,14 +393,14 @@ impl ContiguousStore {
         old: &FrameState,
         header_len: u64,
         checksums: bool,
-        copy: impl FnOnce(&mut Put<'_>) -> Result<Copied, FrameError>,
-    ) -> Result<Copied, FrameError> {
+        copy: impl FnOnce(&mut Put<'_>) -> Result<CopiedChunks, FrameError>,
+    ) -> Result<CopiedChunks, FrameError> {
         self.check_unchanged(&old.head.bytes)?;
         // Frames that are not complete yet are never rewritten.
-        let Home::Disk { fs, path, lock, .. } = &self.home else { return Err(FrameError::Abandoned) };
+        let FrameHome::Disk { fs, path, lock, .. } = &self.home else { return Err(FrameError::Abandoned) };
         let target = Staging { fs: fs.clone(), overwrite: true, durability: self.out.durability };
         let mut whole = Self::create(target, path, header_len)?;
-        let Copied { mut state, sums, starts } = copy(&mut |chunk| whole.put(&chunk))?;
+        let CopiedChunks { mut state, sums, starts } = copy(&mut |chunk| whole.put(&chunk))?;
         let count_change = || match lock {
             Some(lock) => lock.count_change(),
             None => Ok(0),
@@ -403,7 +408,7 @@ impl ContiguousStore {
         let stored_sums = sums.as_ref().filter(|_| checksums);
         let closed = self.out.close_to_replace();
         let result = whole.complete(&state, stored_sums, starts.as_ref(), count_change);
-        if let (Some(identity), Err(_), Home::Disk { fs, path, .. }) = (closed, &result, &self.home) {
+        if let (Some(identity), Err(_), FrameHome::Disk { fs, path, .. }) = (closed, &result, &self.home) {
             // The old frame stays. If another program has replaced it meanwhile, it is not this store's.
             match fs.open_write(path, Links::Refuse) {
                 Ok(file) if file.identity().is_ok_and(|found| found == identity) => self.out.file = file,
@@ -420,7 +425,7 @@ impl ContiguousStore {
         self.first = Bytes::new();
         // Earlier snapshots keep the old file.
         self.watch = Arc::new(Watch::new(self.committed));
-        Ok(Copied { state, sums, starts })
+        Ok(CopiedChunks { state, sums, starts })
     }
 
     /// Discards what was stored since the last commit.

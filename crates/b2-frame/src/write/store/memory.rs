@@ -15,11 +15,11 @@ use crate::FrameError;
 use crate::format::index::Entry;
 use crate::format::records::Pages;
 use crate::format::start_copy;
-use crate::read::open_plan::Layout;
+use crate::read::open_plan::FrameLayout;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::traits::{ReadAt, copied};
-use crate::write::encode::{self, Content, Encoded, PagesGo};
+use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::StoredHeader;
 use crate::write::store::change::Change;
 use crate::write::store::pieces::{Holes, Pieces};
@@ -28,13 +28,13 @@ const NAME: &str = "frame in memory";
 
 /// Replaced chunks that are not committed are dropped when they may have at least this many bytes. In tests that is
 /// often.
-const SWEEP: usize = if cfg!(debug_assertions) { 256 } else { 4 << 20 };
+const GARBAGE_THRESHOLD: usize = if cfg!(debug_assertions) { 256 } else { 4 << 20 };
 
 /// A frame in memory, new or open for changing.
 pub(crate) struct MemoryStore {
     header_len: u64,
     /// The committed content; `None` for a new frame.
-    committed: Option<Version>,
+    committed: Option<MemoryVersion>,
     /// The start of the frame: what it consisted of when it was opened, without index and trailer.
     base: Bytes,
     /// What is collected for a new frame.
@@ -44,14 +44,14 @@ pub(crate) struct MemoryStore {
     /// Where chunks may be put in front of the end.
     holes: Holes,
     /// Bytes put since unused pieces were last dropped.
-    unswept: usize,
+    garbage_len: usize,
     /// Number of bytes written so far.
     pub(super) written: u64,
 }
 
 /// The content of a frame at some moment. Nothing changes it.
 #[derive(Clone, Default)]
-struct Version {
+struct MemoryVersion {
     /// The header, in place of the one in `base`.
     header: Bytes,
     base: Bytes,
@@ -75,13 +75,13 @@ impl MemoryStore {
             new: memory::zeroed(header_len as usize)?,
             pieces: Pieces::default(),
             holes: Holes::default(),
-            unswept: 0,
+            garbage_len: 0,
             written: 0,
         })
     }
 
     /// Creates the store of an existing frame.
-    pub(crate) fn of(frame: &Bytes, layout: &Layout) -> Self {
+    pub(crate) fn of(frame: &Bytes, layout: &FrameLayout) -> Self {
         let part = |range: Range<usize>| {
             let end = range.end.min(frame.len());
             frame.slice(range.start.min(end)..end)
@@ -89,13 +89,13 @@ impl MemoryStore {
         let header_len = layout.header.end;
         let split = layout.index.start.min(layout.trailer.start).max(header_len) as usize;
         let base = part(0..split);
-        let version = Version {
+        let version = MemoryVersion {
             header: part(0..header_len as usize),
             base: base.clone(),
             tail: part(split..frame.len()),
             len: frame.len() as u64,
             whole: Some(frame.clone()),
-            ..Version::default()
+            ..MemoryVersion::default()
         };
         Self {
             header_len,
@@ -104,7 +104,7 @@ impl MemoryStore {
             new: Vec::new(),
             pieces: Pieces::default(),
             holes: Holes::default(),
-            unswept: 0,
+            garbage_len: 0,
             written: 0,
         }
     }
@@ -130,24 +130,24 @@ impl MemoryStore {
             at
         };
         self.written += len as u64;
-        self.unswept += len;
+        self.garbage_len += len;
         Ok(at - self.header_len)
     }
 
     /// Drops pieces to which neither `entries` nor the committed state refers.
-    pub(super) fn sweep(&mut self, entries: &[i64]) {
-        if self.unswept < SWEEP.max(entries.len().saturating_mul(16)) {
+    pub(super) fn collect_garbage(&mut self, entries: &[i64]) {
+        if self.garbage_len < GARBAGE_THRESHOLD.max(entries.len().saturating_mul(16)) {
             return;
         }
         // Without memory for that, they stay.
         let (Some(committed), Ok(live)) = (&self.committed, self.live(entries)) else { return };
         self.pieces.retain(|at| live.binary_search(&at).is_ok() || committed.pieces.contains(at));
-        self.settle();
+        self.reset_holes();
     }
 
-    fn settle(&mut self) {
+    fn reset_holes(&mut self) {
         self.holes = Holes::of(&self.pieces, self.base.len() as u64);
-        self.unswept = 0;
+        self.garbage_len = 0;
     }
 
     /// Returns the sorted offsets of the chunks behind `base` to which entries refer.
@@ -171,13 +171,14 @@ impl MemoryStore {
     }
 
     /// Returns the chunks stored so far, for a snapshot.
-    pub(super) fn staged(&mut self) -> Result<(Arc<dyn FrameFiles>, Layout), FrameError> {
+    pub(super) fn staged(&mut self) -> Result<(Arc<dyn FrameFiles>, FrameLayout), FrameError> {
         self.freeze();
         let end = self.end();
         let header = self.committed.as_ref().map(|version| version.header.clone()).unwrap_or_default();
         let (base, pieces) = (self.base.clone(), self.pieces.clone());
-        let version = Version { header, base, pieces, len: end, by_chunk: true, ..Version::default() };
-        let layout = Layout {
+        let version =
+            MemoryVersion { header, base, pieces, len: end, by_chunk: true, ..MemoryVersion::default() };
+        let layout = FrameLayout {
             header: 0..self.header_len,
             data: self.header_len..end,
             index: end..end,
@@ -187,7 +188,7 @@ impl MemoryStore {
     }
 
     /// Returns the first offset of chunks that this store has put into memory.
-    pub(super) fn own_from(&self) -> u64 {
+    pub(super) fn trusted_from(&self) -> u64 {
         match self.committed {
             Some(_) => self.base.len() as u64 - self.header_len,
             None => 0,
@@ -216,17 +217,17 @@ impl MemoryStore {
         let base = if self.new.is_empty() { self.base.len() } else { self.new.len() };
         let end = pieces.end().max(base as u64);
         let kept = Pages::default();
-        let data = self.header_len..end.min(self.header_len + start_copy::MOST as u64);
+        let data = self.header_len..end.min(self.header_len + start_copy::MAX_COPIED_LEN as u64);
         let first = match self.new.get(data.start as usize..data.end as usize) {
             Some(first) => memory::copied(first)?,
             None => {
                 let (base, pieces) = (self.base.clone(), pieces.clone());
-                copied(&Version { base, pieces, len: end, ..Version::default() }, data)
+                copied(&MemoryVersion { base, pieces, len: end, ..MemoryVersion::default() }, data)
                     .map_err(FrameError::io(NAME))?
                     .into()
             }
         };
-        let content = Content {
+        let content = FrameContent {
             state: new,
             sums,
             starts,
@@ -236,10 +237,10 @@ impl MemoryStore {
             index_at: end,
             pages: PagesGo::InFront,
         };
-        let Encoded { head, tail, .. } = encode::encode(&content)?;
+        let EncodedMetadata { head, tail, .. } = encode::encode(&content)?;
         self.written += tail.len() as u64 + head.len();
         let len = end + tail.len() as u64;
-        let mut version = Version { header: head.bytes.clone(), len, ..Version::default() };
+        let mut version = MemoryVersion { header: head.bytes.clone(), len, ..MemoryVersion::default() };
         if self.new.is_empty() {
             (version.base, version.pieces, version.tail) = (self.base.clone(), pieces.clone(), tail.into());
         } else {
@@ -256,7 +257,7 @@ impl MemoryStore {
         }
         self.committed = Some(version);
         self.pieces = pieces;
-        self.settle();
+        self.reset_holes();
         Ok(head)
     }
 
@@ -264,7 +265,7 @@ impl MemoryStore {
     pub(super) fn rollback(&mut self) {
         if let Some(committed) = &self.committed {
             self.pieces = committed.pieces.clone();
-            self.settle();
+            self.reset_holes();
         }
     }
 
@@ -281,7 +282,7 @@ impl MemoryStore {
     pub(super) fn take(&mut self) -> Result<Option<Bytes>, OutOfMemory> {
         let committed = self.committed.take();
         (self.base, self.pieces) = Default::default();
-        committed.map(Version::into_bytes).transpose()
+        committed.map(MemoryVersion::into_bytes).transpose()
     }
 }
 
@@ -298,30 +299,32 @@ fn owned(bytes: Bytes) -> Result<Bytes, OutOfMemory> {
 }
 
 /// What a version has from some offset on.
-enum Part<'a> {
+enum VersionPart<'a> {
     /// Bytes up to the end of this slice, and whether they are a chunk that was put here.
     Bytes(&'a Bytes, usize, bool),
     /// So many zeros.
     Zeros(u64),
 }
 
-impl Version {
+impl MemoryVersion {
     fn files(self) -> Result<Arc<dyn FrameFiles>, FrameError> {
         Ok(Arc::new(Contiguous(OpenFile::new(Arc::new(self), NAME, 0)?)))
     }
 
-    fn part(&self, at: u64) -> Part<'_> {
+    fn part(&self, at: u64) -> VersionPart<'_> {
         let tail = self.len - self.tail.len() as u64;
         if at < self.header.len() as u64 {
-            Part::Bytes(&self.header, at as usize, false)
+            VersionPart::Bytes(&self.header, at as usize, false)
         } else if at < self.base.len() as u64 {
-            Part::Bytes(&self.base, at as usize, false)
+            VersionPart::Bytes(&self.base, at as usize, false)
         } else if at >= tail {
-            Part::Bytes(&self.tail, (at - tail) as usize, false)
+            VersionPart::Bytes(&self.tail, (at - tail) as usize, false)
         } else {
             match self.pieces.find(at) {
-                Some(piece) if piece.at <= at => Part::Bytes(&piece.bytes, (at - piece.at) as usize, true),
-                next => Part::Zeros(next.map_or(tail, |piece| piece.at) - at),
+                Some(piece) if piece.at <= at => {
+                    VersionPart::Bytes(&piece.bytes, (at - piece.at) as usize, true)
+                }
+                next => VersionPart::Zeros(next.map_or(tail, |piece| piece.at) - at),
             }
         }
     }
@@ -360,7 +363,7 @@ impl Version {
     }
 }
 
-impl ReadAt for Version {
+impl ReadAt for MemoryVersion {
     fn len(&self) -> io::Result<u64> {
         Ok(self.len)
     }
@@ -371,13 +374,13 @@ impl ReadAt for Version {
         while !buf.is_empty() {
             let part = self.part(at);
             let most = match &part {
-                Part::Bytes(bytes, from, _) => bytes.len() - from,
-                Part::Zeros(len) => usize::try_from(*len).unwrap_or(usize::MAX),
+                VersionPart::Bytes(bytes, from, _) => bytes.len() - from,
+                VersionPart::Zeros(len) => usize::try_from(*len).unwrap_or(usize::MAX),
             };
             let (dst, rest) = buf.split_at_mut(most.min(buf.len()));
             match part {
-                Part::Bytes(bytes, from, _) => dst.copy_from_slice(&bytes[from..from + dst.len()]),
-                Part::Zeros(_) => dst.fill(0),
+                VersionPart::Bytes(bytes, from, _) => dst.copy_from_slice(&bytes[from..from + dst.len()]),
+                VersionPart::Zeros(_) => dst.fill(0),
             }
             at += dst.len() as u64;
             buf = rest;
@@ -388,7 +391,7 @@ impl ReadAt for Version {
     fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.check(&range)?;
         let len = (range.end - range.start) as usize;
-        if let Part::Bytes(bytes, from, _) = self.part(range.start)
+        if let VersionPart::Bytes(bytes, from, _) = self.part(range.start)
             && bytes.len() - from >= len
         {
             return Ok(bytes.slice(from..from + len));
@@ -398,7 +401,7 @@ impl ReadAt for Version {
 
     fn read_at_most(&self, range: Range<u64>) -> io::Result<Bytes> {
         match self.part(range.start) {
-            Part::Bytes(bytes, from, true) if self.by_chunk => {
+            VersionPart::Bytes(bytes, from, true) if self.by_chunk => {
                 self.check(&range)?;
                 let len = (range.end - range.start).min((bytes.len() - from) as u64) as usize;
                 Ok(bytes.slice(from..from + len))

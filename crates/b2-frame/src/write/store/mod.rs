@@ -7,13 +7,12 @@
 //! - `contiguous` writes to one file, through an `appender`.
 //! - `sparse` writes to a directory.
 //! - `memory` keeps frames in memory, in `pieces`.
-//! - `leftover` identifies bytes behind the committed end.
+//! - `trailing_bytes` identifies bytes behind the committed end.
 
 #[allow(clippy::cast_possible_truncation, reason = "headers are smaller than 2 GiB")]
 mod appender;
 mod change;
 mod contiguous;
-pub(crate) mod leftover;
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
@@ -28,6 +27,7 @@ pub(crate) mod memory;
 )]
 mod pieces;
 mod sparse;
+pub(crate) mod trailing_bytes;
 
 use std::sync::Arc;
 
@@ -36,12 +36,12 @@ use b2_core::ProcessId;
 use bytes::Bytes;
 
 pub(crate) use self::change::Change;
-pub(crate) use self::contiguous::{ContiguousStore, Copied, Home, Put};
+pub(crate) use self::contiguous::{ContiguousStore, CopiedChunks, FrameHome, Put};
 pub(crate) use self::memory::MemoryStore;
 pub(crate) use self::sparse::SparseStore;
 use crate::FrameError;
 use crate::format::header::Storage;
-use crate::read::open_plan::Layout;
+use crate::read::open_plan::FrameLayout;
 use crate::storage::files::FrameFiles;
 use crate::write::state::{FrameState, StoredHeader};
 
@@ -99,7 +99,7 @@ impl Store {
                 Backend::Sparse(store) => store.name(),
                 Backend::Memory(_) => String::new(),
             };
-            return Err(FrameError::Foreign { name });
+            return Err(FrameError::Forked { name });
         }
         match &self.place {
             Backend::Contiguous(store) if store.broken || store.lost => Err(FrameError::Abandoned),
@@ -154,7 +154,7 @@ impl Store {
     }
 
     /// Returns the files and the layout of a snapshot with everything stored so far.
-    pub(crate) fn snapshot(&mut self) -> Result<(Arc<dyn FrameFiles>, Layout), FrameError> {
+    pub(crate) fn snapshot(&mut self) -> Result<(Arc<dyn FrameFiles>, FrameLayout), FrameError> {
         if self.is_foreign() {
             self.check()?;
         }
@@ -177,17 +177,17 @@ impl Store {
     }
 
     /// Returns the offset from which on all chunks were put into memory by this store.
-    pub(crate) fn own_from(&self) -> Option<u64> {
+    pub(crate) fn trusted_from(&self) -> Option<u64> {
         match &self.place {
-            Backend::Memory(store) => Some(store.own_from()),
+            Backend::Memory(store) => Some(store.trusted_from()),
             Backend::Contiguous(_) | Backend::Sparse(_) => None,
         }
     }
 
     /// Drops what is in memory and to which neither `entries` nor the committed state refers.
-    pub(crate) fn sweep(&mut self, entries: &[i64]) {
+    pub(crate) fn collect_garbage(&mut self, entries: &[i64]) {
         if let Backend::Memory(store) = &mut self.place {
-            store.sweep(entries);
+            store.collect_garbage(entries);
         }
     }
 
@@ -198,8 +198,8 @@ impl Store {
         old: &FrameState,
         header_len: u64,
         checksums: bool,
-        copy: impl FnOnce(&mut Put<'_>) -> Result<Copied, FrameError>,
-    ) -> Result<Copied, FrameError> {
+        copy: impl FnOnce(&mut Put<'_>) -> Result<CopiedChunks, FrameError>,
+    ) -> Result<CopiedChunks, FrameError> {
         match &mut self.place {
             Backend::Contiguous(store) => store.rewrite(old, header_len, checksums, copy),
             Backend::Sparse(_) => Err(FrameError::Abandoned),

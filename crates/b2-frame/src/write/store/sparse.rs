@@ -16,13 +16,13 @@ use bytes::Bytes;
 use crate::FrameError;
 use crate::format::records::Pages;
 use crate::names::{INDEX_NAME, chunk_id, chunk_name, is_temporary};
-use crate::read::open_plan::Layout;
+use crate::read::open_plan::FrameLayout;
 use crate::storage::files::{FrameFiles, OpenFile};
 use crate::storage::lock::FrameLock;
-use crate::storage::sparse::{Held, IndexWatch, Sparse};
-use crate::storage::staging::{self, Durability, Staged, Staging};
+use crate::storage::sparse::{CachedIndex, IndexWatch, Sparse};
+use crate::storage::staging::{self, Durability, StagedTarget, Staging};
 use crate::storage::traits::{FileSystem, Links, ReadAt, WriteAt};
-use crate::write::encode::{self, Content, Encoded, PagesGo};
+use crate::write::encode::{self, EncodedMetadata, FrameContent, PagesGo};
 use crate::write::state::{FrameState, StoredHeader};
 use crate::write::store::change::Change;
 
@@ -30,7 +30,7 @@ use crate::write::store::change::Change;
 const START_SYNC: usize = 64 << 10;
 
 /// At most this many names of removed files are skipped: a directory that cannot be written gives the same error.
-const MOST_GOING: u32 = 100;
+const MAX_SKIPPED_NAMES: u32 = 100;
 
 /// The directory of a sparse frame.
 pub(crate) struct SparseStore {
@@ -58,14 +58,14 @@ pub(crate) struct SparseStore {
     /// name.
     unsafe_name: bool,
     /// The directory of a new frame, which is renamed when it is complete.
-    new: Option<Staged>,
+    new: Option<StagedTarget>,
 }
 
 impl SparseStore {
     /// Creates the store of a new frame.
     pub(crate) fn create(target: Staging, path: &Path, header_len: u64) -> Result<Self, FrameError> {
         let durability = target.durability;
-        let new = Staged::directory(target, path)?;
+        let new = StagedTarget::directory(target, path)?;
         let fs = new.fs().clone();
         let dir = new.temporary().to_owned();
         let index: Arc<dyn ReadAt> = Arc::new(Bytes::new());
@@ -158,7 +158,7 @@ impl SparseStore {
                     id = next(id)?;
                 }
                 // On Windows the name of a removed file cannot be used while somebody reads it.
-                Err(error) if is_going(&error) && going < MOST_GOING => {
+                Err(error) if is_going(&error) && going < MAX_SKIPPED_NAMES => {
                     going += 1;
                     id = next(id)?;
                 }
@@ -191,9 +191,9 @@ impl SparseStore {
         Ok(Arc::new(Sparse::snapshot(fs, dir, index, watch, self.has_staged())))
     }
 
-    pub(super) fn layout(&self) -> Layout {
+    pub(super) fn layout(&self) -> FrameLayout {
         let end = self.header_len;
-        Layout { header: 0..end, data: end..end, index: end..end, trailer: end..end }
+        FrameLayout { header: 0..end, data: end..end, index: end..end, trailer: end..end }
     }
 
     /// Commits a state. Returns the stored header, and any error that occurred after the commit
@@ -207,7 +207,7 @@ impl SparseStore {
             self.check_unchanged(&old.head.bytes)?;
         }
         let named = named(new);
-        let content = Content {
+        let content = FrameContent {
             state: new,
             sums,
             starts,
@@ -219,7 +219,7 @@ impl SparseStore {
             // The index directly follows the header.
             pages: PagesGo::Behind,
         };
-        let Encoded { head, tail, .. } = encode::encode(&content)?;
+        let EncodedMetadata { head, tail, .. } = encode::encode(&content)?;
         let mut index = memory::list(head.bytes.len() + tail.len())?;
         index.extend_from_slice(&head.bytes);
         index.extend_from_slice(&tail);
@@ -241,7 +241,7 @@ impl SparseStore {
         // The commit has taken effect. Errors from here on cannot undo it.
         self.written += index.len() as u64;
         self.header_len = head.len();
-        let held = Held::of(file.clone());
+        let held = CachedIndex::of(file.clone());
         self.index = held.unwrap_or(file);
         let advanced = self.watch.advance(self.index.clone());
         let given_up = self.used.difference(&named).chain(self.staged.keys()).copied();
@@ -267,7 +267,7 @@ impl SparseStore {
         self.staged.clear();
         // Windows does not rename a folder while a file in it is open.
         drop(file);
-        self.new.take().map_or(Ok(()), Staged::commit)
+        self.new.take().map_or(Ok(()), StagedTarget::commit)
     }
 
     /// Does everything that precedes the rename of the index file.

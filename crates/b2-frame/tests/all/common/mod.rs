@@ -5,7 +5,7 @@ use std::path::Path;
 
 use b2_chunk::{CParams, Chunk, CodecId, Compression, FilterSlot, SpecialKind};
 use b2_frame::{
-    Committed, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Storage, SuperChunk,
+    CommitReport, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Storage, SuperChunk,
 };
 use bytes::Bytes;
 
@@ -58,7 +58,7 @@ pub(crate) fn commit_beside_readers(editor: &mut FrameEditor) {
     }
 }
 
-fn is_in_use(result: &Result<Committed, FrameError>) -> bool {
+fn is_in_use(result: &Result<CommitReport, FrameError>) -> bool {
     match result {
         Err(FrameError::Io { source, .. }) if cfg!(windows) => {
             assert!(source.to_string().contains("until it is closed"), "{source}");

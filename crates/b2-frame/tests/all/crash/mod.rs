@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use b2_frame::{FrameError, INDEX_NAME, ReadCosts, SuperChunk};
-use b2_storage_sim::{CrashState, Image, Plan, SimFs, every_crash};
+use b2_storage_sim::{CrashPlan, CrashState, Image, SimFs, every_crash};
 use contents::Contents;
 use dump::Dump;
 use reopen::{crash_again, lose_power_after_kills, reopen};
@@ -181,10 +181,10 @@ impl Scenario<'_> {
 }
 
 /// Returns how many power losses to try for each operation: 1000, or the value of `B2KIT_CRASH_STATES`.
-pub fn plan() -> Plan {
+pub fn plan() -> CrashPlan {
     let number = |name: &str, default: u64| match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|error| panic!("{name}: {error}")),
         Err(_) => default,
     };
-    Plan { power: number("B2KIT_CRASH_STATES", 1000) as usize, seed: number("B2KIT_CRASH_SEED", 1) }
+    CrashPlan { power: number("B2KIT_CRASH_STATES", 1000) as usize, seed: number("B2KIT_CRASH_SEED", 1) }
 }

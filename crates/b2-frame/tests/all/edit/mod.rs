@@ -1,7 +1,5 @@
 //! Changing frames, through the public API.
 
-mod behind;
-mod cost;
 mod indexes;
 mod locks;
 mod meta;
@@ -10,13 +8,15 @@ mod operations;
 mod reading;
 mod snapshots;
 mod tables;
+mod trailing_bytes;
+mod write_volume;
 
 use crate::common;
 use std::path::{Path, PathBuf};
 
 use b2_chunk::CParams;
 use b2_frame::{
-    Committed, Durability, EditOptions, FrameEditor, FrameError, FrameParams, FrameWriter, Storage,
+    CommitReport, Durability, EditOptions, FrameEditor, FrameError, FrameParams, FrameWriter, Storage,
     SuperChunk,
 };
 use bytes::Bytes;
@@ -79,7 +79,7 @@ impl Home {
         }
     }
 
-    pub(crate) fn change(&mut self, change: impl FnOnce(&mut FrameEditor)) -> Committed {
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut FrameEditor)) -> CommitReport {
         let mut editor = self.edit();
         change(&mut editor);
         let committed = editor.commit().unwrap();

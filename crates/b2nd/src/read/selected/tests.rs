@@ -10,7 +10,7 @@ use b2_testkit::Rng;
 use bytes::Bytes;
 
 use super::*;
-use crate::select::chunk_moves::extent;
+use crate::select::copy_plan::extent;
 use crate::{ArrayBuilder, METALAYER, Selection, Slice, range, source};
 
 /// What a driver has fetched.
@@ -237,7 +237,7 @@ fn counted(array: &NdArray, selection: Vec<Selection>) -> Fetched {
     fetched
 }
 
-/// Checks the formula of docs/reading.md: rounds = heads + blocks, however many chunks are touched.
+/// Checks the formula of docs/explanation/reading.md: rounds = heads + blocks, however many chunks are touched.
 #[test]
 fn rounds_follow_the_formula() {
     let with = |array: &NdArray, costs: ReadCosts, compare: Compare| {

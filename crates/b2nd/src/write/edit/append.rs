@@ -3,10 +3,12 @@
 use b2_core::{Control, memory};
 
 use crate::model::geometry::dimensions;
-use crate::write::edit::chunks::{Renewed, first_chunk, same_numbers};
+use crate::write::edit::chunks::{RewrittenChunks, first_chunk, same_numbers};
 use crate::write::edit::editor::{ArrayEditor, Axis};
 use crate::write::produce::BATCH;
-use crate::write::source::{Along, Lifted, Region, RegionSource, Strided, failed, length_along};
+use crate::write::source::{
+    ExpandedSource, Region, RegionSource, SourceExtent, StridedItems, failed, length_along,
+};
 use crate::{Geometry, NdError};
 
 impl ArrayEditor {
@@ -84,8 +86,8 @@ impl ArrayEditor {
     ) -> Result<(), NdError> {
         self.usable()?;
         match length_along(&source.amount(), self.shape(), axis, self.geometry.itemsize())? {
-            Along::Axis(len) => work(self, source, len),
-            Along::NoAxis => work(self, &mut Lifted::new(source, axis), 1),
+            SourceExtent::Axis(len) => work(self, source, len),
+            SourceExtent::NoAxis => work(self, &mut ExpandedSource::new(source, axis), 1),
         }
     }
 
@@ -99,7 +101,8 @@ impl ArrayEditor {
     ) -> Result<(), NdError> {
         let end = self.geometry.shape()[axis];
         let in_place = same_numbers(&self.geometry, new);
-        let renewed = Renewed { first: first_chunk(new, axis, end), in_place, kept: |_: &[u64]| None };
+        let renewed =
+            RewrittenChunks { first: first_chunk(new, axis, end), in_place, kept: |_: &[u64]| None };
         self.replace(new, axis, end..end, source, control, renewed)
     }
 
@@ -154,7 +157,7 @@ impl ArrayEditor {
         };
         let (new, rows) = (of_length(length), of_length(length - stored));
         let nbytes = rows.nbytes() as usize;
-        let result = Strided::packed(&pending.items[..nbytes], rows.shape(), rows.itemsize())
+        let result = StridedItems::packed(&pending.items[..nbytes], rows.shape(), rows.itemsize())
             .and_then(|mut items| self.extend(&new, 0, &mut items, control));
         if result.is_ok() {
             pending.items.drain(..nbytes);

@@ -10,11 +10,11 @@ use b2_frame::{Entry, MAX_NCHUNKS, SuperChunk};
 use crate::model::default_shapes::growable;
 use crate::model::geometry::{for_each_position, product, strides};
 use crate::model::meta::{METALAYER, OLD_METALAYER};
-use crate::select::chunk_moves::linear;
 use crate::select::copy::copy_box;
-use crate::write::edit::changed::{Changed, NewItems, ReadChanged, SharedChanged};
+use crate::select::copy_plan::linear;
+use crate::write::edit::changed_array::{ChangedArray, NewItems, SequentialChangedArray, SharedChangedArray};
 use crate::write::edit::editor::ArrayEditor;
-use crate::write::produce::{ChunkProducer, Produced};
+use crate::write::produce::{ChunkProducer, ProducedChunk};
 use crate::write::source::RegionSource;
 use crate::{Geometry, NdArray, NdError};
 
@@ -27,7 +27,7 @@ pub(super) enum ChunkOrigin {
 }
 
 /// The chunks that are made anew when positions along an axis change.
-pub(super) struct Renewed<K> {
+pub(super) struct RewrittenChunks<K> {
     /// The position along the axis of the first of them. Earlier chunks stay.
     pub(super) first: u64,
     /// Whether all chunks that stay keep their numbers.
@@ -45,10 +45,10 @@ pub(super) fn first_chunk(new: &Geometry, axis: usize, start: u64) -> u64 {
 }
 
 impl ArrayEditor {
-    fn to_chunk(&self, produced: Produced) -> Result<Chunk, NdError> {
+    fn to_chunk(&self, produced: ProducedChunk) -> Result<Chunk, NdError> {
         match produced {
-            Produced::Special(kind) => special(&self.geometry, kind, self.tells_blocks),
-            Produced::Chunk(chunk) => Ok(chunk),
+            ProducedChunk::Special(kind) => special(&self.geometry, kind, self.tells_blocks),
+            ProducedChunk::Chunk(chunk) => Ok(chunk),
         }
     }
 
@@ -73,7 +73,7 @@ impl ArrayEditor {
         range: Range<u64>,
         source: &mut dyn RegionSource,
         control: &Control,
-        renewed: Renewed<impl Fn(&[u64]) -> Option<usize> + Send + Sync>,
+        renewed: RewrittenChunks<impl Fn(&[u64]) -> Option<usize> + Send + Sync>,
     ) -> Result<(), NdError> {
         let mut shape = new.shape().to_vec();
         let len = shape[axis] + (range.end - range.start) - self.geometry.shape()[axis];
@@ -82,7 +82,13 @@ impl ArrayEditor {
         self.guarded(|editor| {
             let old = editor.now()?.clone().with_control(control.quiet());
             check_memory(&old)?;
-            editor.renew(new, control, &Changed { old: &old, axis, range, len, data }, source, renewed)?;
+            editor.renew(
+                new,
+                control,
+                &ChangedArray { old: &old, axis, range, len, data },
+                source,
+                renewed,
+            )?;
             drop(old);
             editor.set_shape(new.clone())
         })
@@ -93,9 +99,11 @@ impl ArrayEditor {
         &mut self,
         new: &Geometry,
         control: &Control,
-        changed: &Changed<'_>,
+        changed: &ChangedArray<'_>,
         source: &mut dyn RegionSource,
-        Renewed { first, in_place, kept }: Renewed<impl Fn(&[u64]) -> Option<usize> + Send + Sync>,
+        RewrittenChunks { first, in_place, kept }: RewrittenChunks<
+            impl Fn(&[u64]) -> Option<usize> + Send + Sync,
+        >,
     ) -> Result<(), NdError> {
         let old = self.geometry.clone();
         let all: Vec<Range<u64>> = new.grid().iter().map(|&n| 0..n).collect();
@@ -114,8 +122,8 @@ impl ArrayEditor {
             Ok(())
         };
         match NewItems::new(changed, source, &dtype) {
-            Some(items) => producer.run_shared(&grid, skip, &SharedChanged { changed, items }, put)?,
-            None => producer.run(&grid, skip, &mut ReadChanged { changed, source }, put)?,
+            Some(items) => producer.run_shared(&grid, skip, &SharedChangedArray { changed, items }, put)?,
+            None => producer.run(&grid, skip, &mut SequentialChangedArray { changed, source }, put)?,
         }
         if in_place {
             return self.truncate(new.nchunks());
@@ -272,7 +280,7 @@ pub(super) fn plain(array: &NdArray, nchunk: usize) -> Result<Option<Vec<u8>>, N
     }
     check_memory(array)?;
     // The items go into a new chunk, so damage must be found: it must not get a valid checksum.
-    let plain = frame.to_keep().chunk(nchunk).decompress()?;
+    let plain = frame.for_rewrite().chunk(nchunk).decompress()?;
     array.check_chunk(nchunk, plain.len())?;
     Ok(Some(plain))
 }

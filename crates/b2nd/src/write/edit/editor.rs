@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use b2_chunk::{CParams, Compatibility, Compression};
 use b2_core::Control;
-use b2_frame::{Committed, EditOptions, FrameEditor};
+use b2_frame::{CommitReport, EditOptions, FrameEditor};
 use bytes::Bytes;
 
 use crate::model::meta::{METALAYER, OLD_METALAYER};
@@ -75,7 +75,7 @@ pub struct ArrayEditor {
     /// Whether the frame header has the array's block size, which C-Blosc2 needs for special index
     /// entries.
     pub(super) tells_blocks: bool,
-    pub(super) pending: Pending,
+    pub(super) pending: PendingRows,
     /// The staged array, cached until the next change.
     pub(super) current: Option<NdArray>,
     pub(super) control: Control,
@@ -85,7 +85,7 @@ pub struct ArrayEditor {
 
 /// Rows appended along the first axis that are not in chunks yet.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct PendingRows {
     pub(super) items: Vec<u8>,
     /// The geometry of the array with these rows; `None` if there are none.
     pub(super) geometry: Option<Geometry>,
@@ -175,7 +175,7 @@ impl ArrayEditor {
             cparams: array.cparams().ok(),
             tells_blocks: array.super_chunk().header().blocksize() == array.geometry().block_nbytes(),
             frame,
-            pending: Pending::default(),
+            pending: PendingRows::default(),
             control: array.super_chunk().dparams().control.clone(),
             opened: array.about(),
             current: Some(array),
@@ -269,7 +269,7 @@ impl ArrayEditor {
     /// [`NdError::Frame`] as for [`FrameEditor::commit`], which says when the commit has taken effect all the same; as
     /// for [`snapshot`](Self::snapshot) when buffered rows cannot be written. After any other error the array on disk
     /// is unchanged, and the changes are still staged.
-    pub fn commit(&mut self) -> Result<Committed, NdError> {
+    pub fn commit(&mut self) -> Result<CommitReport, NdError> {
         self.usable()?;
         self.flush()?;
         // Drop our snapshot: in memory, the chunks that it holds cannot be freed.
@@ -284,7 +284,7 @@ impl ArrayEditor {
     /// with [`NdError::Frame`], of the variant [`FrameError::Abandoned`](b2_frame::FrameError::Abandoned).
     pub fn rollback(&mut self) -> Result<(), NdError> {
         self.current = None;
-        self.pending = Pending::default();
+        self.pending = PendingRows::default();
         self.broken = true;
         self.frame.rollback();
         let array = NdArray::from_super_chunk(self.frame.snapshot()?)?;
@@ -316,7 +316,7 @@ impl ArrayEditor {
     /// # Errors
     /// [`NdError::Frame`] as for [`FrameEditor::compact`], and as for [`snapshot`](Self::snapshot) when buffered rows
     /// cannot be written.
-    pub fn compact(&mut self) -> Result<Committed, NdError> {
+    pub fn compact(&mut self) -> Result<CommitReport, NdError> {
         self.usable()?;
         self.flush()?;
         self.current = None;

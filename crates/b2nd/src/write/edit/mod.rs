@@ -12,7 +12,7 @@
 
 mod append;
 mod attrs;
-mod changed;
+mod changed_array;
 mod chunks;
 mod editor;
 mod set;

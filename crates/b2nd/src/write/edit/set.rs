@@ -5,11 +5,11 @@ use b2_core::{in_order, memory, workers};
 use b2_frame::Entry;
 
 use crate::model::geometry::strides;
-use crate::select::chunk_moves::{ChunkPart, Moves};
+use crate::select::copy_plan::{ChunkPart, CopyPlan};
 use crate::select::selection::IntoSelections;
 use crate::write::edit::chunks::{check_memory, plain, special};
 use crate::write::edit::editor::ArrayEditor;
-use crate::write::source::{Region, RegionSource, Strided, check_amount, failed, read_whole};
+use crate::write::source::{Region, RegionSource, StridedItems, check_amount, failed, read_whole};
 use crate::{Dtype, DtypeKind, Element, Geometry, NdArray, NdError, Slice};
 
 impl ArrayEditor {
@@ -93,7 +93,7 @@ impl ArrayEditor {
         slice: &Slice,
         values: &mut dyn RegionSource,
     ) -> Result<(), NdError> {
-        let items = Values::of_view(values, slice)?;
+        let items = NewValues::of_view(values, slice)?;
         let moves = slice.moves(items.offset, &items.strides)?;
         self.set_moves(array, &*moves, &items.bytes, items.whole(array.geometry(), self.tells_blocks)?)
     }
@@ -103,7 +103,7 @@ impl ArrayEditor {
     fn set_moves(
         &mut self,
         array: &NdArray,
-        moves: &dyn Moves,
+        moves: &dyn CopyPlan,
         items: &[u8],
         whole: Option<Chunk>,
     ) -> Result<(), NdError> {
@@ -113,7 +113,7 @@ impl ArrayEditor {
         }
         let control = self.control.begin(moves.nbytes(), array.itemsize() as u64);
         let quiet = array.clone().with_control(control.quiet());
-        let setting = Setting { array: &quiet, moves, items, whole, cparams: self.cparams(&control)? };
+        let setting = ItemUpdate { array: &quiet, moves, items, whole, cparams: self.cparams(&control)? };
         self.guarded(|editor| {
             let nbytes = moves.nparts().saturating_mul(array.geometry().chunk_nbytes() as u64);
             let make = |k| {
@@ -129,7 +129,7 @@ impl ArrayEditor {
 }
 
 /// Values for selected items, in memory.
-pub(super) struct Values<'a> {
+pub(super) struct NewValues<'a> {
     pub(super) bytes: std::borrow::Cow<'a, [u8]>,
     pub(super) offset: usize,
     /// The strides of the values along each dimension of the selection, in bytes.
@@ -138,7 +138,7 @@ pub(super) struct Values<'a> {
     constant: bool,
 }
 
-impl<'a> Values<'a> {
+impl<'a> NewValues<'a> {
     /// Reads or borrows the values for a view.
     pub(super) fn of_view(values: &'a mut dyn RegionSource, slice: &Slice) -> Result<Self, NdError> {
         let (shape, nd) = (slice.shape(), slice.own_shape().len());
@@ -170,7 +170,7 @@ impl<'a> Values<'a> {
             return Ok(Self { bytes: lent.bytes().into(), offset, strides, constant: false });
         }
         let read = read_whole(values, &region)?;
-        let strides = Strided::packed(&read, shape, dtype.itemsize())?.strides().to_vec();
+        let strides = StridedItems::packed(&read, shape, dtype.itemsize())?.strides().to_vec();
         Ok(Self { bytes: read.into(), offset: 0, strides, constant: false })
     }
 
@@ -192,17 +192,17 @@ impl<'a> Values<'a> {
 }
 
 /// Selected items with their new values.
-pub(super) struct Setting<'a> {
+pub(super) struct ItemUpdate<'a> {
     /// The array before the change.
     pub(super) array: &'a NdArray,
-    pub(super) moves: &'a dyn Moves,
+    pub(super) moves: &'a dyn CopyPlan,
     pub(super) items: &'a [u8],
     /// Replaces chunks that are fully selected and not clipped by the edge of the array.
     pub(super) whole: Option<Chunk>,
     pub(super) cparams: CParams,
 }
 
-impl Setting<'_> {
+impl ItemUpdate<'_> {
     /// Returns the new chunk for a part.
     pub(super) fn chunk(&self, part: &ChunkPart) -> Result<Chunk, NdError> {
         match &self.whole {
@@ -259,11 +259,11 @@ impl Setting<'_> {
         }
         // The other blocks are kept undecoded. So it must be certain that they are not damaged, because they get a new
         // checksum.
-        let frame = frame.to_keep();
+        let frame = frame.for_rewrite();
         let chunk = frame.chunk(part.nchunk).read()?;
         array.check_chunk(part.nchunk, chunk.nbytes())?;
         let lazy = chunk.lazy(frame.dparams())?;
-        if !frame.is_vouched_for(part.nchunk) || lazy.blocksize() != size || lazy.needs_block0() {
+        if !frame.is_verified(part.nchunk) || lazy.blocksize() != size || lazy.needs_block0() {
             return Ok(None);
         }
         let mut decoder = lazy.decoder(frame.dparams())?;

@@ -6,7 +6,7 @@ use b2_chunk::Chunk;
 use b2_core::{Control, in_order, workers};
 
 use crate::model::geometry::{for_each_position, product};
-use crate::select::chunk_moves::linear;
+use crate::select::copy_plan::linear;
 use crate::write::edit::chunks::{ChunkOrigin, cropped, plain, same_numbers};
 use crate::write::edit::editor::ArrayEditor;
 use crate::write::produce::BATCH;

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use b2_core::{Control, memory};
-use b2_frame::{Entry, Prepared};
+use b2_frame::{Entry, PreparedChunk};
 
 use crate::select::selection::IntoSelections;
 use crate::write::edit::editor::ArrayEditor;
-use crate::write::edit::set::{Setting, Values, check_values};
+use crate::write::edit::set::{ItemUpdate, NewValues, check_values};
 use crate::write::source::RegionSource;
 use crate::{NdArray, NdError, Slice};
 
@@ -62,9 +62,9 @@ impl ArrayEditor {
 }
 
 /// A stored chunk, and the index entry it was made from if others may have changed that.
-struct Ready {
+struct StagedChunk {
     npart: u64,
-    prepared: Prepared,
+    prepared: PreparedChunk,
     base: Option<Entry>,
 }
 
@@ -87,7 +87,7 @@ impl<'e> SharedEditor<'e> {
     }
 
     fn set_view(&self, slice: &Slice, values: &mut dyn RegionSource) -> Result<(), NdError> {
-        let items = Values::of_view(values, slice)?;
+        let items = NewValues::of_view(values, slice)?;
         let moves = slice.moves(items.offset, &items.strides)?;
         let whole = items.whole(self.array.geometry(), self.tells_blocks)?;
         let control = self.control.begin(moves.nbytes(), self.array.itemsize() as u64);
@@ -95,14 +95,14 @@ impl<'e> SharedEditor<'e> {
             let mut editor = self.turn();
             (editor.now()?.clone().with_control(control.quiet()), editor.cparams(&control)?)
         };
-        let setting = Setting { array: &array, moves: &*moves, items: &items.bytes, whole, cparams };
+        let setting = ItemUpdate { array: &array, moves: &*moves, items: &items.bytes, whole, cparams };
         let mut ready = memory::list(usize::try_from(moves.nparts()).unwrap_or(usize::MAX))?;
         for npart in 0..moves.nparts() {
             let part = moves.part(npart)?;
             let chunk = setting.chunk(&part)?;
             let base = if part.whole { None } else { Some(array.super_chunk().chunk(part.nchunk).entry()?) };
             let prepared = self.turn().frame.prepare(part.nchunk, chunk)?;
-            ready.push(Ready { npart, prepared, base });
+            ready.push(StagedChunk { npart, prepared, base });
             control.advance(setting.share(npart))?;
         }
         if ready.is_empty() {
@@ -111,7 +111,7 @@ impl<'e> SharedEditor<'e> {
         let mut editor = self.turn();
         // The array with the changes of other threads, if any of them touched our chunks.
         let mut now = None;
-        for Ready { npart, prepared, base } in &mut ready {
+        for StagedChunk { npart, prepared, base } in &mut ready {
             if base.is_none() || *base == editor.frame.entry(prepared.nchunk()) {
                 continue;
             }
@@ -119,12 +119,12 @@ impl<'e> SharedEditor<'e> {
                 Some(array) => array,
                 None => now.insert(editor.now()?.clone().with_control(control.quiet())),
             };
-            let setting = Setting { array, whole: None, cparams: setting.cparams.clone(), ..setting };
+            let setting = ItemUpdate { array, whole: None, cparams: setting.cparams.clone(), ..setting };
             let chunk = setting.chunk(&moves.part(*npart)?)?;
             *prepared = editor.frame.prepare(prepared.nchunk(), chunk)?;
             control.check()?;
         }
-        let prepared: Vec<Prepared> = ready.into_iter().map(|ready| ready.prepared).collect();
+        let prepared: Vec<PreparedChunk> = ready.into_iter().map(|ready| ready.prepared).collect();
         editor.current = None;
         Ok(editor.frame.install(&prepared)?)
     }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::model::geometry::product;
-use crate::select::chunk_moves::linear;
-use crate::write::edit::chunks::{Renewed, first_chunk, same_numbers};
+use crate::select::copy_plan::linear;
+use crate::write::edit::chunks::{RewrittenChunks, first_chunk, same_numbers};
 use crate::write::edit::editor::{ArrayEditor, Axis};
 use crate::write::source::RegionSource;
 use crate::{Geometry, NdError};
@@ -63,9 +63,9 @@ impl ArrayEditor {
             if range.is_empty() && len == 0 {
                 return Ok(());
             }
-            let (old, shift) = (editor.geometry.clone(), Shift { axis, range: range.clone(), len });
+            let (old, shift) = (editor.geometry.clone(), AxisShift { axis, range: range.clone(), len });
             let control = editor.control.begin(shift.made(&old, &new), new.itemsize() as u64);
-            let renewed = Renewed {
+            let renewed = RewrittenChunks {
                 first: first_chunk(&new, axis, range.start),
                 in_place: same_numbers(&old, &new) && !shift.any_moves(&old, &new),
                 kept: |at: &[u64]| shift.kept(&old, &new, at),
@@ -76,13 +76,13 @@ impl ArrayEditor {
 }
 
 /// The shift of positions along the axis.
-struct Shift {
+struct AxisShift {
     axis: usize,
     range: Range<u64>,
     len: u64,
 }
 
-impl Shift {
+impl AxisShift {
     /// Returns the size in bytes of all items in chunks that are rewritten.
     fn made(&self, old: &Geometry, new: &Geometry) -> u64 {
         let mut coords = vec![0; new.ndim()];

@@ -1,4 +1,4 @@
-//! Contexts: parameters with the buffers, encoders and decoders that belong to them.
+//! Contexts: parameters with their buffers, encoders and decoders.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -12,41 +12,41 @@ use b2_core::Pool;
 
 use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, MAX_OVERHEAD, blosc2_cparams, blosc2_dparams, code};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::header::Head;
+use crate::core::header::ChunkHead;
 use crate::core::instrument;
 use crate::core::params;
-use crate::ffi::callbacks::{self, Call, Hooks, Tuner};
-use crate::ffi::exclusive::Exclusive;
+use crate::ffi::callbacks::{self, CallContext, Hooks, Tuner};
 use crate::ffi::locked;
+use crate::ffi::try_lock::TryLock;
 
-/// What a context was made for.
+/// The purpose of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ContextKind {
     Compress,
     Decompress,
 }
 
 /// A context of `blosc2_create_cctx` or `blosc2_create_dctx`.
 ///
-/// Programs should not use one from two calls at a time, but functions for blocks, codecs and threads of programs may do so. Then
-/// the second call works with encoders and buffers of its own, which costs time and is otherwise as good.
+/// Programs should not use one from two calls at a time, but block functions, codecs and threads of programs may do so.
+/// The second call then uses temporary encoders and buffers, which is slower but equivalent.
 pub(crate) struct Context {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ContextKind,
     pub(crate) hooks: Hooks,
     settings: Mutex<Settings>,
-    /// How often the settings were changed.
+    /// Number of changes of the settings.
     changes: AtomicU64,
-    /// The program's tuner, which is called before and after each compression.
+    /// The program's tuner, called before and after each compression.
     pub(crate) tuner: Option<Tuner>,
-    /// Which blocks the next call leaves out.
+    /// The blocks that the next call skips.
     maskout: Mutex<Vec<bool>>,
-    /// Whether there are any.
+    /// Whether any blocks are skipped.
     masked: AtomicBool,
-    /// Whether chunks have measurements instead of streams.
+    /// Whether chunks contain measurements instead of streams.
     instrumented: bool,
-    /// The block size of the last chunk that was compressed, 0 if there is none.
+    /// The block size of the last compressed chunk; 0 if there is none.
     blocksize: AtomicI32,
-    state: Exclusive<State>,
+    state: TryLock<ContextState>,
 }
 
 /// The parameters of a context.
@@ -54,29 +54,29 @@ pub(crate) struct Context {
 pub(crate) struct Settings {
     pub(crate) cparams: blosc2_cparams,
     pub(crate) dparams: blosc2_dparams,
-    /// Whether chunks get the header of Blosc 1.
+    /// Whether chunks have a Blosc 1 header.
     pub(crate) blosc1: bool,
     blockshape: Arc<[u32]>,
 }
 
-/// What is made from the parameters, and kept from call to call.
-struct State {
-    /// How often the settings were changed, and codecs and filters registered, when this was made.
+/// State derived from the parameters, reused between calls.
+struct ContextState {
+    /// The version of the settings and of the registered codecs and filters when this was created.
     version: (u64, u64),
-    call: Arc<Call>,
-    /// The threads that help, as long as this lives.
+    call: Arc<CallContext>,
+    /// The worker threads, which live at least as long as this.
     _pool: Option<Arc<Pool>>,
-    /// Whether a dictionary is wanted of a codec that has none.
+    /// Whether a dictionary is requested from a codec that has none.
     no_dict: bool,
     compressor: Option<Compressor>,
     decompressor: Option<Decompressor>,
-    /// Room for chunks that may not fit where they go.
+    /// Buffer for chunks that may not fit into their destination.
     spare: Vec<u8>,
 }
 
-impl State {
+impl ContextState {
     fn compressor(&mut self, context: &Context) -> Result<&mut Compressor> {
-        // Not taken out and put back: it is large, and small chunks take less time than that.
+        // Used in place: moving it out and back would take longer than a small chunk.
         if self.compressor.is_none() {
             let Settings { cparams, blosc1, blockshape, .. } = context.settings();
             let plugins = callbacks::plugins(&self.call);
@@ -102,7 +102,7 @@ impl State {
         })
     }
 
-    /// Measures what compressing would take, for `instr_codec`. `None` if there is nothing to measure.
+    /// Measures the compression, for `instr_codec`; `None` if there is nothing to measure.
     fn measure(&mut self, context: &Context, src: &[u8], dst: &mut [u8]) -> Result<Option<usize>> {
         let Settings { cparams, blosc1, blockshape, .. } = context.settings();
         let plugins = callbacks::plugins(&self.call);
@@ -150,16 +150,16 @@ impl State {
 impl Context {
     pub(crate) fn compressing(cparams: blosc2_cparams, hooks: Hooks, tuner: Option<Tuner>) -> Self {
         let dparams = blosc2_dparams { nthreads: cparams.nthreads, ..blosc2_dparams::DEFAULT };
-        Self { tuner, ..Self::new(Kind::Compress, cparams, dparams, hooks) }
+        Self { tuner, ..Self::new(ContextKind::Compress, cparams, dparams, hooks) }
     }
 
     pub(crate) fn decompressing(dparams: blosc2_dparams, hooks: Hooks) -> Self {
-        Self::new(Kind::Decompress, blosc2_cparams::DEFAULT, dparams, hooks)
+        Self::new(ContextKind::Decompress, blosc2_cparams::DEFAULT, dparams, hooks)
     }
 
-    fn new(kind: Kind, cparams: blosc2_cparams, dparams: blosc2_dparams, hooks: Hooks) -> Self {
+    fn new(kind: ContextKind, cparams: blosc2_cparams, dparams: blosc2_dparams, hooks: Hooks) -> Self {
         let settings = Settings { cparams, dparams, blosc1: false, blockshape: Arc::default() };
-        let state = Exclusive::new(Self::state_of(&settings, (0, callbacks::generation())));
+        let state = TryLock::new(Self::state_of(&settings, (0, callbacks::generation())));
         Self {
             kind,
             hooks,
@@ -174,14 +174,22 @@ impl Context {
         }
     }
 
-    fn state_of(settings: &Settings, version: (u64, u64)) -> State {
-        let call = Call::new(settings.cparams, settings.dparams);
+    fn state_of(settings: &Settings, version: (u64, u64)) -> ContextState {
+        let call = CallContext::new(settings.cparams, settings.dparams);
         let codec = CodecId(settings.cparams.compcode);
         let no_dict =
             settings.cparams.use_dict != 0 && !callbacks::plugins(&call).codec_properties(codec).dictionaries;
         let nthreads = settings.cparams.nthreads.max(settings.dparams.nthreads);
         let pool = crate::ffi::threads::pool(nthreads);
-        State { version, call, _pool: pool, no_dict, compressor: None, decompressor: None, spare: Vec::new() }
+        ContextState {
+            version,
+            call,
+            _pool: pool,
+            no_dict,
+            compressor: None,
+            decompressor: None,
+            spare: Vec::new(),
+        }
     }
 
     /// Returns the parameters.
@@ -197,7 +205,7 @@ impl Context {
         locked(&self.settings).dparams
     }
 
-    /// Changes parameters, if `change` says so. What was made from the old ones is not used any more.
+    /// Changes parameters, if `change` returns true. State derived from the old ones is discarded.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Settings) -> bool) {
         if change(&mut locked(&self.settings)) {
             self.changes.fetch_add(1, Ordering::Release);
@@ -215,7 +223,7 @@ impl Context {
         });
     }
 
-    /// Sets which blocks the next call leaves out.
+    /// Sets which blocks the next call skips.
     pub(crate) fn set_maskout(&self, mask: &[bool]) {
         let mut maskout = locked(&self.maskout);
         self.masked.store(!mask.is_empty(), Ordering::Relaxed);
@@ -231,11 +239,11 @@ impl Context {
         Some(std::mem::take(&mut *maskout)).filter(|mask| !mask.is_empty())
     }
 
-    /// Works with what is kept from call to call, or, while another call has it, with the same made anew.
+    /// Runs `work` with the cached state or, if another call uses it, with a temporary one.
     #[inline]
-    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut ContextState) -> T) -> T {
         let version = (self.changes.load(Ordering::Acquire), callbacks::generation());
-        match self.state.take() {
+        match self.state.try_lock() {
             Some(mut state) => {
                 if state.version != version {
                     *state = Self::state_of(&self.settings(), version);
@@ -246,7 +254,7 @@ impl Context {
         }
     }
 
-    /// The address that callbacks get as `ctx`.
+    /// The address passed to callbacks as `ctx`.
     pub(crate) fn address(&self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
@@ -263,20 +271,20 @@ impl Context {
 
     /// Compresses `src` into `dst` and returns the size of the chunk, or 0 if it does not fit.
     pub(crate) fn compress(&self, src: &[u8], dst: &mut [u8]) -> Result<usize> {
-        ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
+        ensure(self.kind == ContextKind::Compress, code::INVALID_PARAM)?;
         ensure(src.len() <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
         if dst.len() < MAX_OVERHEAD {
             let least = if self.settings().blosc1 { crate::abi::MIN_HEADER } else { MAX_OVERHEAD };
             ensure(dst.len() >= least, code::MAX_BUFSIZE_EXCEEDED)?;
         }
         let cbytes = self.tuned(|| self.with(|state| state.compress(self, src, dst)))?;
-        if let Ok(head) = Head::parse(&dst[..cbytes]) {
+        if let Ok(head) = ChunkHead::parse(&dst[..cbytes]) {
             self.blocksize.store(head.blocksize, Ordering::Relaxed);
         }
         Ok(cbytes)
     }
 
-    /// Returns the parameters as programs see them: with the block size of the last chunk.
+    /// Returns the parameters visible to programs, with the block size of the last chunk.
     pub(crate) fn last_cparams(&self) -> blosc2_cparams {
         let mut cparams = self.cparams();
         match self.blocksize.load(Ordering::Relaxed) {
@@ -286,7 +294,7 @@ impl Context {
         cparams
     }
 
-    /// Lets the program's tuner know of a compression.
+    /// Reports a compression to the program's tuner.
     fn tuned<T>(&self, compress: impl FnOnce() -> Result<T>) -> Result<T> {
         match &self.tuner {
             Some(tuner) => tuner.around(self.address(), compress),
@@ -294,18 +302,18 @@ impl Context {
         }
     }
 
-    /// Compresses blocks of any lengths into a chunk.
+    /// Compresses blocks of arbitrary lengths into a chunk.
     pub(crate) fn compress_blocks(&self, blocks: &[&[u8]]) -> Result<Chunk> {
-        ensure(self.kind == Kind::Compress, code::INVALID_PARAM)?;
+        ensure(self.kind == ContextKind::Compress, code::INVALID_PARAM)?;
         ensure(!self.instrumented, code::CODEC_SUPPORT)?;
         ensure(!self.with(|state| state.no_dict), code::CODEC_PARAM)?;
         self.tuned(|| Chunk::compress_vl(blocks, &self.compression()?).map_err(Error::compressing))
     }
 
-    /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks that the mask leaves
-    /// out are not written.
+    /// Decompresses a chunk into the start of `dst`, which may be longer, and returns its size. Blocks skipped by the
+    /// mask are not written.
     pub(crate) fn decompress(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
-        ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
+        ensure(self.kind == ContextKind::Decompress, code::INVALID_PARAM)?;
         if let Some(mask) = self.take_maskout() {
             return self.decompress_masked(chunk, &mask, dst);
         }
@@ -317,16 +325,17 @@ impl Context {
             Ok(nbytes) => return Ok(nbytes),
             Err(error) => error,
         };
-        // What C answers where the sizes are wrong.
-        let head = Head::parse(chunk)?;
+        // The error code of C for wrong sizes.
+        let head = ChunkHead::parse(chunk)?;
         head.check_len(chunk)?;
         ensure(dst.len() >= head.nbytes as usize, code::WRITE_BUFFER)?;
         Err(error.into())
     }
 
-    /// As [`decompress`](Self::decompress), into memory of the program, which a chunk of items that do not matter leaves as it is.
+    /// Like [`decompress`](Self::decompress), into memory of the program, which a chunk of uninitialised items leaves
+    /// unchanged.
     pub(crate) fn decompress_for_program(&self, chunk: &[u8], dst: &mut [u8]) -> Result<usize> {
-        let plain = self.kind == Kind::Decompress && !self.hooks.has_postfilter();
+        let plain = self.kind == ContextKind::Decompress && !self.hooks.has_postfilter();
         if plain
             && let Ok(header) = ChunkHeader::parse(chunk)
             && header.special() == Some(SpecialKind::Uninit)
@@ -355,9 +364,9 @@ impl Context {
         })
     }
 
-    /// Decompresses the bytes `range` of a chunk into `dst`, which has its length.
+    /// Decompresses the bytes `range` of a chunk into `dst` of the same length.
     pub(crate) fn get_bytes(&self, chunk: &[u8], range: Range<usize>, dst: &mut [u8]) -> Result<()> {
-        ensure(self.kind == Kind::Decompress, code::INVALID_PARAM)?;
+        ensure(self.kind == ContextKind::Decompress, code::INVALID_PARAM)?;
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(range.end <= chunk.nbytes() && !chunk.header().is_vl(), code::INVALID_PARAM)?;
         self.with(|state| {
@@ -371,14 +380,14 @@ impl Context {
         if nitems == 0 {
             return Ok(0);
         }
-        let itemsize = i64::from(Head::parse(chunk)?.typesize);
+        let itemsize = i64::from(ChunkHead::parse(chunk)?.typesize);
         self.get_range(chunk, i64::from(start) * itemsize, i64::from(nitems) * itemsize, dst)
     }
 
     /// Decompresses `len` bytes from `start` on, which must be whole items.
     pub(crate) fn get_item_bytes(&self, chunk: &[u8], start: i32, len: i32, dst: &mut [u8]) -> Result<usize> {
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
-        let itemsize = i32::from(Head::parse(chunk)?.typesize);
+        let itemsize = i32::from(ChunkHead::parse(chunk)?.typesize);
         ensure(start % itemsize == 0 && len % itemsize == 0, code::INVALID_PARAM)?;
         if len == 0 {
             return Ok(0);
@@ -387,7 +396,7 @@ impl Context {
     }
 
     fn get_range(&self, chunk: &[u8], start: i64, len: i64, dst: &mut [u8]) -> Result<usize> {
-        let head = Head::parse(chunk)?;
+        let head = ChunkHead::parse(chunk)?;
         head.check_len(chunk)?;
         ensure(start >= 0 && len >= 0, code::INVALID_PARAM)?;
         ensure(start + len <= i64::from(head.nbytes), code::INVALID_PARAM)?;
@@ -397,14 +406,14 @@ impl Context {
         Ok(len)
     }
 
-    /// Decompresses the blocks of a chunk whose blocks have any lengths.
+    /// Decompresses the blocks of a chunk with variable-length blocks.
     pub(crate) fn blocks(&self, chunk: &[u8]) -> Result<Vec<Vec<u8>>> {
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(chunk.header().is_vl(), code::INVALID_PARAM)?;
         Ok(chunk.blocks(&self.decompression())?)
     }
 
-    /// Decompresses one such block.
+    /// Decompresses one block of such a chunk.
     pub(crate) fn block(&self, chunk: &[u8], nblock: usize) -> Result<Vec<u8>> {
         let chunk = ChunkRef::from_slice(chunk)?;
         ensure(chunk.header().is_vl(), code::INVALID_PARAM)?;
@@ -418,7 +427,7 @@ impl Context {
     }
 }
 
-/// Makes a chunk that repeats a value.
+/// Creates a chunk that repeats a value.
 pub(crate) fn special(
     cparams: &blosc2_cparams,
     kind: SpecialKind,
@@ -435,7 +444,7 @@ pub(crate) fn special(
     Chunk::special(kind, value, nbytes, itemsize, blocksize).map_err(|_| Error(code::DATA))
 }
 
-/// Makes an empty chunk that repeats a value, as C-Blosc2 makes it. The engine makes only empty chunks of zeros.
+/// Creates an empty chunk of a repeated value like C-Blosc2. The engine creates only empty chunks of zeros.
 pub(crate) fn empty_special(cparams: &blosc2_cparams, kind: SpecialKind, value: &[u8]) -> Result<Vec<u8>> {
     let itemsize = usize::try_from(cparams.typesize).map_err(|_| Error(code::DATA))?;
     let zeros = Chunk::special(SpecialKind::Zeros, &[], 0, itemsize, 1).map_err(|_| Error(code::DATA))?;
@@ -448,15 +457,15 @@ pub(crate) fn empty_special(cparams: &blosc2_cparams, kind: SpecialKind, value: 
     Ok(bytes)
 }
 
-/// Returns the block size of chunks with these parameters, as the engine chooses it.
+/// Returns the block size that the engine chooses for these parameters.
 fn automatic_blocksize(cparams: &blosc2_cparams, nbytes: usize) -> Result<usize> {
     Ok(automatic(cparams)?.blocksize_for(nbytes))
 }
 
-/// Returns the parameters that choose it.
+/// Returns the parameters that determine it.
 fn automatic(cparams: &blosc2_cparams) -> Result<CParams> {
     let plain = blosc2_cparams { prefilter: None, clevel: cparams.clevel.min(9), ..*cparams };
-    let plugins = callbacks::plugins(&Call::new(plain, blosc2_dparams::DEFAULT));
+    let plugins = callbacks::plugins(&CallContext::new(plain, blosc2_dparams::DEFAULT));
     Ok(params::compression(&plain, &Arc::default(), plugins, false)?.build()?)
 }
 
@@ -466,7 +475,7 @@ mod tests {
 
     use super::*;
 
-    /// The block size that a chunk of zeros has once it is compressed.
+    /// The block size of a compressed chunk of zeros.
     fn compressed(cparams: &blosc2_cparams, nbytes: usize) -> Option<usize> {
         let chunk = Chunk::compress_bytes(&vec![0; nbytes], &automatic(cparams).ok()?).ok()?;
         Some(ChunkHeader::parse(chunk.as_bytes()).unwrap().blocksize())

@@ -1,4 +1,4 @@
-//! The variables `BLOSC_...`, which change the parameters of programs from outside.
+//! The environment variables `BLOSC_...`, which override parameters of programs.
 
 use crate::abi::blosc2_cparams;
 
@@ -14,10 +14,10 @@ pub(crate) fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
-/// The number of a codec that does not exist, for names that no codec has.
+/// An invalid codec id, for unknown names.
 pub(crate) const NO_CODEC: u8 = 255;
 
-/// What the variables ask for.
+/// The values of the variables.
 #[derive(Default)]
 pub(crate) struct Environment {
     pub(crate) clevel: Option<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct Environment {
 
 impl Environment {
     pub(crate) fn read() -> Self {
-        // Reading each variable takes the lock of the environment: with none set, one pass is enough.
+        // Reading each variable takes the lock of the environment: if none is set, one pass is enough.
         if !std::env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"BLOSC_")) {
             return Self::default();
         }
@@ -59,7 +59,7 @@ impl Environment {
         }
     }
 
-    /// Changes parameters of a new context. `code_of` finds a codec by its name: compressing with one that is not found fails.
+    /// Changes parameters of a new context. `code_of` finds a codec by name; compressing with an unknown one fails.
     pub(crate) fn apply(&self, cparams: &mut blosc2_cparams, code_of: impl Fn(&str) -> Option<u8>) {
         if let Some(typesize) = self.typesize {
             cparams.typesize = typesize;
@@ -86,7 +86,7 @@ impl Environment {
 /// Puts the filters of the Blosc 1 interface into their slots.
 pub(crate) fn filters(shuffle: Option<i32>, delta: bool, cparams: &mut blosc2_cparams) {
     if let Some(shuffle) = shuffle {
-        // Shuffling single bytes does nothing.
+        // Shuffling single bytes has no effect.
         if shuffle == 2 || shuffle == 1 && cparams.typesize > 1 {
             cparams.filters[5] = shuffle as u8;
         } else if shuffle == 0 {
@@ -98,7 +98,7 @@ pub(crate) fn filters(shuffle: Option<i32>, delta: bool, cparams: &mut blosc2_cp
     }
 }
 
-/// Returns whether the number of threads is one that cannot be.
+/// Returns whether the number of threads is invalid.
 pub(crate) fn wrong_nthreads() -> bool {
     number("BLOSC_NTHREADS").is_some_and(|n| !(1..=i32::from(i16::MAX)).contains(&n))
 }

@@ -20,7 +20,7 @@ pub(crate) fn ensure(condition: bool, code: i32) -> Result<()> {
     if condition { Ok(()) } else { Err(Error(code)) }
 }
 
-/// Writes why a call fails to the standard error stream where `BLOSC_TRACE` is set, as C-Blosc2 does.
+/// Writes the reason of a failure to stderr if `BLOSC_TRACE` is set, like C-Blosc2.
 pub(crate) fn trace(error: &dyn std::error::Error) {
     if std::env::var_os("BLOSC_TRACE").is_some() {
         eprintln!("[error] - {}", b2_core::Report(error));
@@ -56,7 +56,7 @@ impl From<ChunkError> for Error {
 }
 
 impl Error {
-    /// The error of a compression, where functions for blocks are prefilters.
+    /// The error code of a compression, whose block functions are prefilters.
     pub(crate) fn compressing(error: ChunkError) -> Self {
         let hook = matches!(error, ChunkError::Hook { .. });
         let error = Self::from(error);
@@ -110,7 +110,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// What `blosc2_error_string` answers.
+/// The text returned by `blosc2_error_string`.
 pub(crate) fn describe(error: i32) -> &'static std::ffi::CStr {
     match error {
         0 => c"Success",

@@ -1,4 +1,4 @@
-//! A frame of a C program: a file, a directory, or bytes in memory, with its editor, lock and dead bytes.
+//! A frame of a C program: a file, a directory, or bytes in memory, with its editor, lock and dead space.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -14,67 +14,68 @@ use bytes::Bytes;
 
 use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
+use crate::core::offset_files::OffsetFiles;
 use crate::core::params::limits;
-use crate::core::window::Window;
 
 /// A name and its content.
-pub(crate) type Meta = (Vec<u8>, Vec<u8>);
+pub(crate) type NamedContent = (Vec<u8>, Vec<u8>);
 
 /// A name and the chunk that holds its content.
-pub(crate) type VlMeta = (Vec<u8>, Bytes);
+pub(crate) type NamedChunk = (Vec<u8>, Bytes);
 
 /// A frame: a file, a directory, or bytes in memory.
 pub(crate) struct Frame {
-    place: Place,
-    /// What was read or written last, unless `editor` is ahead of it.
+    location: FrameLocation,
+    /// The state read or written last, unless `editor` is newer.
     pub(super) reader: Option<SuperChunk>,
     pub(super) editor: Option<FrameEditor>,
     /// Whether each change takes the lock.
     locking: bool,
-    /// Whether another handle's change has been read that [`refresh`](Self::refresh) has not told of yet.
-    unseen: bool,
-    /// How often the program has taken the lock without releasing it.
-    held: u32,
-    /// How many groups of changes have begun that become one commit at the end of the outermost.
-    together: u32,
-    room: Room,
+    /// Whether a change of another handle was read that [`refresh`](Self::refresh) has not reported yet.
+    is_stale: bool,
+    /// How often the program holds the lock.
+    lock_depth: u32,
+    /// Nesting depth of transactions; the outermost one commits.
+    transaction_depth: u32,
+    dead_space: DeadSpace,
     plugins: Plugins,
-    /// The description of the indexes of python-blosc2, as it was before this handle changed items. The commit marks them as
-    /// outdated in the file, while the program that changes the items itself may still bring them up to date from it.
+    /// The description of python-blosc2's indexes before this handle changed items. The commit marks them as outdated
+    /// in the file, but the program that changes the items may still update them from this.
     indexes: Option<Bytes>,
-    reading: Reading,
+    reading: ReadLock,
 }
 
-/// What is known of the bytes of a contiguous frame that belong to nothing any more.
+/// The dead space of a contiguous frame, as far as known.
 #[derive(Default)]
-struct Room {
-    /// Whether the bytes of the stored chunks have been counted: the number in the header includes dead ones.
+struct DeadSpace {
+    /// Whether the bytes of the stored chunks were counted: the number in the header includes dead ones.
     counted: bool,
-    /// What writing the frame anew left beside the bytes in use.
+    /// Bytes not in use after the last rewrite of the frame.
     rest: u64,
 }
 
-impl Room {
-    /// How much may be dead before a frame is written anew: a quarter, so that the rewriting costs at most five times what changes.
-    const PART: u64 = 4;
-    /// What may be dead in any case, in bytes.
-    const FREE: u64 = 8192;
+impl DeadSpace {
+    /// A frame is rewritten if more than this part (a quarter) is dead, so that rewriting costs at most five times the
+    /// changes.
+    const MAX_DEAD_PART: u64 = 4;
+    /// Dead bytes that are always allowed.
+    const MIN_DEAD_LEN: u64 = 8192;
 
     fn is_wasted(&self, frame_len: u64, used: u64) -> bool {
         let used = used.saturating_add(self.rest);
-        frame_len > used.saturating_add(used / Self::PART).saturating_add(Self::FREE)
+        frame_len > used.saturating_add(used / Self::MAX_DEAD_PART).saturating_add(Self::MIN_DEAD_LEN)
     }
 }
 
-enum Place {
+enum FrameLocation {
     Path { path: PathBuf, files: Files, offset: u64 },
     Bytes,
 }
 
-/// How files are reached.
+/// How files are accessed.
 #[derive(Clone)]
 pub(crate) enum Files {
-    /// Those of the system.
+    /// Files of the system.
     Disk,
     /// Through functions of the program, or mapped into memory.
     Program(Arc<dyn FileSystem>),
@@ -101,7 +102,7 @@ pub(super) fn to_read(files: Option<&Files>, plugins: &Plugins, offset: u64) -> 
     }
 }
 
-/// Frames of C programs: nothing beyond what C-Blosc2 writes, and no waiting for the disk.
+/// Options for frames of C programs: nothing beyond what C-Blosc2 writes, and no syncs.
 pub(crate) fn to_write() -> WriteOptions {
     let sums = crate::core::environment::is_set("B2KIT_CHECKSUMS");
     let sync = crate::core::environment::is_set("B2KIT_SYNC");
@@ -112,20 +113,20 @@ pub(crate) fn to_write() -> WriteOptions {
     })
 }
 
-/// What a handle with locking keeps for its reads.
+/// The read lock of a handle with locking.
 #[derive(Default)]
-struct Reading {
+struct ReadLock {
     lock: Option<Arc<LockFile>>,
-    /// How many changes the lock file counted when this handle looked last.
+    /// The change counter of the lock file when last read.
     counter: Option<u64>,
 }
 
-/// An open lock file, and how many reads of this handle use its lock.
+/// An open lock file, and the number of reads of this handle that hold its lock.
 struct LockFile(File, Mutex<u32>);
 
-impl Reading {
-    /// Waits for a shared lock of the frame at `path`. Returns `None` if there is no lock file, or none can be locked.
-    fn shared(&mut self, path: &Path) -> Option<Shared> {
+impl ReadLock {
+    /// Waits for a shared lock of the frame at `path`. Returns `None` if there is no lock file, or it cannot be locked.
+    fn shared(&mut self, path: &Path) -> Option<SharedLock> {
         loop {
             let lock = match self.lock.take() {
                 Some(lock) => lock,
@@ -138,8 +139,8 @@ impl Reading {
             }
             *users += 1;
             drop(users);
-            let shared = Shared { lock: lock.clone(), first };
-            // Somebody may have removed it, and others lock a new one.
+            let shared = SharedLock { lock: lock.clone(), first };
+            // It may have been removed, and others lock a new one.
             if !first || lock.0.metadata().ok()?.nlink() > 0 {
                 self.lock = Some(lock);
                 return Some(shared);
@@ -162,14 +163,14 @@ impl LockFile {
     }
 }
 
-/// A shared lock of a frame, which all reads of a handle at a time have together.
-pub(crate) struct Shared {
+/// A shared lock of a frame, shared by all concurrent reads of a handle.
+pub(crate) struct SharedLock {
     lock: Arc<LockFile>,
     first: bool,
 }
 
-impl Shared {
-    /// Returns how many changes the lock file counts.
+impl SharedLock {
+    /// Returns the change counter of the lock file.
     fn counter(&self) -> u64 {
         let mut bytes = [0; 8];
         // A new lock file is empty.
@@ -178,7 +179,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedLock {
     fn drop(&mut self) {
         let mut users = self.lock.users();
         *users -= 1;
@@ -197,20 +198,20 @@ impl Frame {
         locking: bool,
         plugins: Plugins,
     ) -> Result<Self> {
-        let mut reading = Reading::default();
+        let mut reading = ReadLock::default();
         let shared = if locking { reading.shared(path) } else { None };
         let reader = to_read(Some(&files), &plugins, offset).open(path)?;
         drop(shared);
-        let place = Place::Path { path: path.to_owned(), files, offset };
+        let location = FrameLocation::Path { path: path.to_owned(), files, offset };
         Ok(Self {
-            place,
+            location,
             reader: Some(reader),
             editor: None,
             locking,
-            unseen: false,
-            held: 0,
-            together: 0,
-            room: Room::default(),
+            is_stale: false,
+            lock_depth: 0,
+            transaction_depth: 0,
+            dead_space: DeadSpace::default(),
             plugins,
             indexes: None,
             reading,
@@ -221,17 +222,17 @@ impl Frame {
     pub(crate) fn from_bytes(bytes: Bytes, plugins: Plugins) -> Result<Self> {
         let reader = to_read(None, &plugins, 0).from_bytes(bytes)?;
         Ok(Self {
-            place: Place::Bytes,
+            location: FrameLocation::Bytes,
             reader: Some(reader),
             editor: None,
             locking: false,
-            unseen: false,
-            held: 0,
-            together: 0,
-            room: Room::default(),
+            is_stale: false,
+            lock_depth: 0,
+            transaction_depth: 0,
+            dead_space: DeadSpace::default(),
             plugins,
             indexes: None,
-            reading: Reading::default(),
+            reading: ReadLock::default(),
         })
     }
 
@@ -250,7 +251,7 @@ impl Frame {
         Self::open(path, files, 0, locking, plugins)
     }
 
-    /// Returns the newest state that this handle knows, for reading.
+    /// Returns the newest known state for reading.
     pub(crate) fn reader(&mut self) -> Result<&SuperChunk> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
@@ -263,56 +264,58 @@ impl Frame {
     }
 
     fn reopened(&self) -> Result<SuperChunk> {
-        match &self.place {
-            Place::Path { path, files, offset } => {
+        match &self.location {
+            FrameLocation::Path { path, files, offset } => {
                 Ok(to_read(Some(files), &self.plugins, *offset).open(path)?)
             }
-            Place::Bytes => Err(Error(code::FAILURE)),
+            FrameLocation::Bytes => Err(Error(code::FAILURE)),
         }
     }
 
-    /// Looks whether another handle or program has changed the frame. Returns whether it has and, with locking on, what keeps it
-    /// from changing further.
-    pub(crate) fn refresh(&mut self) -> Result<(bool, Option<Shared>)> {
-        let here = !matches!(&self.place, Place::Path { files: Files::Disk, .. });
-        if here || self.held > 0 || self.together > 0 {
+    /// Checks whether another handle or program changed the frame. Returns whether it did and, with locking on, a lock
+    /// that prevents further changes.
+    pub(crate) fn refresh(&mut self) -> Result<(bool, Option<SharedLock>)> {
+        let here = !matches!(&self.location, FrameLocation::Path { files: Files::Disk, .. });
+        if here || self.lock_depth > 0 || self.transaction_depth > 0 {
             return Ok((false, None));
         }
         let shared = self.shared();
         self.look()?;
-        self.reading.counter = shared.as_ref().map(Shared::counter);
+        self.reading.counter = shared.as_ref().map(SharedLock::counter);
         Ok((self.seen(), shared))
     }
 
-    /// Reads the newest state, if it is another one. Returns whether it is.
+    /// Reads the newest state, if it changed. Returns whether it did.
     fn look(&mut self) -> Result<bool> {
         self.reader()?;
         let newer = self.reader.as_mut().map_or(Ok(false), SuperChunk::refresh)?;
         if newer {
             self.editor = None;
-            self.unseen = true;
+            self.is_stale = true;
         }
         Ok(newer)
     }
 
-    /// With locking on, waits until nobody changes the frame, and lets nobody do so until the result is dropped. Does nothing
-    /// while this handle has the lock itself, or where there is no lock file.
-    fn shared(&mut self) -> Option<Shared> {
-        match &self.place {
-            Place::Path { path, .. } if self.locking && self.held == 0 && self.together == 0 => {
+    /// With locking on, waits for writers and blocks them until the result is dropped. Does nothing while this handle
+    /// holds the lock, or without a lock file.
+    fn shared(&mut self) -> Option<SharedLock> {
+        match &self.location {
+            FrameLocation::Path { path, .. }
+                if self.locking && self.lock_depth == 0 && self.transaction_depth == 0 =>
+            {
                 self.reading.shared(path)
             }
             _ => None,
         }
     }
 
-    /// Returns whether another handle's change has been read that nobody was told of yet.
+    /// Returns whether a change of another handle was read but not reported yet.
     fn seen(&mut self) -> bool {
-        let unseen = std::mem::take(&mut self.unseen);
-        if unseen {
+        let is_stale = std::mem::take(&mut self.is_stale);
+        if is_stale {
             self.indexes = None;
         }
-        unseen
+        is_stale
     }
 
     /// Whether each change takes the lock.
@@ -320,10 +323,10 @@ impl Frame {
         self.locking
     }
 
-    /// With locking on, lets nobody change the frame until the result is dropped, and sees what others have changed before.
-    pub(super) fn unchanged(&mut self) -> Result<Option<Shared>> {
+    /// With locking on, reloads changes and blocks writers until the result is dropped.
+    pub(super) fn refresh_locked(&mut self) -> Result<Option<SharedLock>> {
         let shared = self.shared();
-        if let Some(counter) = shared.as_ref().filter(|shared| shared.first).map(Shared::counter)
+        if let Some(counter) = shared.as_ref().filter(|shared| shared.first).map(SharedLock::counter)
             && self.reading.counter.replace(counter) != Some(counter)
         {
             self.look()?;
@@ -331,14 +334,19 @@ impl Frame {
         Ok(shared)
     }
 
-    /// Reads. With locking on, nobody changes the frame meanwhile, and what another handle has changed since this one looked is
-    /// seen. Writers that do not lock may remove what is read: then it reads again what they have written.
+    /// Runs a read. With locking on, it sees earlier changes of other handles and blocks further ones. Writers that do
+    /// not lock may remove what is being read: then it reloads and tries again.
     pub(crate) fn reading<T>(&mut self, mut read: impl FnMut(&SuperChunk) -> Result<T>) -> Result<T> {
-        const TRIES: u32 = 100;
-        for _ in 1..TRIES {
-            let _unchanged = self.unchanged()?;
+        const MAX_TRIES: u32 = 100;
+        for _ in 1..MAX_TRIES {
+            let _unchanged = self.refresh_locked()?;
             let result = read(self.reader()?);
-            if result.is_ok() || !self.locking || self.held > 0 || self.together > 0 || !self.look()? {
+            if result.is_ok()
+                || !self.locking
+                || self.lock_depth > 0
+                || self.transaction_depth > 0
+                || !self.look()?
+            {
                 return result;
             }
         }
@@ -348,19 +356,19 @@ impl Frame {
     fn options(&self, files: Option<&Files>) -> EditOptions {
         let durability =
             if crate::core::environment::is_set("B2KIT_SYNC") { Durability::Sync } else { Durability::None };
-        // Tables are made and changed through this library by python-blosc2, which maintains them.
+        // python-blosc2 creates and changes its tables through this library, and maintains them itself.
         let options = EditOptions::from(to_read(files, &self.plugins, 0)).ignore_tables();
-        // Those that are there stay.
+        // Existing ones stay.
         options.durability(durability).many_vlmetalayers(true)
     }
 
-    /// Opens an editor. Fails if other bytes follow the frame in its file: the editor would cut them off.
+    /// Opens an editor. Fails if other bytes follow the frame in its file, since the editor would truncate them.
     fn opened(&mut self, lock: bool) -> Result<FrameEditor> {
-        match &self.place {
-            Place::Path { offset: 0, path, files } => {
+        match &self.location {
+            FrameLocation::Path { offset: 0, path, files } => {
                 let options = self.options(Some(files)).lock(lock);
                 match options.edit(path) {
-                    // C-Blosc2 changes files with several names, so this does. What is behind the frame stays here, too.
+                    // C-Blosc2 changes files with several names, so this does. Bytes after the frame stay, too.
                     Err(error) if matches!(error.detail(), FrameError::HardLinks { .. }) => {
                         let len = std::fs::metadata(path)?.len();
                         ensure(self.reopened()?.header().frame_len() == len, code::FILE_WRITE)?;
@@ -369,64 +377,64 @@ impl Frame {
                     editor => Ok(editor?),
                 }
             }
-            Place::Path { path, files: Files::Disk, offset } => {
+            FrameLocation::Path { path, files: Files::Disk, offset } => {
                 let (path, offset) = (std::fs::canonicalize(path)?, *offset);
-                let window = Files::Program(Arc::new(Window::new(path.clone(), offset)));
+                let window = Files::Program(Arc::new(OffsetFiles::new(path.clone(), offset)));
                 Ok(self.options(Some(&window)).lock(lock).edit(&path)?)
             }
-            Place::Path { .. } => Err(Error(code::FILE_WRITE)),
-            Place::Bytes => {
+            FrameLocation::Path { .. } => Err(Error(code::FILE_WRITE)),
+            FrameLocation::Bytes => {
                 let bytes = self.reader()?.to_frame()?;
                 Ok(self.options(None).lock(false).edit_bytes(bytes)?)
             }
         }
     }
 
-    /// Takes the lock, and looks what others have changed before.
+    /// Takes the lock and reloads changes of others.
     fn take_lock(&mut self) -> Result<FrameEditor> {
         self.editor = None;
         let editor = self.opened(true)?;
         let newer = self.reader.as_mut().map(SuperChunk::refresh);
-        self.unseen |= !matches!(newer, Some(Ok(false)));
+        self.is_stale |= !matches!(newer, Some(Ok(false)));
         Ok(editor)
     }
 
-    /// Changes the frame: all of `change` or, after an error, nothing.
+    /// Changes the frame: applies all of `change` or, after an error, nothing.
     pub(super) fn change<T>(
         &mut self,
         change: &mut dyn FnMut(&mut FrameEditor) -> Result<T, FrameError>,
     ) -> Result<T> {
         let mut again = true;
         loop {
-            let mut editor = self.editor_to_change()?;
+            let mut editor = self.take_editor()?;
             self.reader = None;
-            if self.held > 0 || self.together > 0 {
+            if self.lock_depth > 0 || self.transaction_depth > 0 {
                 let result = change(&mut editor);
                 self.editor = Some(editor);
                 return Ok(result?);
             }
             let result = editor.transaction(|editor| change(editor));
-            self.put_back(editor);
+            self.return_editor(editor);
             match result {
                 Ok(value) => return Ok(value),
-                // Another handle has changed the file since: look again, once.
+                // Another handle has changed the file: reload, once.
                 Err(error) if again && matches!(error.detail(), FrameError::Changed { .. }) => {
                     again = false;
-                    (self.editor, self.reader, self.unseen) = (None, None, true);
+                    (self.editor, self.reader, self.is_stale) = (None, None, true);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Changes items or the shape, as [`change`](Self::change).
+    /// Changes items or the shape, like [`change`](Self::change).
     pub(super) fn change_items<T>(
         &mut self,
         change: &mut dyn FnMut(&mut FrameEditor) -> Result<T, FrameError>,
     ) -> Result<T> {
         let before = if self.indexes.is_none() { self.stored_indexes() } else { None };
         let changed = self.change(change)?;
-        if before.is_some() && !self.unseen {
+        if before.is_some() && !self.is_stale {
             self.indexes = before;
         }
         Ok(changed)
@@ -441,27 +449,27 @@ impl Frame {
         layers.iter().find(|(name, _)| *name == INDEXES.as_bytes()).map(|(_, chunk)| chunk.clone())
     }
 
-    /// Returns the description of the indexes that the program is to see instead of the stored one.
+    /// Returns the description of the indexes to show to the program instead of the stored one.
     pub(super) fn shown_indexes(&self) -> Option<Bytes> {
         self.indexes.clone()
     }
 
-    /// Notes that the program has set or removed the description.
+    /// Records that the program has set or removed the description.
     pub(super) fn forget_indexes(&mut self) {
         self.indexes = None;
     }
 
-    /// Takes the lock until [`unlock`](Self::unlock), as often as it is taken. Changes in between become one commit. Does
-    /// nothing where locking is off. Returns whether others have changed the frame before.
+    /// Takes the lock until the matching [`unlock`](Self::unlock). Changes in between become one commit. Does nothing
+    /// with locking off. Returns whether others had changed the frame.
     pub(crate) fn lock(&mut self) -> Result<bool> {
         if !self.locking {
             return Ok(false);
         }
-        if self.held == 0 {
+        if self.lock_depth == 0 {
             self.editor = Some(self.take_lock()?);
             self.reader = None;
         }
-        self.held += 1;
+        self.lock_depth += 1;
         Ok(self.seen())
     }
 
@@ -469,31 +477,31 @@ impl Frame {
         if !self.locking {
             return Ok(());
         }
-        self.held = self.held.checked_sub(1).ok_or(Error(code::LOCK))?;
-        if self.held > 0 {
+        self.lock_depth = self.lock_depth.checked_sub(1).ok_or(Error(code::LOCK))?;
+        if self.lock_depth > 0 {
             return Ok(());
         }
         self.finish(true)
     }
 
-    /// Begins changes that become one commit. Returns whether others have changed the frame before.
+    /// Begins a transaction. Returns whether others had changed the frame.
     pub(crate) fn begin(&mut self) -> Result<bool> {
-        if self.held == 0 && self.together == 0 {
+        if self.lock_depth == 0 && self.transaction_depth == 0 {
             if self.locking {
                 self.editor = Some(self.take_lock()?);
                 self.reader = None;
             } else {
-                self.unseen = self.refresh()?.0;
+                self.is_stale = self.refresh()?.0;
             }
         }
-        self.together += 1;
+        self.transaction_depth += 1;
         Ok(self.seen())
     }
 
-    /// Ends them: they are committed or, if they failed, taken back.
+    /// Ends the transaction: commits it or, after a failure, rolls it back.
     pub(crate) fn end(&mut self, done: bool) -> Result<()> {
-        self.together -= 1;
-        if self.together > 0 || self.held > 0 {
+        self.transaction_depth -= 1;
+        if self.transaction_depth > 0 || self.lock_depth > 0 {
             return Ok(());
         }
         self.finish(done)
@@ -506,18 +514,20 @@ impl Frame {
         if !done || result.is_err() {
             editor.rollback();
         }
-        self.put_back(editor);
+        self.return_editor(editor);
         Ok(result?)
     }
 
-    /// Counts the bytes of the stored chunks, before the first change that leaves some behind. Returns `None` if they are known
-    /// already, or if a chunk is damaged. Not for files of the program, which would be asked for each chunk, nor for directories,
-    /// in which nothing is dead.
+    /// Counts the bytes of the stored chunks, before the first change that makes some dead. Returns `None` if they are
+    /// known already, or if a chunk is damaged. Not for program-provided files, which would need a call per chunk, nor
+    /// for directories, which have no dead space.
     pub(super) fn count(&mut self) -> Result<Option<u64>> {
-        if self.room.counted || matches!(&self.place, Place::Path { files: Files::Program(_), .. }) {
+        if self.dead_space.counted
+            || matches!(&self.location, FrameLocation::Path { files: Files::Program(_), .. })
+        {
             return Ok(None);
         }
-        self.room.counted = true;
+        self.dead_space.counted = true;
         let reader = self.reader()?;
         if reader.storage() != Storage::Contiguous {
             return Ok(None);
@@ -525,16 +535,22 @@ impl Frame {
         Ok(reader.chunk_infos().map(|info| info.map(|info| info.cbytes)).sum::<Result<u64, _>>().ok())
     }
 
-    /// Lets the bytes be counted again, since somebody else may have changed the frame.
+    /// Invalidates the count, since others may have changed the frame.
     pub(crate) fn forget_count(&mut self) {
-        self.room.counted = false;
+        self.dead_space.counted = false;
     }
 
-    /// Writes a file anew if much of it is dead: its chunks were replaced or removed. `live` are the bytes of the stored chunks.
-    /// The file is as it was if that is not possible, or if it has another name, which would keep the old content.
+    /// Rewrites a file if much of it is dead, because its chunks were replaced or removed. `live` are the bytes of the
+    /// stored chunks. The file is unchanged if that is not possible, or if it has another name, which would keep the
+    /// old content.
     pub(super) fn reclaim(&mut self, live: u64) {
-        let here = matches!(&self.place, Place::Path { files: Files::Disk, offset: 0, .. });
-        if !here || !self.room.counted || self.held > 0 || self.together > 0 || self.has_other_names() {
+        let here = matches!(&self.location, FrameLocation::Path { files: Files::Disk, offset: 0, .. });
+        if !here
+            || !self.dead_space.counted
+            || self.lock_depth > 0
+            || self.transaction_depth > 0
+            || self.has_other_names()
+        {
             return;
         }
         let Ok(reader) = self.reader() else { return };
@@ -546,34 +562,34 @@ impl Frame {
         let vlmetas: usize = reader.vlmetalayers().iter().map(|(_, chunk)| chunk.len()).sum();
         let index = reader.nchunks() * size_of::<i64>();
         let used = live.saturating_add((metas + vlmetas + index) as u64);
-        if self.room.is_wasted(frame_len, used) {
+        if self.dead_space.is_wasted(frame_len, used) {
             let _ = self.compact();
             let left = self.reader().map_or(frame_len, |reader| reader.header().frame_len());
-            // Else a frame that cannot be made smaller would be written anew for each change.
-            self.room.rest = left.saturating_sub(used);
+            // Otherwise a frame that cannot shrink would be rewritten for each change.
+            self.dead_space.rest = left.saturating_sub(used);
         }
     }
 
     /// Whether the file has several hard links.
     fn has_other_names(&self) -> bool {
-        let Place::Path { path, files: Files::Disk, .. } = &self.place else { return false };
+        let FrameLocation::Path { path, files: Files::Disk, .. } = &self.location else { return false };
         std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.nlink() > 1)
     }
 
     fn compact(&mut self) -> Result<()> {
-        let mut editor = self.editor_to_change()?;
+        let mut editor = self.take_editor()?;
         self.reader = None;
         let result = editor.compact();
         if result.is_err() {
             editor.rollback();
         }
-        self.put_back(editor);
+        self.return_editor(editor);
         result?;
         Ok(())
     }
 
-    /// Returns the editor of changes that have begun, or another one; with locking on, under the lock.
-    fn editor_to_change(&mut self) -> Result<FrameEditor> {
+    /// Returns the editor of the open transaction, or a new one; with locking on, under the lock.
+    fn take_editor(&mut self) -> Result<FrameEditor> {
         match self.editor.take() {
             Some(editor) => Ok(editor),
             None if self.locking => self.take_lock(),
@@ -581,27 +597,28 @@ impl Frame {
         }
     }
 
-    /// Keeps an editor after a change. With locking on, its lock is released and what it has written kept instead: what is
-    /// different later is by others.
-    fn put_back(&mut self, mut editor: FrameEditor) {
+    /// Stores an editor after a change. With locking on, its lock is released and only its written state is kept, so
+    /// that later differences are changes of others.
+    fn return_editor(&mut self, mut editor: FrameEditor) {
         if self.locking {
             self.reader = editor.snapshot().ok();
-            self.unseen |= self.reader.is_none();
+            self.is_stale |= self.reader.is_none();
         } else {
             self.editor = Some(editor);
         }
     }
 
-    /// Adds a metalayer, with which the header of the frame grows. The commit writes a contiguous frame anew.
+    /// Adds a metalayer, which enlarges the header of the frame. The commit rewrites a contiguous frame.
     pub(super) fn add_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
-        // The file of a frame at an offset has more in it, and another name of the file would keep the old content.
-        let alone = !matches!(&self.place, Place::Path { offset: 1.., .. }) && !self.has_other_names();
+        // The file of a frame at an offset has other content, and another name of the file would keep the old content.
+        let alone =
+            !matches!(&self.location, FrameLocation::Path { offset: 1.., .. }) && !self.has_other_names();
         ensure(alone, code::FILE_WRITE)?;
         self.change(&mut |editor| editor.add_metalayer(name, value))
     }
 }
 
-/// Sets the chunk size of a frame as part of a change, as long as no chunk tells it.
+/// Sets the chunk size of a frame as part of a change, while no chunk defines it.
 pub(super) fn set_chunksize(editor: &mut FrameEditor, chunksize: Option<usize>) -> Result<(), FrameError> {
     match chunksize {
         Some(size) if editor.nchunks() == 0 && editor.chunksize() != size => editor.set_chunksize(size),
@@ -609,7 +626,7 @@ pub(super) fn set_chunksize(editor: &mut FrameEditor, chunksize: Option<usize>) 
     }
 }
 
-/// The parameters for a frame like another one.
+/// The parameters of a frame like another one.
 pub(super) fn like(reader: &SuperChunk) -> FrameParams {
     if reader.nchunks() == 0 && reader.header().stored_chunksize() == 0 {
         return from_header(reader);
@@ -617,7 +634,7 @@ pub(super) fn like(reader: &SuperChunk) -> FrameParams {
     FrameParams::like(reader.header())
 }
 
-/// The parameters in the header of a frame without chunks, whose first chunk still decides the chunk size.
+/// The parameters in the header of a frame without chunks, whose first chunk will define the chunk size.
 fn from_header(reader: &SuperChunk) -> FrameParams {
     let header = reader.header();
     let plugins = reader.dparams().plugins.clone();
@@ -628,11 +645,11 @@ fn from_header(reader: &SuperChunk) -> FrameParams {
 }
 
 impl Frame {
-    pub(super) fn metas(&mut self) -> Result<Vec<Meta>> {
+    pub(super) fn metas(&mut self) -> Result<Vec<NamedContent>> {
         Ok(self.reader()?.metalayers().iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
     }
 
-    pub(super) fn vlmetas(&mut self) -> Result<Vec<VlMeta>> {
+    pub(super) fn vlmetas(&mut self) -> Result<Vec<NamedChunk>> {
         Ok(self.reader()?.vlmetalayers().iter().map(|(name, chunk)| (name.to_vec(), chunk.clone())).collect())
     }
 }

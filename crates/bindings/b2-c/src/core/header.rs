@@ -1,11 +1,11 @@
-//! The fields of a chunk header that C programs ask for, checked as C-Blosc2 does.
+//! The fields of a chunk header visible to C programs, checked like C-Blosc2.
 
 use crate::abi::{EXTENDED_HEADER, MAX_BLOCKSIZE, MIN_HEADER, code};
 use crate::core::error::{Error, Result, ensure};
 
 /// The first 16 bytes of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct ChunkHead {
     pub(crate) version: u8,
     pub(crate) versionlz: u8,
     pub(crate) flags: u8,
@@ -15,11 +15,11 @@ pub(crate) struct Head {
     pub(crate) cbytes: i32,
 }
 
-impl Head {
+impl ChunkHead {
     /// Reads a header.
     ///
     /// # Errors
-    /// `READ_BUFFER` for less than 16 bytes, `INVALID_HEADER` for values that no chunk has.
+    /// `READ_BUFFER` for less than 16 bytes, `INVALID_HEADER` for invalid values.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let (head, _) = bytes.split_first_chunk::<MIN_HEADER>().ok_or(Error(code::READ_BUFFER))?;
         let int = |at: usize| i32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -44,18 +44,18 @@ impl Head {
     }
 }
 
-impl Head {
-    /// Checks that all bytes of a chunk are there.
+impl ChunkHead {
+    /// Checks that a chunk is complete.
     ///
     /// # Errors
-    /// As C-Blosc2 answers: `READ_BUFFER` for less than the longer header, `INVALID_HEADER` for less than the header says.
+    /// Like C-Blosc2: `READ_BUFFER` if the extended header is incomplete, `INVALID_HEADER` if the chunk is.
     pub(crate) fn check_len(&self, chunk: &[u8]) -> Result<()> {
         let code = if chunk.len() < EXTENDED_HEADER { code::READ_BUFFER } else { code::INVALID_HEADER };
         ensure(chunk.len() >= self.cbytes as usize, code)
     }
 }
 
-/// Returns whether these bytes are a chunk without its blocks, as `blosc2_schunk_get_lazychunk` returns.
+/// Returns whether these bytes are a lazy chunk, as returned by `blosc2_schunk_get_lazychunk`.
 pub(crate) fn is_lazy(chunk: &[u8]) -> bool {
     chunk.len() >= EXTENDED_HEADER && chunk[2] & 5 == 5 && chunk[31] & 8 != 0 && chunk[31] & 0x70 == 0
 }

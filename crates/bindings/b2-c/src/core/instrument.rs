@@ -1,5 +1,5 @@
-//! Chunks of an instrumented codec, for programs that look for good parameters: instead of each stream they have a record of how
-//! small it would be and how fast it was made. Decompressing such a chunk gives the records.
+//! Chunks of an instrumented codec, for tuning parameters: instead of each stream they contain a record of its
+//! compression ratio and speed. Decompressing such a chunk returns the records.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use b2_chunk::{CParams, Chunk, ChunkHeader, FilterId};
 use crate::abi::{EXTENDED_HEADER, MAX_BUFFERSIZE, code};
 use crate::core::error::{Error, Result, ensure};
 
-/// The bytes of a record: three floats and four bytes, of which the first says whether the stream repeats a byte.
-const RECORD: usize = 16;
+/// Length of a record: three floats and four bytes, of which the first tells whether the stream repeats a byte.
+const RECORD_LEN: usize = 16;
 
-/// The bit of header byte 31 for such chunks.
+/// The flag in header byte 31 of such chunks.
 const INSTRUMENTED: u8 = 0x80;
 
-/// Compresses block by block as the engine does, and writes records into the start of `dst`. Returns the size of the chunk, 0 if
-/// there is too little room, and `None` if chunks with these parameters have no streams.
+/// Compresses block by block like the engine, and writes records to `dst`. Returns the size of the chunk, 0 if `dst` is
+/// too small, and `None` if chunks with these parameters have no streams.
 pub(crate) fn compress(params: &CParams, src: &[u8], dst: &mut [u8]) -> Result<Option<usize>> {
     let Some(header) = header_of(params, src.len())? else { return Ok(None) };
     let blocksize = header.blocksize();
@@ -26,34 +26,35 @@ pub(crate) fn compress(params: &CParams, src: &[u8], dst: &mut [u8]) -> Result<O
     let nblocks = src.len().div_ceil(blocksize);
     let nstreams: usize = src.chunks(blocksize).map(|block| streams_in(block.len())).sum();
     let first = EXTENDED_HEADER + 4 * nblocks;
-    let (nbytes, cbytes) = (nstreams * RECORD, first + nstreams * (4 + RECORD));
+    let (nbytes, cbytes) = (nstreams * RECORD_LEN, first + nstreams * (4 + RECORD_LEN));
     ensure(cbytes <= MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
     let Some(chunk) = dst.get_mut(..cbytes) else { return Ok(Some(0)) };
     let (head, rest) = chunk.split_at_mut(EXTENDED_HEADER);
     let (table, streams) = rest.split_at_mut(4 * nblocks);
     head.copy_from_slice(&header.to_bytes());
-    // Blocks of records, which are split as those of the data were.
-    let size = streams_in(src.len().min(blocksize)) * RECORD;
+    // Blocks of records, split like those of the data.
+    let size = streams_in(src.len().min(blocksize)) * RECORD_LEN;
     for (place, value) in [(4, nbytes), (8, size), (12, cbytes)] {
         head[place..place + 4].copy_from_slice(&(value as u32).to_le_bytes());
     }
     head[31] = INSTRUMENTED;
-    let mut meter = Meter::new(params, &header, &src[..blocksize.min(src.len())])?;
-    let (mut start, mut streams) = (first, streams.chunks_exact_mut(4 + RECORD));
+    let mut meter = BlockMeter::new(params, &header, &src[..blocksize.min(src.len())])?;
+    let (mut start, mut streams) = (first, streams.chunks_exact_mut(4 + RECORD_LEN));
     for (block, place) in src.chunks(blocksize).zip(table.chunks_exact_mut(4)) {
         place.copy_from_slice(&(start as u32).to_le_bytes());
         let nstreams = streams_in(block.len());
         let records = meter.measure(block, nstreams)?;
         for (record, to) in records.into_iter().zip(&mut streams) {
-            to[..4].copy_from_slice(&(RECORD as u32).to_le_bytes());
+            to[..4].copy_from_slice(&(RECORD_LEN as u32).to_le_bytes());
             to[4..].copy_from_slice(&record);
         }
-        start += nstreams * (4 + RECORD);
+        start += nstreams * (4 + RECORD_LEN);
     }
     Ok(Some(cbytes))
 }
 
-/// Returns the header of a chunk that compresses: block size and split do not depend on the data. `None` if none of this size does.
+/// Returns the header of a compressible chunk: block size and split do not depend on the data. `None` if none of this
+/// size is compressible.
 fn header_of(params: &CParams, nbytes: usize) -> Result<Option<ChunkHeader>> {
     if params.level() == 0 || nbytes == 0 {
         return Ok(None);
@@ -66,11 +67,11 @@ fn header_of(params: &CParams, nbytes: usize) -> Result<Option<ChunkHeader>> {
     Ok(Some(header).filter(|_| has_streams))
 }
 
-/// Measures one block after the other.
-struct Meter<'a> {
+/// Measures blocks one by one.
+struct BlockMeter<'a> {
     params: &'a CParams,
     header: &'a ChunkHeader,
-    /// The first block, to which others may refer.
+    /// The first block, which others may reference.
     first: &'a [u8],
     codec: Box<dyn Encoder>,
     front: Vec<u8>,
@@ -78,7 +79,7 @@ struct Meter<'a> {
     stream: Vec<u8>,
 }
 
-impl<'a> Meter<'a> {
+impl<'a> BlockMeter<'a> {
     fn new(params: &'a CParams, header: &'a ChunkHeader, first: &'a [u8]) -> Result<Self> {
         let cx = CodecContext::new(params.level())
             .meta(params.codec_meta())
@@ -91,7 +92,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Returns the records of the streams of a block.
-    fn measure(&mut self, block: &[u8], nstreams: usize) -> Result<Vec<[u8; RECORD]>> {
+    fn measure(&mut self, block: &[u8], nstreams: usize) -> Result<Vec<[u8; RECORD_LEN]>> {
         let started = Instant::now();
         self.filter(block)?;
         let filter_speed = speed(block.len(), started);
@@ -111,7 +112,7 @@ impl<'a> Meter<'a> {
             };
             let cspeed = speed(len, started);
             let ratio = len as f32 / (4 + stored) as f32;
-            let mut record = [0; RECORD];
+            let mut record = [0; RECORD_LEN];
             for (to, value) in record.chunks_exact_mut(4).zip([ratio, cspeed, filter_speed]) {
                 to.copy_from_slice(&value.to_le_bytes());
             }
@@ -121,7 +122,7 @@ impl<'a> Meter<'a> {
         Ok(records)
     }
 
-    /// Puts the filtered block into `front`.
+    /// Writes the filtered block to `front`.
     fn filter(&mut self, block: &[u8]) -> Result<()> {
         let reference = Some(self.first).filter(|first| !std::ptr::eq(first.as_ptr(), block.as_ptr()));
         let cx = FilterContext::new(self.header.itemsize())

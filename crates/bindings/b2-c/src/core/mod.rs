@@ -1,4 +1,4 @@
-//! What the functions of C do, without unsafe code: parameters, contexts, stores of chunks, shapes.
+//! The implementation of the C functions in safe code: parameters, contexts, chunk stores, shapes.
 
 pub(crate) mod context;
 pub(crate) mod environment;
@@ -8,6 +8,6 @@ pub(crate) mod header;
 pub(crate) mod instrument;
 pub(crate) mod names;
 pub(crate) mod nd;
+pub(crate) mod offset_files;
 pub(crate) mod params;
 pub(crate) mod store;
-pub(crate) mod window;

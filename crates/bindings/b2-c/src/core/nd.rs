@@ -1,4 +1,4 @@
-//! Shapes of arrays, where their items are in chunks, and copies of boxes between buffers.
+//! Shapes of arrays, positions of items in chunks, and copies of boxes between buffers.
 //!
 //! A chunk holds its blocks one after the other, and a block its items, both in C order. Chunks at the edges have all their
 //! blocks, and blocks at the edges all their items.
@@ -16,15 +16,15 @@ pub(crate) struct Shapes {
     pub(crate) block: Vec<i32>,
 }
 
-/// A type as NumPy writes it, and the format of that.
-pub(crate) type Dtype = (Vec<u8>, i8);
+/// A dtype in NumPy's notation, and its format.
+pub(crate) type DtypeText = (Vec<u8>, i8);
 
-/// Rounds up to a multiple; 0 for a part of 0.
+/// Rounds up to a multiple of `part`; 0 if `part` is 0.
 fn padded(len: i64, part: i64) -> i64 {
     if part == 0 { 0 } else { (len / part + i64::from(len % part != 0)).saturating_mul(part) }
 }
 
-/// Returns how far apart the items of each dimension are.
+/// Returns the strides in items.
 pub(crate) fn strides(shape: &[i64]) -> Vec<i64> {
     let mut strides = vec![1_i64; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -57,21 +57,21 @@ impl Shapes {
     /// Checks the shapes of an array.
     ///
     /// # Errors
-    /// `INVALID_PARAM` for lengths that do not fit each other, or are too large for chunks.
+    /// `INVALID_PARAM` for inconsistent lengths, or lengths too large for chunks.
     pub(crate) fn new(shape: &[i64], chunk: &[i32], block: &[i32], itemsize: i64) -> Result<Self> {
         let this = Self::wanted(shape, chunk, block, itemsize)?;
         this.check()?;
         Ok(this)
     }
 
-    /// Fails if there are items, but no chunks for them.
+    /// Fails if there are items but no chunks for them.
     pub(crate) fn check(&self) -> Result<()> {
         let has_items = self.shape.iter().all(|len| *len > 0);
         let has_chunks = self.chunk.iter().chain(&self.block).all(|len| *len > 0);
         ensure(has_chunks || !has_items, code::INVALID_PARAM)
     }
 
-    /// Checks shapes of which the first one may still be replaced by another one.
+    /// Checks shapes of which the array shape may still change.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -88,7 +88,7 @@ impl Shapes {
         for lens in [this.chunk64(), this.block64()] {
             ensure(product(&lens)? <= i64::from(i32::MAX), invalid)?;
         }
-        // Chunks that are too large for the format are an error where they are made.
+        // Too large chunks are an error when they are created.
         product(&this.ext_chunk())?.checked_mul(itemsize).ok_or(Error(invalid))?;
         Ok(this)
     }
@@ -160,7 +160,7 @@ impl Shapes {
         index_of(&self.grid(), nchunk).iter().zip(&self.chunk).map(|(at, len)| at * i64::from(*len)).collect()
     }
 
-    /// Returns where an item is in its chunk, as the sum over the dimensions of what each adds.
+    /// Returns, per dimension, what an index contributes to the offset of an item in its chunk.
     pub(crate) fn offset_in_chunk(&self, axis: usize, at: i64) -> i64 {
         let block = i64::from(self.block[axis]).max(1);
         let (blocks, items) = (strides(&self.blocks()), strides(&self.block64()));
@@ -168,7 +168,7 @@ impl Shapes {
     }
 }
 
-/// Returns the chunks that the box from `start` to before `stop` touches, in order.
+/// Returns the chunks that overlap the box `start..stop`, in order.
 pub(crate) fn chunks_of(shapes: &Shapes, start: &[i64], stop: &[i64]) -> Vec<i64> {
     let grid = strides(&shapes.grid());
     let ranges: Vec<Range<i64>> = (0..shapes.ndim())
@@ -184,7 +184,7 @@ pub(crate) fn chunks_of(shapes: &Shapes, start: &[i64], stop: &[i64]) -> Vec<i64
     chunks
 }
 
-/// Calls `work` with each index of a box, in C order.
+/// Calls `work` for each index of a box in C order.
 pub(crate) fn for_each_index(ranges: &[Range<i64>], work: &mut dyn FnMut(&[i64])) {
     if ranges.iter().any(|range| range.is_empty()) {
         return;
@@ -209,7 +209,7 @@ pub(crate) fn for_each_index(ranges: &[Range<i64>], work: &mut dyn FnMut(&[i64])
 
 /// A box of a buffer: the shape of the buffer, and where the box starts in it.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct BoxPart<'a> {
     pub(crate) shape: &'a [i64],
     pub(crate) start: &'a [i64],
 }
@@ -222,15 +222,15 @@ pub(crate) fn copy(
     lens: &[i64],
     itemsize: usize,
     src: &[u8],
-    from: Part<'_>,
+    from: BoxPart<'_>,
     dst: &mut [u8],
-    to: Part<'_>,
+    to: BoxPart<'_>,
 ) -> Result<()> {
     if lens.contains(&0) {
         return Ok(());
     }
     let size = itemsize as i64;
-    let check = |part: Part<'_>, len: usize| {
+    let check = |part: BoxPart<'_>, len: usize| {
         let inside =
             part.start.iter().zip(lens).zip(part.shape).all(|((at, n), len)| {
                 *at >= 0 && *n >= 0 && at.checked_add(*n).is_some_and(|end| end <= *len)
@@ -244,7 +244,7 @@ pub(crate) fn copy(
     let offset =
         |start: &[i64], strides: &[i64]| -> i64 { start.iter().zip(strides).map(|(at, n)| at * n).sum() };
     let (mut src_at, mut dst_at) = (offset(from.start, &src_strides), offset(to.start, &dst_strides));
-    // Dimensions that both buffers have whole are one run.
+    // Dimensions that are contiguous in both buffers are merged.
     let mut axis = lens.len();
     let mut run = 1;
     while axis > 0 {
@@ -300,11 +300,11 @@ pub(crate) fn serialize(shapes: &Shapes, dtype: &[u8], dtype_format: i8) -> Vec<
     meta
 }
 
-/// Decodes it: shapes, the dtype where there is one, and how many bytes it took.
+/// Decodes the metalayer: shapes, the dtype if any, and the encoded length.
 ///
 /// # Errors
-/// `FAILURE` for bytes that are no such metalayer.
-pub(crate) fn deserialize(meta: &[u8]) -> Result<(Shapes, Option<Dtype>, usize)> {
+/// `FAILURE` for bytes that are not such a metalayer.
+pub(crate) fn deserialize(meta: &[u8]) -> Result<(Shapes, Option<DtypeText>, usize)> {
     let mut at = 0;
     let mut take = |n: usize| {
         let bytes = meta.get(at..at + n).ok_or(Error(code::FAILURE));
@@ -361,9 +361,9 @@ mod tests {
             &lens,
             1,
             &src,
-            Part { shape: &shape, start: &from },
+            BoxPart { shape: &shape, start: &from },
             &mut dst,
-            Part { shape: &room, start: &to },
+            BoxPart { shape: &room, start: &to },
         )
         .unwrap();
         for_each_index(&[0..3, 0..4, 0..5], &mut |at| {
@@ -376,9 +376,9 @@ mod tests {
             &lens,
             1,
             &src,
-            Part { shape: &shape, start: &[2, 0, 0] },
+            BoxPart { shape: &shape, start: &[2, 0, 0] },
             &mut dst,
-            Part { shape: &room, start: &to },
+            BoxPart { shape: &room, start: &to },
         );
         assert_eq!(outside, Err(Error(code::INVALID_PARAM)));
     }
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!((back, dtype, len), (shapes, Some((b"<f8".to_vec(), 0)), meta.len()));
         for len in 0..meta.len() {
             let shorter = deserialize(&meta[..len]);
-            // Arrays of old versions end before the dtype.
+            // Metalayers of old versions end before the dtype.
             assert!(shorter.is_err() || len == meta.len() - 9, "{len}");
         }
     }

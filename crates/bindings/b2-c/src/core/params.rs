@@ -1,4 +1,4 @@
-//! Parameters of C as those of the engine.
+//! Converts parameters of C to those of the engine.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn slots(cparams: &blosc2_cparams) -> impl Iterator<Item = FilterSlot> {
     cparams.filters.into_iter().zip(metas).map(|(id, meta)| FilterSlot::new(FilterId(id), meta))
 }
 
-/// Returns the block size that is asked for, at most that of the format, or 0 for automatic.
+/// Returns the requested block size, limited by the format, or 0 for automatic.
 pub(crate) fn blocksize(cparams: &blosc2_cparams) -> usize {
     usize::try_from(cparams.blocksize.min(MAX_BLOCKSIZE)).unwrap_or(0)
 }

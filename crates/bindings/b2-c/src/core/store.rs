@@ -1,30 +1,33 @@
-//! Where the chunks of a super-chunk are: a list in memory, whose addresses C programs see, or a frame.
+//! The storage of a super-chunk's chunks: a list in memory, whose addresses are visible to C, or a frame.
 
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
 use b2_chunk::{Chunk, ChunkHeader, Compression, Plugins, SpecialKind};
-use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, Outdated, WriteOptions, outdate_indexes};
+use b2_frame::{Entry, FrameParams, FrameWriter, INDEXES, OutdatedIndexes, WriteOptions, outdate_indexes};
 use bytes::Bytes;
 
 use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta, Shared, VlMeta, like, set_chunksize, to_read, to_write};
-use crate::ffi::memory::Malloced;
+use crate::core::frame::{
+    Frame, NamedChunk, NamedContent, SharedLock, like, set_chunksize, to_read, to_write,
+};
+use crate::ffi::memory::MallocBytes;
 
-/// How many metalayers of any length are written into a frame: C-Blosc2 opens one with more, but destroys it with its next change.
+/// Maximum number of vlmetalayers written to a frame: C-Blosc2 opens a frame with more, but destroys it with its next
+/// change.
 pub(crate) const MAX_STORED_VLMETALAYERS: usize = 16;
 
-/// The bytes of a chunk, which stay also if the chunk is removed meanwhile.
-pub(crate) enum Stored {
+/// The bytes of a chunk, valid even if the chunk is removed in the meantime.
+pub(crate) enum ChunkBytes {
     /// From the list.
-    Listed(Arc<Malloced>),
+    Listed(Arc<MallocBytes>),
     /// Read from a frame.
     Read(Bytes),
 }
 
-impl Deref for Stored {
+impl Deref for ChunkBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -36,29 +39,29 @@ impl Deref for Stored {
 }
 
 /// The chunks and metalayers of a super-chunk.
-pub(crate) enum Store {
-    Memory(Memory),
+pub(crate) enum ChunkStore {
+    MemoryChunks(MemoryChunks),
     Frame(Box<Frame>),
 }
 
 /// Chunks in memory.
 #[derive(Default)]
-pub(crate) struct Memory {
-    chunks: Vec<Arc<Malloced>>,
-    /// Their addresses, as C sees them.
-    pointers: Pointers,
-    metas: Vec<Meta>,
-    vlmetas: Vec<VlMeta>,
+pub(crate) struct MemoryChunks {
+    chunks: Vec<Arc<MallocBytes>>,
+    /// Their addresses, visible to C.
+    pointers: ChunkPointers,
+    metas: Vec<NamedContent>,
+    vlmetas: Vec<NamedChunk>,
 }
 
 #[derive(Default)]
-struct Pointers(Vec<*mut u8>);
+struct ChunkPointers(Vec<*mut u8>);
 
-impl Store {
+impl ChunkStore {
     /// Returns the number of chunks.
     pub(crate) fn len(&mut self) -> Result<usize> {
         match self {
-            Self::Memory(memory) => Ok(memory.chunks.len()),
+            Self::MemoryChunks(memory) => Ok(memory.chunks.len()),
             Self::Frame(frame) => match &frame.editor {
                 Some(editor) => Ok(editor.nchunks()),
                 None => Ok(frame.reader()?.nchunks()),
@@ -66,10 +69,10 @@ impl Store {
         }
     }
 
-    fn unchanged(&mut self) -> Result<Option<Shared>> {
+    fn refresh_locked(&mut self) -> Result<Option<SharedLock>> {
         match self {
-            Self::Memory(_) => Ok(None),
-            Self::Frame(frame) => frame.unchanged(),
+            Self::MemoryChunks(_) => Ok(None),
+            Self::Frame(frame) => frame.refresh_locked(),
         }
     }
 
@@ -78,12 +81,12 @@ impl Store {
     }
 
     /// Returns the bytes of a chunk.
-    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<Stored> {
+    pub(crate) fn chunk(&mut self, nchunk: usize) -> Result<ChunkBytes> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => Ok(Stored::Listed(memory.chunks[nchunk].clone())),
+            Self::MemoryChunks(memory) => Ok(ChunkBytes::Listed(memory.chunks[nchunk].clone())),
             Self::Frame(frame) => {
-                frame.reading(|reader| Ok(Stored::Read(reader.chunk(nchunk).read()?.into_bytes())))
+                frame.reading(|reader| Ok(ChunkBytes::Read(reader.chunk(nchunk).read()?.into_bytes())))
             }
         }
     }
@@ -91,16 +94,18 @@ impl Store {
     /// Returns the address of a chunk in the list.
     pub(crate) fn listed(&self, nchunk: usize) -> Option<(*mut u8, usize)> {
         match self {
-            Self::Memory(memory) => memory.chunks.get(nchunk).map(|chunk| (chunk.as_ptr(), chunk.len())),
+            Self::MemoryChunks(memory) => {
+                memory.chunks.get(nchunk).map(|chunk| (chunk.as_ptr(), chunk.len()))
+            }
             Self::Frame(_) => None,
         }
     }
 
-    /// Returns the header of a chunk, and the bytes it takes in the store: none where the index of a frame says it all.
+    /// Returns the header of a chunk and its size in the store, which is 0 if the index of a frame fully describes it.
     pub(crate) fn header(&mut self, nchunk: usize) -> Result<(ChunkHeader, usize)> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 let header = ChunkHeader::parse(&memory.chunks[nchunk])?;
                 let cbytes = header.cbytes();
                 Ok((header, cbytes))
@@ -118,25 +123,30 @@ impl Store {
         }
     }
 
-    /// Returns the bytes of all stored chunks, if they had to be counted for the first change that leaves some behind.
+    /// Returns the bytes of all stored chunks, if they had to be counted for the first change that makes some dead.
     pub(crate) fn count(&mut self) -> Result<Option<u64>> {
         match self {
-            Self::Memory(_) => Ok(None),
+            Self::MemoryChunks(_) => Ok(None),
             Self::Frame(frame) => frame.count(),
         }
     }
 
-    /// Makes the file of a frame smaller if much of it is dead. `live` are the bytes of all stored chunks.
+    /// Compacts the file of a frame if much of it is dead. `live` are the bytes of all stored chunks.
     pub(crate) fn reclaim(&mut self, live: u64) {
         if let Self::Frame(frame) = self {
             frame.reclaim(live);
         }
     }
 
-    /// Inserts a chunk; at the end, it is appended. `chunksize` is that of the chunks, if none is there that tells it.
-    pub(crate) fn insert(&mut self, nchunk: usize, chunk: Malloced, chunksize: Option<usize>) -> Result<()> {
+    /// Inserts a chunk; at the end, it is appended. `chunksize` is used if no chunk defines it.
+    pub(crate) fn insert(
+        &mut self,
+        nchunk: usize,
+        chunk: MallocBytes,
+        chunksize: Option<usize>,
+    ) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 ensure(nchunk <= memory.chunks.len(), code::INVALID_PARAM)?;
                 memory.outdate_indexes()?;
                 memory.pointers.0.insert(nchunk, chunk.as_ptr());
@@ -144,7 +154,7 @@ impl Store {
                 Ok(())
             }
             Self::Frame(frame) => {
-                let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
+                let chunk = Chunk::from_bytes(Bytes::from_owner(MallocOwner(chunk)))?;
                 frame.change_items(&mut |editor| {
                     set_chunksize(editor, chunksize)?;
                     editor.insert(nchunk, chunk.clone())
@@ -154,17 +164,17 @@ impl Store {
     }
 
     /// Replaces a chunk.
-    pub(crate) fn update(&mut self, nchunk: usize, chunk: Malloced) -> Result<()> {
+    pub(crate) fn update(&mut self, nchunk: usize, chunk: MallocBytes) -> Result<()> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
                 memory.pointers.0[nchunk] = chunk.as_ptr();
                 memory.chunks[nchunk] = Arc::new(chunk);
                 Ok(())
             }
             Self::Frame(frame) => {
-                let chunk = Chunk::from_bytes(Bytes::from_owner(Owned(chunk)))?;
+                let chunk = Chunk::from_bytes(Bytes::from_owner(MallocOwner(chunk)))?;
                 frame.change_items(&mut |editor| editor.update(nchunk, chunk.clone()))
             }
         }
@@ -174,7 +184,7 @@ impl Store {
     pub(crate) fn delete(&mut self, nchunk: usize) -> Result<()> {
         self.check(nchunk)?;
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
                 memory.pointers.0.remove(nchunk);
                 memory.chunks.remove(nchunk);
@@ -184,14 +194,14 @@ impl Store {
         }
     }
 
-    /// Puts the chunks into another order.
+    /// Reorders the chunks.
     pub(crate) fn reorder(&mut self, order: &[usize]) -> Result<()> {
         let len = self.len()?;
         let mut seen = vec![false; len];
         let once = |nchunk: &usize| seen.get_mut(*nchunk).is_some_and(|seen| !std::mem::replace(seen, true));
         ensure(order.len() == len && order.iter().all(once), code::DATA)?;
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
                 let mut old: Vec<_> = memory.chunks.drain(..).map(Some).collect();
                 memory.chunks.extend(order.iter().filter_map(|nchunk| old[*nchunk].take()));
@@ -212,13 +222,13 @@ impl Store {
         (chunk, rest): (Option<Chunk>, Option<Chunk>),
     ) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 let chunk = chunk.ok_or(Error(code::FAILURE))?;
                 for _ in 0..nbytes / chunksize as u64 {
-                    memory.push(Malloced::copy(chunk.as_bytes())?);
+                    memory.push(MallocBytes::copy(chunk.as_bytes())?);
                 }
                 if let Some(rest) = rest {
-                    memory.push(Malloced::copy(rest.as_bytes())?);
+                    memory.push(MallocBytes::copy(rest.as_bytes())?);
                 }
                 Ok(())
             }
@@ -229,21 +239,21 @@ impl Store {
         }
     }
 
-    pub(crate) fn metas(&mut self) -> Result<Vec<Meta>> {
+    pub(crate) fn metas(&mut self) -> Result<Vec<NamedContent>> {
         match self {
-            Self::Memory(memory) => Ok(memory.metas.clone()),
+            Self::MemoryChunks(memory) => Ok(memory.metas.clone()),
             Self::Frame(frame) => frame.metas(),
         }
     }
 
-    pub(crate) fn vlmetas(&mut self) -> Result<Vec<VlMeta>> {
+    pub(crate) fn vlmetas(&mut self) -> Result<Vec<NamedChunk>> {
         match self {
-            Self::Memory(memory) => Ok(memory.vlmetas.clone()),
+            Self::MemoryChunks(memory) => Ok(memory.vlmetas.clone()),
             Self::Frame(frame) => frame.vlmetas(),
         }
     }
 
-    /// Returns what the program is to see instead of a stored metalayer of any length.
+    /// Returns the content to show to the program instead of a stored vlmetalayer.
     pub(crate) fn shown_vlmeta(&self, name: &[u8]) -> Option<Bytes> {
         match self {
             Self::Frame(frame) if name == INDEXES.as_bytes() => frame.shown_indexes(),
@@ -254,7 +264,7 @@ impl Store {
     /// Adds a metalayer.
     pub(crate) fn add_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.metas.push((name.to_vec(), value.to_vec()));
                 Ok(())
             }
@@ -265,7 +275,7 @@ impl Store {
     /// Replaces the content of a metalayer by one of the same length.
     pub(crate) fn update_meta(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
                 let meta =
                     memory.metas.iter_mut().find(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
@@ -276,8 +286,7 @@ impl Store {
         }
     }
 
-    /// Sets a metalayer of any length, given as a chunk and as its content. `chunksize` is that of the chunks, if none is there
-    /// that tells it.
+    /// Sets a vlmetalayer, given as a chunk and as its content. `chunksize` is used if no chunk defines it.
     pub(crate) fn set_vlmeta(
         &mut self,
         name: &[u8],
@@ -286,7 +295,7 @@ impl Store {
         chunksize: Option<usize>,
     ) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 match memory.vlmetas.iter_mut().find(|meta| meta.0 == name) {
                     Some(meta) => meta.1 = chunk,
                     None => memory.vlmetas.push((name.to_vec(), chunk)),
@@ -311,7 +320,7 @@ impl Store {
 
     pub(crate) fn delete_vlmeta(&mut self, name: &[u8]) -> Result<()> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 memory.vlmetas.retain(|meta| meta.0 != name);
                 Ok(())
             }
@@ -328,10 +337,10 @@ impl Store {
         }
     }
 
-    /// Returns the addresses of the chunks of the list, and how many bytes these addresses take.
+    /// Returns the chunk addresses of the list, and their size in bytes.
     pub(crate) fn pointers(&mut self) -> (*mut *mut u8, usize) {
         match self {
-            Self::Memory(memory) if !memory.chunks.is_empty() => {
+            Self::MemoryChunks(memory) if !memory.chunks.is_empty() => {
                 let pointers = &mut memory.pointers.0;
                 (pointers.as_mut_ptr(), pointers.len() * size_of::<*mut u8>())
             }
@@ -339,11 +348,11 @@ impl Store {
         }
     }
 
-    /// Writes all chunks and metalayers with a writer, except for the description of the indexes of python-blosc2, whose files
-    /// are not copied.
-    fn write(&mut self, mut writer: FrameWriter) -> Result<b2_frame::Written> {
+    /// Writes all chunks and metalayers, except for the description of python-blosc2's indexes, whose files are not
+    /// copied.
+    fn write(&mut self, mut writer: FrameWriter) -> Result<b2_frame::WrittenFrame> {
         match self {
-            Self::Memory(memory) => {
+            Self::MemoryChunks(memory) => {
                 for chunk in &memory.chunks {
                     writer.append(Chunk::from_bytes(b2_core::memory::copied(chunk)?)?)?;
                 }
@@ -371,15 +380,15 @@ impl Store {
     pub(crate) fn as_frame(&mut self, params: FrameParams) -> Result<Bytes> {
         match self {
             Self::Frame(frame) => frame.reading(|reader| Ok(reader.to_frame()?)),
-            Self::Memory(_) => {
+            Self::MemoryChunks(_) => {
                 let params = self.frame_params(params)?;
                 Ok(self.write(to_write().memory(params)?)?.into_bytes())
             }
         }
     }
 
-    /// Returns a frame without chunks as it was seen last. Nothing of it is only in its file, which may not be there any more:
-    /// programs empty a file to write there what they ask for afterwards. `error` is why it cannot be read.
+    /// Returns the last known state of a frame without chunks, if its file cannot be read because of `error`. The state
+    /// is complete without the file: programs may empty a file before they write this result to it.
     pub(crate) fn as_last_seen(&mut self, error: Error) -> Result<Bytes> {
         let Self::Frame(frame) = self else { return Err(error) };
         let reader = frame.reader.as_ref().filter(|reader| reader.nchunks() == 0).ok_or(error)?;
@@ -388,12 +397,12 @@ impl Store {
         Ok(self.write(to_write().memory(params)?)?.into_bytes())
     }
 
-    /// Writes everything into a new file or directory, which `options` may allow to replace another one. Returns its length.
+    /// Writes everything to a new file or directory, or to a replaced one if `options` allows it. Returns its length.
     pub(crate) fn save(&mut self, path: &Path, params: FrameParams, options: WriteOptions) -> Result<u64> {
-        let _unchanged = self.unchanged()?;
+        let _unchanged = self.refresh_locked()?;
         let params = match self {
             Self::Frame(frame) => FrameParams::like(frame.reader()?.header()),
-            Self::Memory(_) => params,
+            Self::MemoryChunks(_) => params,
         };
         let params = self.frame_params(params)?;
         Ok(self.write(options.create(path, params)?)?.frame_len)
@@ -406,10 +415,10 @@ impl Store {
         params: FrameParams,
         plugins: &Plugins,
     ) -> Result<u64> {
-        let _unchanged = self.unchanged()?;
+        let _unchanged = self.refresh_locked()?;
         match self {
             Self::Frame(frame) => Ok(frame.reader()?.append_to_file(path, &to_write())?),
-            Self::Memory(_) => {
+            Self::MemoryChunks(_) => {
                 let bytes = self.as_frame(params)?;
                 let frame = to_read(None, plugins, 0).from_bytes(bytes)?;
                 Ok(frame.append_to_file(path, &to_write())?)
@@ -418,9 +427,9 @@ impl Store {
     }
 }
 
-impl Memory {
-    /// Makes a list without chunks.
-    pub(crate) fn with_metas(metas: &[Meta]) -> Self {
+impl MemoryChunks {
+    /// Creates a list without chunks.
+    pub(crate) fn with_metas(metas: &[NamedContent]) -> Self {
         Self { metas: metas.to_vec(), ..Self::default() }
     }
 
@@ -430,24 +439,24 @@ impl Memory {
         let mut this = Self { metas, vlmetas, ..Self::default() };
         let reader = frame.reader()?;
         for nchunk in 0..reader.nchunks() {
-            this.push(Malloced::copy(&reader.chunk(nchunk).read()?.into_bytes())?);
+            this.push(MallocBytes::copy(&reader.chunk(nchunk).read()?.into_bytes())?);
         }
         Ok(this)
     }
 
-    /// Marks the indexes that python-blosc2 keeps of the items as outdated, since the items change.
+    /// Marks python-blosc2's indexes as outdated, since the items change.
     fn outdate_indexes(&mut self) -> Result<()> {
         let Some(n) = self.vlmetas.iter().position(|meta| meta.0 == INDEXES.as_bytes()) else {
             return Ok(());
         };
         let value = Chunk::from_bytes(self.vlmetas[n].1.clone()).and_then(|chunk| chunk.decompress_bytes());
-        match value.map_or(Outdated::Unreadable, |value| outdate_indexes(&value)) {
-            Outdated::Same => {}
-            Outdated::New(value) => {
+        match value.map_or(OutdatedIndexes::Unreadable, |value| outdate_indexes(&value)) {
+            OutdatedIndexes::Same => {}
+            OutdatedIndexes::New(value) => {
                 let cparams = Compression::new().itemsize(1).build()?;
                 self.vlmetas[n].1 = Chunk::compress_bytes(&value, &cparams)?.into_bytes();
             }
-            Outdated::Unreadable => drop(self.vlmetas.remove(n)),
+            OutdatedIndexes::Unreadable => drop(self.vlmetas.remove(n)),
         }
         Ok(())
     }
@@ -457,16 +466,16 @@ impl Memory {
         self.chunks.iter().map(|chunk| chunk.len()).sum()
     }
 
-    pub(crate) fn push(&mut self, chunk: Malloced) {
+    pub(crate) fn push(&mut self, chunk: MallocBytes) {
         self.pointers.0.push(chunk.as_ptr());
         self.chunks.push(Arc::new(chunk));
     }
 }
 
-/// Bytes of `malloc` as the memory behind a chunk.
-struct Owned(Malloced);
+/// Bytes from `malloc` as the memory of a chunk.
+struct MallocOwner(MallocBytes);
 
-impl AsRef<[u8]> for Owned {
+impl AsRef<[u8]> for MallocOwner {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }

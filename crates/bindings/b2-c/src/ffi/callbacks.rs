@@ -1,4 +1,4 @@
-//! What programs give us to call: codecs, filters, functions for blocks, tuners.
+//! Callbacks of programs: codecs, filters, block functions, tuners.
 
 use std::cell::UnsafeCell;
 use std::error::Error as StdError;
@@ -18,46 +18,46 @@ use crate::core::error::{Error, Result, ensure};
 use crate::core::names;
 use crate::ffi::{copy_at, guard};
 
-/// A value with pointers that callbacks get on any thread.
+/// A value with pointers that are passed to callbacks on any thread.
 ///
-/// The caller of C promises that its callbacks may be called from the threads that it asked for.
+/// The C program guarantees that its callbacks may be called from the threads that it requested.
 #[derive(Clone, Copy)]
-struct Shared<T>(T);
-// SAFETY: the pointers are only passed on to callbacks, whose author was told that they run on several threads.
-unsafe impl<T> Send for Shared<T> {}
+struct ProgramCallbacks<T>(T);
+// SAFETY: the pointers are only passed to callbacks, which are documented to run on several threads.
+unsafe impl<T> Send for ProgramCallbacks<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Shared<T> {}
+unsafe impl<T> Sync for ProgramCallbacks<T> {}
 
-impl<T> Shared<T> {
+impl<T> ProgramCallbacks<T> {
     fn get(&self) -> &T {
         &self.0
     }
 }
 
-static CODECS: RwLock<Vec<Shared<blosc2_codec>>> = RwLock::new(Vec::new());
-static FILTERS: RwLock<Vec<Shared<blosc2_filter>>> = RwLock::new(Vec::new());
-static TUNERS: RwLock<Vec<Shared<blosc2_tuner>>> = RwLock::new(Vec::new());
+static CODECS: RwLock<Vec<ProgramCallbacks<blosc2_codec>>> = RwLock::new(Vec::new());
+static FILTERS: RwLock<Vec<ProgramCallbacks<blosc2_filter>>> = RwLock::new(Vec::new());
+static TUNERS: RwLock<Vec<ProgramCallbacks<blosc2_tuner>>> = RwLock::new(Vec::new());
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how often codecs and filters were registered.
+/// Returns the number of registrations so far.
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Lets contexts look again what the program has registered.
-pub(crate) fn changed() {
+/// Makes contexts reload the registered codecs and filters.
+pub(crate) fn notify_contexts() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
 }
 
-/// What codecs and filters of users are told about the call that they work for.
-pub(crate) struct Call {
-    params: Shared<(blosc2_cparams, blosc2_dparams)>,
+/// Information about the current call for codecs and filters of users.
+pub(crate) struct CallContext {
+    params: ProgramCallbacks<(blosc2_cparams, blosc2_dparams)>,
     chunk: AtomicPtr<c_void>,
 }
 
-impl Call {
+impl CallContext {
     pub(crate) fn new(cparams: blosc2_cparams, dparams: blosc2_dparams) -> Arc<Self> {
-        Arc::new(Self { params: Shared((cparams, dparams)), chunk: AtomicPtr::default() })
+        Arc::new(Self { params: ProgramCallbacks((cparams, dparams)), chunk: AtomicPtr::default() })
     }
 
     /// Sets the chunk that is decompressed.
@@ -67,7 +67,7 @@ impl Call {
 }
 
 /// Returns the codecs and filters of the engine and of the program.
-pub(crate) fn plugins(call: &Arc<Call>) -> Plugins {
+pub(crate) fn plugins(call: &Arc<CallContext>) -> Plugins {
     let mut plugins = Plugins::builtin()
         .with_codec(b2_zfp::FixedAccuracy)
         .with_codec(b2_zfp::FixedPrecision)
@@ -85,11 +85,11 @@ pub(crate) fn plugins(call: &Arc<Call>) -> Plugins {
     plugins
 }
 
-/// Returns the id of a codec that was registered under a name, and that of its library.
+/// Returns the id of a codec that was registered under a name, and the id of its library.
 pub(crate) fn codec_of(name: &CStr) -> Option<(i32, i32)> {
     let codecs = CODECS.read().ok()?;
-    // SAFETY: `blosc2_register_codec` takes only names that are C strings, which live as long as the codec.
-    let named = |codec: &&Shared<blosc2_codec>| unsafe { CStr::from_ptr(codec.0.compname) } == name;
+    // SAFETY: `blosc2_register_codec` accepts only names that are C strings and live as long as the codec.
+    let named = |codec: &&ProgramCallbacks<blosc2_codec>| unsafe { CStr::from_ptr(codec.0.compname) } == name;
     codecs.iter().find(named).map(|codec| (i32::from(codec.0.compcode), i32::from(codec.0.complib)))
 }
 
@@ -97,14 +97,14 @@ pub(crate) fn codec_of(name: &CStr) -> Option<(i32, i32)> {
 pub(crate) fn codec_name(code: i32) -> Option<&'static CStr> {
     let codecs = CODECS.read().ok()?;
     let codec = codecs.iter().find(|codec| i32::from(codec.0.compcode) == code)?;
-    // SAFETY: as above; names of registered codecs are kept for ever.
+    // SAFETY: as above; names of registered codecs live forever.
     Some(unsafe { CStr::from_ptr(codec.0.compname) })
 }
 
 #[derive(Clone)]
 struct UserCodec {
-    codec: Shared<blosc2_codec>,
-    call: Arc<Call>,
+    codec: ProgramCallbacks<blosc2_codec>,
+    call: Arc<CallContext>,
 }
 
 impl std::fmt::Debug for UserCodec {
@@ -145,7 +145,7 @@ impl Encoder for UserStreams {
         let chunk = self.codec.call.chunk.load(Ordering::Relaxed);
         let (from, len) = (src.as_ptr(), src.len() as i32);
         let room = dst.len().min(i32::MAX as usize) as i32;
-        // SAFETY: the function was registered for this; the buffers have the lengths that it is told.
+        // SAFETY: the function was registered for this; the buffers have the given lengths.
         let written = unsafe { encoder(from, len, dst.as_mut_ptr(), room, self.meta, &mut params, chunk) };
         match usize::try_from(written) {
             Ok(written) if written > dst.len() => Err(CodecError::backend(id, "wrote beyond its buffer")),
@@ -164,7 +164,7 @@ impl Decoder for UserStreams {
         let mut params = self.codec.call.params.get().1;
         let chunk = self.codec.call.chunk.load(Ordering::Relaxed);
         let (from, len, room) = (src.as_ptr(), src.len() as i32, dst.len() as i32);
-        // SAFETY: the function was registered for this; the buffers have the lengths that it is told.
+        // SAFETY: the function was registered for this; the buffers have the given lengths.
         let written = unsafe { decoder(from, len, dst.as_mut_ptr(), room, self.meta, &mut params, chunk) };
         if written != room {
             let got = usize::try_from(written).unwrap_or(0);
@@ -175,8 +175,8 @@ impl Decoder for UserStreams {
 }
 
 struct UserFilter {
-    filter: Shared<blosc2_filter>,
-    call: Arc<Call>,
+    filter: ProgramCallbacks<blosc2_filter>,
+    call: Arc<CallContext>,
 }
 
 impl std::fmt::Debug for UserFilter {
@@ -231,11 +231,11 @@ impl Filter for UserFilter {
     }
 }
 
-/// The numbers of the threads that run a hook now: each gets the smallest free one.
+/// Numbers for threads that are running a hook: each gets the smallest free one.
 #[derive(Default)]
-struct Slots(AtomicU64);
+struct ThreadSlots(AtomicU64);
 
-impl Slots {
+impl ThreadSlots {
     fn take(&self) -> u32 {
         let mut taken = 0;
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
@@ -250,49 +250,49 @@ impl Slots {
     }
 }
 
-/// The functions for blocks of a context, with copies of their parameters.
+/// The block functions of a context, with copies of their parameters.
 #[derive(Default)]
 pub(crate) struct Hooks {
     pre: Option<(prefilter_fn, Box<UnsafeCell<blosc2_prefilter_params>>)>,
     post: Option<(postfilter_fn, Box<UnsafeCell<blosc2_postfilter_params>>)>,
 }
 
-type Outcome = std::result::Result<(), Box<dyn StdError + Send + Sync>>;
+type CallbackResult = std::result::Result<(), Box<dyn StdError + Send + Sync>>;
 
 impl Hooks {
-    /// Copies what the parameters of a new context name.
+    /// Copies the block functions of the parameters of a new context.
     ///
     /// # Safety
     /// `preparams` is null or valid.
     pub(crate) unsafe fn of_cparams(cparams: &blosc2_cparams) -> Result<Self> {
         let Some(function) = cparams.prefilter else { return Ok(Self::default()) };
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let params = Box::new(UnsafeCell::new(unsafe { copy_at(cparams.preparams) }?));
         Ok(Self { pre: Some((function, params)), post: None })
     }
 
-    /// Copies what the parameters of a new context name.
+    /// Copies the block functions of the parameters of a new context.
     ///
     /// # Safety
     /// `postparams` is null or valid.
     pub(crate) unsafe fn of_dparams(dparams: &blosc2_dparams) -> Result<Self> {
         let Some(function) = dparams.postfilter else { return Ok(Self::default()) };
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let params = Box::new(UnsafeCell::new(unsafe { copy_at(dparams.postparams) }?));
         Ok(Self { pre: None, post: Some((function, params)) })
     }
 
-    /// Whether there is a function for blocks before filters.
+    /// Returns whether there is a prefilter.
     pub(crate) fn has_prefilter(&self) -> bool {
         self.pre.is_some()
     }
 
-    /// Whether there is a function for blocks after filters.
+    /// Returns whether there is a postfilter.
     pub(crate) fn has_postfilter(&self) -> bool {
         self.post.is_some()
     }
 
-    /// The address of the copied parameters, which `blosc2_ctx_get_cparams` answers.
+    /// The address of the copied parameters, as returned by `blosc2_ctx_get_cparams`.
     pub(crate) fn preparams(&self) -> *mut blosc2_prefilter_params {
         self.pre.as_ref().map_or(std::ptr::null_mut(), |(_, params)| params.get())
     }
@@ -302,17 +302,17 @@ impl Hooks {
         self.post.as_ref().map_or(std::ptr::null_mut(), |(_, params)| params.get())
     }
 
-    /// Returns the function for blocks before filters.
+    /// Returns the prefilter.
     pub(crate) fn prefilter(
         &self,
         cparams: &blosc2_cparams,
         ctx: *mut c_void,
-    ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> Outcome + Send + Sync + 'static> {
+    ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> CallbackResult + Send + Sync + 'static> {
         let (function, params) = self.pre.as_ref()?;
-        // SAFETY: only the program writes there, which got the address, and not while it calls the library.
+        // SAFETY: only the program, which has the address, writes there, and not during calls of the library.
         let params = unsafe { params.get().read() };
-        let shared = Shared((*function, params, ctx, cparams.schunk, cparams.typesize));
-        let slots = Slots::default();
+        let shared = ProgramCallbacks((*function, params, ctx, cparams.schunk, cparams.typesize));
+        let slots = ThreadSlots::default();
         Some(move |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
             let (function, params, ctx, schunk, typesize) = *shared.get();
             let typesize = typesize.max(1);
@@ -338,24 +338,24 @@ impl Hooks {
                 ctx,
                 ..params
             };
-            // SAFETY: the program gave this function for blocks; the buffers have the lengths that it is told.
+            // SAFETY: the program passed this function for blocks; the buffers have the given lengths.
             let result = unsafe { function(&mut params) };
             slots.give(slot);
             outcome(result, params.output_is_disposable)
         })
     }
 
-    /// Returns the function for blocks after filters.
+    /// Returns the postfilter.
     pub(crate) fn postfilter(
         &self,
         dparams: &blosc2_dparams,
         ctx: *mut c_void,
-    ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> Outcome + Send + Sync + 'static> {
+    ) -> Option<impl Fn(&BlockInfo, &[u8], &mut [u8]) -> CallbackResult + Send + Sync + 'static> {
         let (function, params) = self.post.as_ref()?;
         // SAFETY: as for the prefilter.
         let params = unsafe { params.get().read() };
-        let shared = Shared((*function, params, ctx, dparams.schunk));
-        let slots = Slots::default();
+        let shared = ProgramCallbacks((*function, params, ctx, dparams.schunk));
+        let slots = ThreadSlots::default();
         Some(move |info: &BlockInfo, src: &[u8], dst: &mut [u8]| {
             let (function, params, ctx, schunk) = *shared.get();
             let slot = slots.take();
@@ -382,7 +382,7 @@ impl Hooks {
     }
 }
 
-/// Room that the functions may use as they like, of the size that C gives them.
+/// Scratch memory for the functions, of the size used by C-Blosc2.
 fn scratch(blocksize: usize, typesize: i32) -> std::result::Result<Vec<u8>, Box<dyn StdError + Send + Sync>> {
     let len = blocksize.saturating_add(usize::try_from(typesize).unwrap_or(0).saturating_mul(4));
     Ok(b2_core::memory::zeroed(len.saturating_mul(4))?)
@@ -398,7 +398,7 @@ fn nchunk(info: &BlockInfo, schunk: *mut c_void) -> i64 {
     }
 }
 
-fn outcome(result: c_int, disposable: bool) -> Outcome {
+fn outcome(result: c_int, disposable: bool) -> CallbackResult {
     match result {
         0 => Ok(()),
         _ if disposable => Ok(()),
@@ -409,11 +409,11 @@ fn outcome(result: c_int, disposable: bool) -> Outcome {
 /// Registers a codec with an id of at least 160.
 ///
 /// # Safety
-/// `codec` is null or valid, and so is its name, for ever.
+/// `codec` is null or valid, and its name lives forever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_register_codec(codec: *mut blosc2_codec) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let codec = unsafe { copy_at(codec) }?;
         ensure(codec.compcode >= 160, code::CODEC_PARAM)?;
         ensure(!codec.compname.is_null(), code::CODEC_PARAM)?;
@@ -426,7 +426,7 @@ pub unsafe extern "C" fn blosc2_register_codec(codec: *mut blosc2_codec) -> c_in
         // SAFETY: a C string.
         let name = unsafe { CStr::from_ptr(codec.compname) };
         ensure(names::code_of(name).is_none(), code::CODEC_PARAM)?;
-        codecs.push(Shared(codec));
+        codecs.push(ProgramCallbacks(codec));
         GENERATION.fetch_add(1, Ordering::AcqRel);
         Ok(0)
     })
@@ -439,7 +439,7 @@ pub unsafe extern "C" fn blosc2_register_codec(codec: *mut blosc2_codec) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_register_filter(filter: *mut blosc2_filter) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let filter = unsafe { copy_at(filter) }?;
         ensure(filter.id >= 160, code::FAILURE)?;
         let mut filters = FILTERS.write().map_err(|_| Error(code::FAILURE))?;
@@ -453,48 +453,49 @@ pub unsafe extern "C" fn blosc2_register_filter(filter: *mut blosc2_filter) -> c
             };
             return if same { Ok(0) } else { Err(Error(code::FAILURE)) };
         }
-        filters.push(Shared(filter));
+        filters.push(ProgramCallbacks(filter));
         GENERATION.fetch_add(1, Ordering::AcqRel);
         Ok(0)
     })
 }
 
-/// Registers a tuner with an id of at least 160. Contexts made with its id call its functions: `init`; before each compression
-/// `next_cparams` and `next_blocksize`, after it `update`; `free` at the end. As in C, all but `init` only if the context has
-/// `tuner_params`. A tuner sees the parameters by `blosc2_ctx_get_cparams`; fields of C-Blosc2's private contexts are not there.
+/// Registers a tuner with an id of at least 160. Contexts with its id call its functions: `init`; before each
+/// compression `next_cparams` and `next_blocksize`, after it `update`; `free` at the end. As in C, all but `init` only
+/// if the context has `tuner_params`. A tuner reads the parameters through `blosc2_ctx_get_cparams`; fields of
+/// C-Blosc2's private contexts do not exist.
 ///
 /// # Safety
 /// `tuner` is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_register_tuner(tuner: *mut blosc2_tuner) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let tuner = unsafe { copy_at(tuner) }?;
         ensure(tuner.id >= 160 && tuner.id < 256, code::FAILURE)?;
         let mut tuners = TUNERS.write().map_err(|_| Error(code::TUNER))?;
         ensure(tuners.iter().all(|other| other.0.id != tuner.id), code::FAILURE)?;
-        tuners.push(Shared(tuner));
+        tuners.push(ProgramCallbacks(tuner));
         Ok(0)
     })
 }
 
-/// The functions of a program that choose parameters.
+/// The tuner functions of a program.
 #[derive(Clone)]
 pub(crate) struct Tuner {
-    functions: Shared<blosc2_tuner>,
-    /// Whether its context has parameters for it: without, only `init` is called.
+    functions: ProgramCallbacks<blosc2_tuner>,
+    /// Whether its context has tuner parameters; without them, only `init` is called.
     active: bool,
 }
 
 impl Tuner {
-    /// Begins the use of a tuner by a context.
+    /// Initializes a tuner for a context.
     pub(crate) fn init(&self, params: *mut c_void, context: *mut c_void) -> Result<()> {
         let Some(init) = self.functions.get().init else { return Ok(()) };
         // SAFETY: the program registered the function for this.
         ensure(unsafe { init(params, context, std::ptr::null_mut()) } >= 0, code::TUNER)
     }
 
-    /// Compresses with what the tuner chooses, and tells it how many seconds that took.
+    /// Compresses with the tuner's parameters, and reports the time to it in seconds.
     pub(crate) fn around<T>(&self, ctx: *mut c_void, compress: impl FnOnce() -> Result<T>) -> Result<T> {
         if !self.active {
             return compress();
@@ -513,7 +514,7 @@ impl Tuner {
         Ok(result)
     }
 
-    /// Ends it.
+    /// Frees the tuner.
     pub(crate) fn free(&self, context: *mut c_void) {
         if let Some(free) = self.functions.get().free.filter(|_| self.active) {
             // SAFETY: as above.
@@ -522,7 +523,7 @@ impl Tuner {
     }
 }
 
-/// Returns the tuner that parameters name; `None` for that of the library, which is the engine's choice of block sizes.
+/// Returns the tuner of the parameters; `None` for the default one, the engine's choice of block sizes.
 pub(crate) fn tuner(cparams: &blosc2_cparams) -> Result<Option<Tuner>> {
     if cparams.tuner_id <= 0 {
         return Ok(None);

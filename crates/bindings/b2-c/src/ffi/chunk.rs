@@ -1,4 +1,4 @@
-//! Chunks through contexts, and what their headers say.
+//! Chunks through contexts, and fields of their headers.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -7,7 +7,7 @@ use b2_chunk::SpecialKind;
 use crate::abi::{MIN_HEADER, blosc2_cparams, code};
 use crate::core::context::{empty_special, special};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::header::{self, Head};
+use crate::core::header::{self, ChunkHead};
 use crate::core::names;
 use crate::ffi::contexts::{chunk_at, chunk_in, context};
 use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, schunk, shapes, size, values};
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn blosc2_compress_ctx(
     destsize: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let context = unsafe { self::context(context) }?;
         // SAFETY: as above.
         unsafe { shapes::shape_to_compress(context) }?;
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
     destsize: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let context = unsafe { self::context(context) }?;
         // SAFETY: as above.
         let chunk = unsafe { chunk_in(src, srcsize) }?;
@@ -68,14 +68,14 @@ pub unsafe extern "C" fn blosc2_decompress_ctx(
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
-            let whole = unsafe { schunk::behind(context, chunk) }?;
+            let whole = unsafe { schunk::stored_after(context, chunk) }?;
             return Ok(context.decompress(&whole, dest)? as c_int);
         }
         Ok(context.decompress_for_program(chunk, dest)? as c_int)
     })
 }
 
-/// Compresses blocks of any lengths into a chunk.
+/// Compresses blocks of arbitrary lengths into a chunk.
 ///
 /// # Safety
 /// `context` is a context; there are `nblocks` buffers with the sizes given.
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn blosc2_vlcompress_ctx(
     destsize: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let context = unsafe { self::context(context) }?;
         // SAFETY: as above.
         unsafe { shapes::shape_to_compress(context) }?;
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn blosc2_vlcompress_ctx(
     })
 }
 
-/// Decompresses a chunk of blocks of any lengths, each into memory of its own, which the caller frees.
+/// Decompresses a chunk of variable-length blocks, each into separate memory that the caller frees.
 ///
 /// # Safety
 /// `context` is a context, `src` has `srcsize` bytes, and there is room for `maxblocks` results.
@@ -126,14 +126,14 @@ pub unsafe extern "C" fn blosc2_vldecompress_ctx(
     maxblocks: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
         let blocks = context.blocks(chunk)?;
         ensure(!dests.is_null() && !destsizes.is_null(), code::NULL_POINTER)?;
         ensure(blocks.len() <= length(maxblocks)?, code::INVALID_PARAM)?;
-        let copies: Result<Vec<_>> = blocks.iter().map(|block| memory::Malloced::copy(block)).collect();
+        let copies: Result<Vec<_>> = blocks.iter().map(|block| memory::MallocBytes::copy(block)).collect();
         for (n, copy) in copies?.into_iter().enumerate() {
             // SAFETY: there is room for this many.
             unsafe {
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn blosc2_vldecompress_ctx(
     })
 }
 
-/// Answers how many blocks of any lengths a chunk has.
+/// Returns the number of variable-length blocks of a chunk.
 ///
 /// # Safety
 /// `src` has `srcsize` bytes.
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn blosc2_vlchunk_get_nblocks(
     nblocks: *mut i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let chunk = unsafe { chunk_at(src, srcsize) }?;
         let header = b2_chunk::ChunkHeader::parse(chunk)?;
         ensure(header.is_vl(), code::INVALID_PARAM)?;
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn blosc2_vlchunk_get_nblocks(
     })
 }
 
-/// Decompresses one block of any length into memory that the caller frees.
+/// Decompresses one variable-length block into memory that the caller frees.
 ///
 /// # Safety
 /// `context` is a context, `src` has `srcsize` bytes.
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn blosc2_vldecompress_block_ctx(
     destsize: *mut i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn blosc2_vldecompress_block_ctx(
         let whole;
         let chunk = if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
-            whole = unsafe { schunk::behind(context, chunk) }?;
+            whole = unsafe { schunk::stored_after(context, chunk) }?;
             &whole[..]
         } else {
             chunk
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn blosc2_getitem_ctx(
     destsize: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn blosc2_getitem_ctx(
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
-            let whole = unsafe { schunk::behind(context, chunk) }?;
+            let whole = unsafe { schunk::stored_after(context, chunk) }?;
             return Ok(context.get_items(&whole, start, nitems, dest)? as c_int);
         }
         Ok(context.get_items(chunk, start, nitems, dest)? as c_int)
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn blosc2_getitem_bytes_ctx(
     destsize: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (context, chunk) = unsafe { (self::context(context)?, chunk_at(src, srcsize)?) };
         // SAFETY: as above.
         unsafe { shapes::shape_to_decompress(context, chunk) }?;
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn blosc2_getitem_bytes_ctx(
         let dest = unsafe { bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?) }?;
         if header::is_lazy(chunk) {
             // SAFETY: a context's super-chunk is valid.
-            let whole = unsafe { schunk::behind(context, chunk) }?;
+            let whole = unsafe { schunk::stored_after(context, chunk) }?;
             return Ok(context.get_item_bytes(&whole, start, nbytes, dest)? as c_int);
         }
         Ok(context.get_item_bytes(chunk, start, nbytes, dest)? as c_int)
@@ -276,7 +276,7 @@ unsafe fn put_special(
     dest: *mut c_void,
     destsize: i32,
 ) -> Result<c_int> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let dest = unsafe { bytes_mut(dest, size(destsize, code::DATA)?) }?;
     let chunk = match nbytes {
         0 => empty_special(cparams, kind, value)?,
@@ -297,7 +297,7 @@ pub unsafe extern "C" fn blosc2_chunk_zeros(
     dest: *mut c_void,
     destsize: i32,
 ) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { put_special(&cparams, SpecialKind::Zeros, &[], nbytes, dest, destsize) })
 }
 
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn blosc2_chunk_nans(
     dest: *mut c_void,
     destsize: i32,
 ) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { put_special(&cparams, SpecialKind::NaN, &[], nbytes, dest, destsize) })
 }
 
@@ -329,14 +329,14 @@ pub unsafe extern "C" fn blosc2_chunk_repeatval(
     repeatval: *const c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let value = unsafe { bytes(repeatval, length(cparams.typesize)?) }?;
         // SAFETY: as above.
         unsafe { put_special(&cparams, SpecialKind::Value, value, nbytes, dest, destsize) }
     })
 }
 
-/// Writes a chunk whose content does not matter.
+/// Writes a chunk of uninitialised items.
 ///
 /// # Safety
 /// `dest` has `destsize` bytes.
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn blosc2_chunk_uninit(
     dest: *mut c_void,
     destsize: i32,
 ) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { put_special(&cparams, SpecialKind::Uninit, &[], nbytes, dest, destsize) })
 }
 
@@ -355,12 +355,12 @@ pub unsafe extern "C" fn blosc2_chunk_uninit(
 ///
 /// # Safety
 /// `cbuffer` is null or has them.
-unsafe fn head(cbuffer: *const c_void) -> Result<Head> {
-    // SAFETY: the caller promises so.
-    Head::parse(unsafe { bytes(cbuffer, MIN_HEADER) }?)
+unsafe fn head(cbuffer: *const c_void) -> Result<ChunkHead> {
+    // SAFETY: guaranteed by the caller.
+    ChunkHead::parse(unsafe { bytes(cbuffer, MIN_HEADER) }?)
 }
 
-/// Answers the sizes in the header of a chunk, zeros for one that is wrong.
+/// Returns the sizes in the header of a chunk; zeros for an invalid one.
 ///
 /// # Safety
 /// `cbuffer` has at least 16 bytes; the other pointers are null or valid.
@@ -372,7 +372,7 @@ pub unsafe extern "C" fn blosc2_cbuffer_sizes(
     blocksize: *mut i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let result = unsafe { head(cbuffer) };
         let head = result.unwrap_or_default();
         // SAFETY: as above.
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn blosc1_cbuffer_sizes(
     blocksize: *mut usize,
 ) {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let head = unsafe { head(cbuffer) }.unwrap_or_default();
         // SAFETY: as above.
         unsafe {
@@ -422,7 +422,7 @@ pub unsafe extern "C" fn blosc1_cbuffer_validate(
     guard(|| {
         let check = || {
             ensure(cbytes >= MIN_HEADER, code::WRITE_BUFFER)?;
-            // SAFETY: the caller promises so.
+            // SAFETY: guaranteed by the caller.
             let head = unsafe { head(cbuffer) }?;
             ensure(head.cbytes as usize == cbytes, code::INVALID_HEADER)?;
             ensure(head.nbytes <= crate::abi::MAX_BUFFERSIZE, code::MEMORY_ALLOC)?;
@@ -435,7 +435,7 @@ pub unsafe extern "C" fn blosc1_cbuffer_validate(
     })
 }
 
-/// Answers the item size and the flags of a chunk.
+/// Returns the item size and the flags of a chunk.
 ///
 /// # Safety
 /// `cbuffer` has at least 16 bytes; the other pointers are null or valid.
@@ -446,7 +446,7 @@ pub unsafe extern "C" fn blosc1_cbuffer_metainfo(
     flags: *mut c_int,
 ) {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let head = unsafe { head(cbuffer) }.unwrap_or_default();
         // SAFETY: as above.
         unsafe {
@@ -457,7 +457,7 @@ pub unsafe extern "C" fn blosc1_cbuffer_metainfo(
     });
 }
 
-/// Answers the versions of the format of a chunk and of its codec.
+/// Returns the versions of the format of a chunk and of its codec.
 ///
 /// # Safety
 /// As [`blosc1_cbuffer_metainfo`].
@@ -468,7 +468,7 @@ pub unsafe extern "C" fn blosc2_cbuffer_versions(
     versionlz: *mut c_int,
 ) {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let head = unsafe { head(cbuffer) }.unwrap_or_default();
         // SAFETY: as above.
         unsafe {
@@ -479,14 +479,14 @@ pub unsafe extern "C" fn blosc2_cbuffer_versions(
     });
 }
 
-/// Answers the name of the library that has the codec of a chunk, or null.
+/// Returns the library name of a chunk's codec, or null.
 ///
 /// # Safety
 /// `cbuffer` has at least 16 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_cbuffer_complib(cbuffer: *const c_void) -> *const c_char {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let head = unsafe { head(cbuffer) }?;
         let name = names::library(i32::from(head.flags >> 5)).ok_or(Error(code::CODEC_SUPPORT))?;
         Ok(name.as_ptr().cast_mut())

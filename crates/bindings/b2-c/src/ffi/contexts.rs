@@ -1,28 +1,29 @@
-//! Contexts, and chunks of programs.
+//! Contexts, and chunks passed by programs.
 
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::abi::{MIN_HEADER, blosc2_cparams, blosc2_dparams, blosc2_schunk, code};
-use crate::core::context::{Context, Kind};
+use crate::core::context::{Context, ContextKind};
 use crate::core::environment::{self, Environment};
 use crate::core::error::{Result, ensure};
-use crate::core::header::{self, Head};
+use crate::core::header::{self, ChunkHead};
 use crate::core::names;
 use crate::ffi::callbacks::{self, Hooks};
 use crate::ffi::{bytes, guard, length, put, shared, size, values};
 
-/// Returns the id of a codec that is built in or registered.
+/// Returns the id of a built-in or registered codec.
 pub(crate) fn code_of(name: &CStr) -> Option<i32> {
     names::code_of(name).or_else(|| callbacks::codec_of(name).map(|(code, _)| code))
 }
 
-/// As [`code_of`], for the value of a variable.
+/// Like [`code_of`], for the value of an environment variable.
 pub(crate) fn code_of_text(name: &str) -> Option<u8> {
     let name = std::ffi::CString::new(name).ok()?;
     u8::try_from(code_of(&name)?).ok()
 }
 
-/// Returns the bytes of a chunk: at most `len`, and not more than its header says, since callers may not know the size.
+/// Returns the bytes of a chunk: at most `len`, and not more than the size in its header, since callers may not know
+/// the size.
 ///
 /// # Safety
 /// `chunk` is null or points to a chunk of at most `len` bytes, or to `len` bytes of anything.
@@ -30,36 +31,36 @@ pub(crate) unsafe fn chunk_at<'a>(chunk: *const c_void, len: i32) -> Result<&'a 
     let len = size(len, code::READ_BUFFER)?;
     ensure(!chunk.is_null(), code::NULL_POINTER)?;
     ensure(len >= MIN_HEADER, code::READ_BUFFER)?;
-    // SAFETY: the caller promises these bytes.
+    // SAFETY: the caller guarantees these bytes.
     let head = unsafe { bytes(chunk, MIN_HEADER) }?;
-    let cbytes = Head::parse(head)?.cbytes as usize;
-    // SAFETY: a chunk has the bytes that its header says; of anything else, `len` are there.
+    let cbytes = ChunkHead::parse(head)?.cbytes as usize;
+    // SAFETY: a chunk has as many bytes as its header states; anything else has `len`.
     let chunk_bytes = unsafe { bytes(chunk, len.min(cbytes)) }?;
     if len < i32::MAX as usize && header::is_lazy(chunk_bytes) {
-        // Its header has the size of the chunk with its blocks, which are not here: all is here that the caller says.
-        // SAFETY: the caller promises `len` bytes where it knows them.
+        // The header of a lazy chunk has the size with its blocks, which are missing, so `len` counts. SAFETY: the
+        // caller guarantees `len` bytes if it knows the length.
         return unsafe { bytes(chunk, len) };
     }
     Ok(chunk_bytes)
 }
 
-/// As [`chunk_at`], for what parses the header itself: with a size, it is not read here.
+/// Like [`chunk_at`], for callers that parse the header: with a size, it is not read here.
 ///
 /// # Safety
 /// `chunk` is null or has `len` bytes; with the largest `len`, it is a whole chunk.
 pub(crate) unsafe fn chunk_in<'a>(chunk: *const c_void, len: i32) -> Result<&'a [u8]> {
     if len < MIN_HEADER as i32 || len == i32::MAX {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         return unsafe { chunk_at(chunk, len) };
     }
     // SAFETY: as above.
     unsafe { bytes(chunk, len as usize) }
 }
 
-/// Makes a context for compressing.
+/// Creates a context for compressing.
 ///
 /// # Safety
-/// What `cparams` refers to is valid.
+/// Pointers in `cparams` are null or valid.
 pub(crate) unsafe fn create_cctx(cparams: &blosc2_cparams) -> Result<Box<Context>> {
     let mut cparams = *cparams;
     Environment::read().apply(&mut cparams, code_of_text);
@@ -67,7 +68,7 @@ pub(crate) unsafe fn create_cctx(cparams: &blosc2_cparams) -> Result<Box<Context
     ensure(!cparams.filters.iter().any(|id| undefined(*id)), code::FILTER_PIPELINE)?;
     let shuffled = cparams.filters.iter().any(|id| matches!(id, 1 | 2));
     ensure(!((33..=35).contains(&cparams.compcode) && shuffled), code::CODEC_PARAM)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let hooks = unsafe { Hooks::of_cparams(&cparams) }?;
     let tuner = callbacks::tuner(&cparams)?;
     let context = Box::new(Context::compressing(cparams, hooks, tuner.clone()));
@@ -77,16 +78,16 @@ pub(crate) unsafe fn create_cctx(cparams: &blosc2_cparams) -> Result<Box<Context
     Ok(context)
 }
 
-/// Makes a context for decompressing.
+/// Creates a context for decompressing.
 ///
 /// # Safety
-/// What `dparams` refers to is valid.
+/// Pointers in `dparams` are null or valid.
 pub(crate) unsafe fn create_dctx(dparams: &blosc2_dparams) -> Result<Box<Context>> {
     let mut dparams = *dparams;
     if let Some(nthreads) = environment::nthreads() {
         dparams.nthreads = nthreads;
     }
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let hooks = unsafe { Hooks::of_dparams(&dparams) }?;
     Ok(Box::new(Context::decompressing(dparams, hooks)))
 }
@@ -96,41 +97,41 @@ pub(crate) unsafe fn create_dctx(dparams: &blosc2_dparams) -> Result<Box<Context
 /// # Safety
 /// `context` is null or from this library, and not freed for `'a`.
 pub(crate) unsafe fn context<'a>(context: *mut c_void) -> Result<&'a Context> {
-    // SAFETY: the caller promises so; all that changes in a context is in atomics and locks.
+    // SAFETY: guaranteed by the caller; all that changes in a context is in atomics and locks.
     unsafe { shared(context.cast_const().cast()) }
 }
 
-/// Makes a context for compressing, or null for parameters that no chunk can have.
+/// Creates a context for compressing, or returns null for invalid parameters.
 ///
 /// # Safety
 /// Pointers in `cparams` are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_create_cctx(cparams: blosc2_cparams) -> *mut c_void {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| Ok(Box::into_raw(unsafe { create_cctx(&cparams) }?).cast::<c_void>()))
 }
 
-/// Makes a context for decompressing.
+/// Creates a context for decompressing.
 ///
 /// # Safety
 /// Pointers in `dparams` are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_create_dctx(dparams: blosc2_dparams) -> *mut c_void {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| Ok(Box::into_raw(unsafe { create_dctx(&dparams) }?).cast::<c_void>()))
 }
 
 /// Frees a context.
 ///
 /// # Safety
-/// `context` is null or from this library, and nobody uses it any more.
+/// `context` is null or from this library, and no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_free_ctx(context: *mut c_void) {
     if context.is_null() {
         return;
     }
     guard(|| {
-        // SAFETY: it came from a box, and the caller gives it back.
+        // SAFETY: it came from a box, and the caller returns it.
         let context = unsafe { Box::from_raw(context.cast::<Context>()) };
         if let Some(tuner) = &context.tuner {
             tuner.free(context.address());
@@ -139,14 +140,14 @@ pub unsafe extern "C" fn blosc2_free_ctx(context: *mut c_void) {
     });
 }
 
-/// Answers the parameters of a context. Once it has compressed something, the block size is that of the last chunk.
+/// Returns the parameters of a context. After a compression, the block size is that of the last chunk.
 ///
 /// # Safety
 /// Both pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_ctx_get_cparams(ctx: *mut c_void, cparams: *mut blosc2_cparams) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let context = unsafe { self::context(ctx) }?;
         ensure(!cparams.is_null(), code::NULL_POINTER)?;
         let own = blosc2_cparams { preparams: context.hooks.preparams(), ..context.last_cparams() };
@@ -156,14 +157,14 @@ pub unsafe extern "C" fn blosc2_ctx_get_cparams(ctx: *mut c_void, cparams: *mut 
     })
 }
 
-/// Answers the parameters of a context.
+/// Returns the parameters of a context.
 ///
 /// # Safety
 /// Both pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_ctx_get_dparams(ctx: *mut c_void, dparams: *mut blosc2_dparams) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let context = unsafe { self::context(ctx) }?;
         ensure(!dparams.is_null(), code::NULL_POINTER)?;
         let own = blosc2_dparams { postparams: context.hooks.postparams(), ..context.dparams() };
@@ -173,14 +174,14 @@ pub unsafe extern "C" fn blosc2_ctx_get_dparams(ctx: *mut c_void, dparams: *mut 
     })
 }
 
-/// Sets which blocks the next call leaves out.
+/// Sets which blocks the next call skips.
 ///
 /// # Safety
 /// `ctx` is a context, `maskout` has `nblocks` values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_set_maskout(ctx: *mut c_void, maskout: *mut bool, nblocks: c_int) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (context, mask) = unsafe { (self::context(ctx)?, values(maskout, length(nblocks)?)?) };
         context.set_maskout(mask);
         Ok(0)
@@ -190,7 +191,7 @@ pub unsafe extern "C" fn blosc2_set_maskout(ctx: *mut c_void, maskout: *mut bool
 /// Returns the super-chunk of a context.
 pub(crate) fn schunk_of(context: &Context) -> *mut blosc2_schunk {
     match context.kind {
-        Kind::Compress => context.cparams().schunk.cast(),
-        Kind::Decompress => context.dparams().schunk.cast(),
+        ContextKind::Compress => context.cparams().schunk.cast(),
+        ContextKind::Decompress => context.dparams().schunk.cast(),
     }
 }

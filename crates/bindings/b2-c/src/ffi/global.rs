@@ -1,5 +1,5 @@
-//! The interface of Blosc 1 and the state of the process: one set of parameters and one pair of contexts. A lock guards which
-//! contexts these are, and is not held while they work.
+//! The interface of Blosc 1 and the state of the process: one set of parameters and one pair of contexts. A lock guards
+//! the choice of contexts, and is not held while they work.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::ffi::callbacks::{self, Hooks};
 use crate::ffi::contexts::{chunk_at, code_of, code_of_text};
 use crate::ffi::{bytes, bytes_mut, guard, length, memory, put, size, text, threads};
 
-struct Global {
+struct GlobalState {
     compressor: u8,
     blocksize: i32,
     splitmode: i32,
@@ -23,12 +23,12 @@ struct Global {
     decompress: Option<Arc<Context>>,
 }
 
-// SAFETY: its contexts have no pointers of programs: no hooks, no super-chunks.
-unsafe impl Send for Global {}
+// SAFETY: its contexts contain no pointers of programs: no hooks, no super-chunks.
+unsafe impl Send for GlobalState {}
 
-static GLOBAL: Mutex<Global> = Mutex::new(Global::NEW);
+static GLOBAL: Mutex<GlobalState> = Mutex::new(GlobalState::NEW);
 
-impl Global {
+impl GlobalState {
     const NEW: Self = Self {
         compressor: 0,
         blocksize: 0,
@@ -97,7 +97,7 @@ impl Global {
         if let Some(context) = self.compress.as_ref().filter(fits) {
             return Ok(context.clone());
         }
-        // Another call may still work with the old one, so that is not changed.
+        // Another call may still use the old one, so it is replaced instead of changed.
         let context = Context::compressing(cparams, Hooks::default(), None);
         context.change(|settings| std::mem::replace(&mut settings.blosc1, blosc1) != blosc1);
         Ok(self.compress.insert(arced(context)).clone())
@@ -130,16 +130,17 @@ fn same(one: &blosc2_cparams, other: &blosc2_cparams) -> bool {
     key(one) == key(other)
 }
 
-/// Prepares the library, which needs no preparation. `BLOSC_NTHREADS` counts from the first call that compresses or decompresses.
+/// Does nothing: the library needs no initialization. `BLOSC_NTHREADS` takes effect with the first call that compresses
+/// or decompresses.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_init() {}
 
-/// Forgets the settings and frees the buffers of the process.
+/// Resets the settings and frees the buffers of the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_destroy() {
     guard(|| {
-        *Global::lock() = Global::NEW;
-        threads::set_nthreads(Global::NEW.nthreads);
+        *GlobalState::lock() = GlobalState::NEW;
+        threads::set_nthreads(GlobalState::NEW.nthreads);
         Ok(())
     });
 }
@@ -148,7 +149,7 @@ pub extern "C" fn blosc2_destroy() {
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_free_resources() -> c_int {
     guard(|| {
-        let mut global = Global::lock();
+        let mut global = GlobalState::lock();
         (global.compress, global.decompress) = (None, None);
         Ok(0)
     })
@@ -169,11 +170,11 @@ pub unsafe extern "C" fn blosc2_compress(
     destsize: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (src, dest) = unsafe {
             (bytes(src, length(srcsize)?)?, bytes_mut(dest, size(destsize, code::MAX_BUFSIZE_EXCEEDED)?)?)
         };
-        let context = Global::lock().compressor((clevel, doshuffle, typesize))?;
+        let context = GlobalState::lock().compressor((clevel, doshuffle, typesize))?;
         Ok(context.compress(src, dest)? as c_int)
     })
 }
@@ -194,10 +195,10 @@ pub unsafe extern "C" fn blosc1_compress(
 ) -> c_int {
     guard(|| {
         ensure(nbytes <= crate::abi::MAX_BUFFERSIZE as usize, code::MAX_BUFSIZE_EXCEEDED)?;
-        // SAFETY: the caller promises so. More than the format holds is never written.
+        // SAFETY: guaranteed by the caller. More than the format holds is never written.
         let (src, dest) = unsafe { (bytes(src, nbytes)?, bytes_mut(dest, destsize.min(i32::MAX as usize))?) };
         let typesize = i32::try_from(typesize).map_err(|_| Error(code::INVALID_PARAM))?;
-        let context = Global::lock().compressor((clevel, doshuffle, typesize))?;
+        let context = GlobalState::lock().compressor((clevel, doshuffle, typesize))?;
         Ok(context.compress(src, dest)? as c_int)
     })
 }
@@ -214,21 +215,21 @@ pub unsafe extern "C" fn blosc2_decompress(
     destsize: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (src, dest) =
             unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?)?) };
-        let context = Global::lock().decompressor()?;
+        let context = GlobalState::lock().decompressor()?;
         Ok(context.decompress(src, dest)? as c_int)
     })
 }
 
-/// As [`blosc2_decompress`]. The header of the chunk says how long it is, so it must be trusted.
+/// As [`blosc2_decompress`]. The length is taken from the chunk's header, which must be trusted.
 ///
 /// # Safety
 /// `src` is a whole chunk, `dest` has `destsize` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc1_decompress(src: *const c_void, dest: *mut c_void, destsize: usize) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { blosc2_decompress(src, i32::MAX, dest, destsize.min(i32::MAX as usize) as i32) }
 }
 
@@ -246,16 +247,16 @@ pub unsafe extern "C" fn blosc2_getitem(
     destsize: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (src, dest) =
             unsafe { (chunk_at(src, srcsize)?, bytes_mut(dest, size(destsize, code::WRITE_BUFFER)?)?) };
-        // Unlike the other calls this one takes no lock, as in C.
+        // As in C, this call takes no lock.
         let dparams = blosc2_dparams::DEFAULT;
         Ok(Context::decompressing(dparams, Hooks::default()).get_items(src, start, nitems, dest)? as c_int)
     })
 }
 
-/// As [`blosc2_getitem`], for a chunk whose header says how long it is, into a buffer for these items.
+/// As [`blosc2_getitem`], with the length from the chunk's header, into a buffer for these items.
 ///
 /// # Safety
 /// `src` is a whole chunk, `dest` has room for the items.
@@ -267,9 +268,9 @@ pub unsafe extern "C" fn blosc1_getitem(
     dest: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let chunk = unsafe { chunk_at(src, i32::MAX) }?;
-        let itemsize = usize::from(crate::core::header::Head::parse(chunk)?.typesize);
+        let itemsize = usize::from(crate::core::header::ChunkHead::parse(chunk)?.typesize);
         // SAFETY: as above.
         let dest =
             unsafe { bytes_mut(dest, length(nitems)?.saturating_mul(itemsize).min(i32::MAX as usize)) }?;
@@ -278,38 +279,38 @@ pub unsafe extern "C" fn blosc1_getitem(
     })
 }
 
-/// Answers the number of threads of the process's settings.
+/// Returns the number of threads of the process's settings.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_nthreads() -> i16 {
-    Global::lock().nthreads
+    GlobalState::lock().nthreads
 }
 
-/// Sets it, and answers what it was.
+/// Sets the number of threads and returns the previous one.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_set_nthreads(nthreads: i16) -> i16 {
     if nthreads <= 0 {
         return code::INVALID_PARAM as i16;
     }
-    Global::lock().set_nthreads(nthreads)
+    GlobalState::lock().set_nthreads(nthreads)
 }
 
-/// Answers the name of the process's codec.
+/// Returns the name of the process's codec.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc1_get_compressor() -> *const c_char {
-    let code = c_int::from(Global::lock().compressor);
+    let code = c_int::from(GlobalState::lock().compressor);
     names::name_of(code).or_else(|| callbacks::codec_name(code)).map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// Sets the process's codec, and answers its number.
+/// Sets the process's codec and returns its id.
 ///
 /// # Safety
 /// `compname` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc1_set_compressor(compname: *const c_char) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let code = code_of(unsafe { text(compname) }?).filter(|code| *code < 6).ok_or(Error(-1))?;
-        Global::lock().compressor = code as u8;
+        GlobalState::lock().compressor = code as u8;
         Ok(code)
     })
 }
@@ -317,28 +318,28 @@ pub unsafe extern "C" fn blosc1_set_compressor(compname: *const c_char) -> c_int
 /// Sets whether the process's filters include delta.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_set_delta(dodelta: c_int) {
-    Global::lock().delta = dodelta != 0;
+    GlobalState::lock().delta = dodelta != 0;
 }
 
-/// Answers the process's block size, 0 for automatic.
+/// Returns the process's block size, 0 for automatic.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc1_get_blocksize() -> c_int {
-    Global::lock().blocksize
+    GlobalState::lock().blocksize
 }
 
-/// Sets it.
+/// Sets the process's block size.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc1_set_blocksize(blocksize: usize) {
-    Global::lock().blocksize = i32::try_from(blocksize).unwrap_or(0);
+    GlobalState::lock().blocksize = i32::try_from(blocksize).unwrap_or(0);
 }
 
-/// Sets the process's way to split blocks.
+/// Sets the split mode of the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc1_set_splitmode(splitmode: c_int) {
-    Global::lock().splitmode = splitmode;
+    GlobalState::lock().splitmode = splitmode;
 }
 
-/// Answers the name of a codec. The result is its number, or -1 if there is none.
+/// Writes the name of a codec. Returns its id, or -1 if there is none.
 ///
 /// # Safety
 /// `compname` is null or valid.
@@ -346,35 +347,35 @@ pub extern "C" fn blosc1_set_splitmode(splitmode: c_int) {
 pub unsafe extern "C" fn blosc2_compcode_to_compname(compcode: c_int, compname: *mut *const c_char) -> c_int {
     guard(|| {
         let name = names::name_of(compcode).or_else(|| callbacks::codec_name(compcode));
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(compname, name.map_or(std::ptr::null(), CStr::as_ptr)) };
         if name.is_some() { Ok(compcode) } else { Err(Error(-1)) }
     })
 }
 
-/// Answers the number of a codec, or -1.
+/// Returns the id of a codec, or -1.
 ///
 /// # Safety
 /// `compname` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_compname_to_compcode(compname: *const c_char) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| code_of(unsafe { text(compname) }?).ok_or(Error(-1)))
 }
 
-/// Answers the names of the codecs, with commas.
+/// Returns the names of the codecs, separated by commas.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_list_compressors() -> *const c_char {
-    names::LIST.as_ptr()
+    names::CODEC_LIST.as_ptr()
 }
 
-/// Answers the version of C-Blosc2 whose interface this is.
+/// Returns the version of C-Blosc2 whose interface this library implements.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_version_string() -> *const c_char {
     names::VERSION.as_ptr()
 }
 
-/// Answers the library of a codec and its version, as texts that the caller frees.
+/// Returns the library of a codec and its version, as texts that the caller frees.
 ///
 /// # Safety
 /// The pointers are null or valid.
@@ -385,9 +386,10 @@ pub unsafe extern "C" fn blosc2_get_complib_info(
     version: *mut *mut c_char,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { text(compname) }?;
-        let registered = || callbacks::codec_of(name).map(|(_, library)| (library, name, names::UNKNOWN));
+        let registered =
+            || callbacks::codec_of(name).map(|(_, library)| (library, name, names::UNKNOWN_VERSION));
         let (library, called, numbered) = names::library_of(name).or_else(registered).ok_or(Error(-1))?;
         // SAFETY: as above.
         unsafe {
@@ -402,37 +404,37 @@ pub unsafe extern "C" fn blosc2_get_complib_info(
     })
 }
 
-/// Answers what an error code means.
+/// Returns what an error code means.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_error_string(error_code: c_int) -> *const c_char {
     describe(error_code).as_ptr()
 }
 
-/// Answers the default parameters.
+/// Returns the default parameters.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_blosc2_cparams_defaults() -> blosc2_cparams {
     blosc2_cparams::DEFAULT
 }
 
-/// Answers the default parameters.
+/// Returns the default parameters.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_blosc2_dparams_defaults() -> blosc2_dparams {
     blosc2_dparams::DEFAULT
 }
 
-/// Answers the default storage: memory.
+/// Returns the default storage: memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_blosc2_storage_defaults() -> blosc2_storage {
     blosc2_storage::DEFAULT
 }
 
-/// Answers the default way to files.
+/// Returns the default file I/O.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_blosc2_io_defaults() -> blosc2_io {
     crate::ffi::io::DEFAULT
 }
 
-/// Answers the default way to map files.
+/// Returns the default parameters of file mapping.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_blosc2_stdio_mmap_defaults() -> blosc2_stdio_mmap {
     crate::ffi::stdio::MMAP_DEFAULT

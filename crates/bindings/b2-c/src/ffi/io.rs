@@ -1,8 +1,9 @@
 //! Files through functions of the program, or mapped into memory: a file system for the engine whose files are streams of
 //! `blosc2_io_cb`.
 //!
-//! These functions cannot create a file under another name and rename it. A new frame, and one that must be written anew, is
-//! therefore made in memory and then written at once, which a crash can interrupt; changes of a frame that is there go to the file itself, in the order that keeps the old frame readable.
+//! These functions cannot create a file under another name and rename it. New and rewritten frames are therefore built
+//! in memory and then written in one go, which a crash can interrupt. Changes of an existing frame go to the file
+//! itself, in an order that keeps the old frame readable.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -23,34 +24,34 @@ use crate::ffi::{copy_at, guard, locked, stdio, text};
 pub(crate) const DEFAULT: blosc2_io =
     blosc2_io { id: 0, name: c"filesystem".as_ptr(), params: std::ptr::null_mut() };
 
-/// Functions, and what the program passes to them.
+/// I/O functions and their user data.
 #[derive(Clone, Copy)]
-struct Functions {
+struct IoFunctions {
     io: blosc2_io_cb,
     params: *mut c_void,
 }
 
-// SAFETY: whoever registers functions promises that they may be called from several threads, as in C.
-unsafe impl Send for Functions {}
+// SAFETY: registered functions may be called from several threads, as in C.
+unsafe impl Send for IoFunctions {}
 // SAFETY: as above.
-unsafe impl Sync for Functions {}
+unsafe impl Sync for IoFunctions {}
 
-struct Registered(Box<blosc2_io_cb>);
+struct RegisteredIo(Box<blosc2_io_cb>);
 // SAFETY: as above; it is only read.
-unsafe impl Send for Registered {}
+unsafe impl Send for RegisteredIo {}
 // SAFETY: as above.
-unsafe impl Sync for Registered {}
+unsafe impl Sync for RegisteredIo {}
 
-static REGISTERED: RwLock<Vec<Registered>> = RwLock::new(Vec::new());
+static REGISTERED: RwLock<Vec<RegisteredIo>> = RwLock::new(Vec::new());
 
 /// Registers functions for files, with an id of at least 160.
 ///
 /// # Safety
-/// `io` is null or valid, and its functions and name stay for ever.
+/// `io` is null or valid, and its functions and name live forever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_register_io_cb(io: *const blosc2_io_cb) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let io = unsafe { copy_at(io) }?;
         ensure(io.id >= 160, code::PLUGIN_IO)?;
         let all =
@@ -58,19 +59,19 @@ pub unsafe extern "C" fn blosc2_register_io_cb(io: *const blosc2_io_cb) -> c_int
         ensure(all == [true; 5] && io.truncate.is_some() && io.destroy.is_some(), code::PLUGIN_IO)?;
         let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = registered.iter().find(|other| other.0.id == io.id) else {
-            registered.push(Registered(Box::new(io)));
+            registered.push(RegisteredIo(Box::new(io)));
             return Ok(0);
         };
-        // As in C, the same again is no error, and the name says what is the same.
+        // As in C, registering the same name again is not an error.
         let names = (known.0.name, io.name);
-        // SAFETY: the caller promises so, and promised so before.
+        // SAFETY: guaranteed by the caller, now and for the earlier registration.
         let same = names.0 == names.1 || unsafe { text(names.0)? == text(names.1)? };
         ensure(same, code::PLUGIN_IO)?;
         Ok(0)
     })
 }
 
-/// Answers registered functions, or null.
+/// Returns registered functions, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc2_get_io_cb(id: u8) -> *mut blosc2_io_cb {
     guard(|| match id {
@@ -79,42 +80,42 @@ pub extern "C" fn blosc2_get_io_cb(id: u8) -> *mut blosc2_io_cb {
         _ => {
             let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
             let found = registered.iter().find(|registered| registered.0.id == id);
-            // Boxed, and never removed: the address stays.
+            // Boxed and never removed, so the address is stable.
             found.map(|found| std::ptr::from_ref(&*found.0).cast_mut()).ok_or(Error(code::PLUGIN_IO))
         }
     })
 }
 
-/// Returns whether files may be elsewhere than in those of the system.
+/// Returns whether files may be other than system files.
 pub(crate) fn is_custom(io: &blosc2_io) -> bool {
     io.id > 1
 }
 
-/// Returns how to reach files, and whether changes take the lock.
+/// Returns how to access files, and whether changes take the lock.
 ///
-/// With `creating`, what the system does not have is not there, and its functions are not asked to open it.
+/// With `creating`, a file unknown to the system does not exist, and the functions are not called to open it.
 pub(crate) fn files(io: &blosc2_io, creating: bool) -> Result<(Files, bool)> {
     let variable = std::env::var("BLOSC_LOCKING").ok().filter(|value| !matches!(&value[..], "" | "0"));
     if io.id == 0 {
-        // SAFETY: parameters of the system's files are of this type.
+        // SAFETY: parameters of system files have this type.
         let params = unsafe { io.params.cast::<blosc2_stdio_params>().as_ref() };
         return Ok((Files::Disk, params.is_some_and(|params| params.locking) || variable.is_some()));
     }
     let functions = blosc2_get_io_cb(io.id);
     // SAFETY: registered functions stay valid.
     let functions = unsafe { copy_at(functions) }.map_err(|_| Error(code::PLUGIN_IO))?;
-    let functions = Functions { io: functions, params: io.params };
+    let functions = IoFunctions { io: functions, params: io.params };
     let (new, streams, made) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let program = Program { functions, creating, new, streams, made };
+    let program = ProgramFiles { functions, creating, new, streams, made };
     Ok((Files::Program(Arc::new(program)), false))
 }
 
-/// Calls the function that ends the use of the parameters. Returns whether it succeeded.
+/// Calls the destroy function of the parameters. Returns whether it succeeded.
 ///
 /// # Safety
 /// `io` is null or valid.
 pub(crate) unsafe fn destroy(io: *const blosc2_io) -> bool {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let Some(io) = (unsafe { io.as_ref() }) else { return true };
     if io.id == 0 {
         return true;
@@ -128,19 +129,19 @@ pub(crate) unsafe fn destroy(io: *const blosc2_io) -> bool {
     }
 }
 
-/// The files that a program's functions reach.
-struct Program {
-    functions: Functions,
+/// Files accessed through functions of the program.
+struct ProgramFiles {
+    functions: IoFunctions,
     creating: bool,
-    /// New files, which are in memory until they get their name.
-    new: Mutex<HashMap<PathBuf, Arc<New>>>,
+    /// New files, in memory until they are renamed.
+    new: Mutex<HashMap<PathBuf, Arc<NewFile>>>,
     /// The open stream of each file.
-    streams: Mutex<HashMap<PathBuf, std::sync::Weak<Stream>>>,
-    /// The files that were made.
+    streams: Mutex<HashMap<PathBuf, std::sync::Weak<ProgramStream>>>,
+    /// The files that were created.
     made: Mutex<HashSet<PathBuf>>,
 }
 
-impl fmt::Debug for Program {
+impl fmt::Debug for ProgramFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Program").field(&self.functions.io.id).finish()
     }
@@ -150,9 +151,9 @@ fn failed(what: &'static str) -> IoError {
     IoError::other(what)
 }
 
-impl Functions {
+impl IoFunctions {
     /// Opens a file.
-    fn stream(self, path: &Path, mode: &CStr) -> IoResult<Stream> {
+    fn stream(self, path: &Path, mode: &CStr) -> IoResult<ProgramStream> {
         let name =
             CString::new(path.as_os_str().as_bytes()).map_err(|_| IoError::from(ErrorKind::InvalidInput))?;
         let open = self.io.open.ok_or_else(|| failed("no function to open"))?;
@@ -161,13 +162,13 @@ impl Functions {
         if stream.is_null() {
             return Err(ErrorKind::NotFound.into());
         }
-        Ok(Stream { functions: self, stream: Mutex::new(Handle(stream)) })
+        Ok(ProgramStream { functions: self, stream: Mutex::new(StreamHandle(stream)) })
     }
 }
 
-impl Program {
-    /// Opens a file, once for all who use it at the same time.
-    fn shared(&self, path: &Path, mode: &CStr) -> IoResult<Arc<Stream>> {
+impl ProgramFiles {
+    /// Opens a file; concurrent users share it.
+    fn shared(&self, path: &Path, mode: &CStr) -> IoResult<Arc<ProgramStream>> {
         let mut streams = locked(&self.streams);
         let key = path.join(mode.to_str().unwrap_or_default());
         if let Some(stream) = streams.get(&key).and_then(std::sync::Weak::upgrade) {
@@ -180,17 +181,17 @@ impl Program {
 }
 
 #[derive(Clone, Copy)]
-struct Handle(*mut c_void);
-// SAFETY: as for `Functions`.
-unsafe impl Send for Handle {}
+struct StreamHandle(*mut c_void);
+// SAFETY: as for `IoFunctions`.
+unsafe impl Send for StreamHandle {}
 
-/// An open file. Its functions are called by one thread at a time, since streams have positions.
-struct Stream {
-    functions: Functions,
-    stream: Mutex<Handle>,
+/// An open file. Calls are serialized, since streams have positions.
+struct ProgramStream {
+    functions: IoFunctions,
+    stream: Mutex<StreamHandle>,
 }
 
-impl Drop for Stream {
+impl Drop for ProgramStream {
     fn drop(&mut self) {
         if let Some(close) = self.functions.io.close {
             // SAFETY: the stream is open, and this is its only owner.
@@ -199,7 +200,7 @@ impl Drop for Stream {
     }
 }
 
-impl ReadAt for Stream {
+impl ReadAt for ProgramStream {
     fn len(&self) -> IoResult<u64> {
         let size = self.functions.io.size.ok_or_else(|| failed("no function for the size"))?;
         // SAFETY: the stream is open.
@@ -216,7 +217,7 @@ impl ReadAt for Stream {
         let own = buf.as_mut_ptr().cast::<c_void>();
         let mut place = own;
         let offset = i64::try_from(offset).map_err(|_| IoError::from(ErrorKind::UnexpectedEof))?;
-        // SAFETY: the stream is open. The function fills the buffer, or answers where the bytes are instead.
+        // SAFETY: the stream is open. The function fills the buffer, or returns the address of the bytes instead.
         let got = unsafe { read(&mut place, 1, buf.len() as i64, offset, handle.0) };
         if got != buf.len() as i64 {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -225,14 +226,14 @@ impl ReadAt for Stream {
             if place.is_null() {
                 return Err(failed("the function for reading answers no bytes"));
             }
-            // SAFETY: the function answered so many bytes of its own, which stay until the next call.
+            // SAFETY: the function returned this many bytes, which stay valid until the next call.
             buf.copy_from_slice(unsafe { std::slice::from_raw_parts(place.cast(), buf.len()) });
         }
         Ok(())
     }
 }
 
-impl WriteAt for Stream {
+impl WriteAt for ProgramStream {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> IoResult<()> {
         if data.is_empty() {
             return Ok(());
@@ -261,62 +262,64 @@ impl WriteAt for Stream {
     }
 }
 
-/// A new file: in memory, and from when it gets its name on that file.
+/// A new file: in memory until it is renamed, then the file of that name.
 #[derive(Default)]
-struct New(Mutex<Content>);
+struct NewFile(Mutex<NewFileContent>);
 
-enum Content {
+enum NewFileContent {
     Memory(Vec<u8>),
-    /// Written under this name. It is opened only if somebody goes on with it.
-    Named(Functions, PathBuf),
-    Opened(Stream),
+    /// Written under this name; opened only if it is used again.
+    Named(IoFunctions, PathBuf),
+    Opened(ProgramStream),
 }
 
-impl Default for Content {
+impl Default for NewFileContent {
     fn default() -> Self {
         Self::Memory(Vec::new())
     }
 }
 
-impl New {
-    /// Does something with the bytes in memory, or with the file.
+impl NewFile {
+    /// Runs one of two functions: with the bytes in memory, or with the file.
     fn with<T>(
         &self,
         memory: impl FnOnce(&mut Vec<u8>) -> IoResult<T>,
-        file: impl FnOnce(&Stream) -> IoResult<T>,
+        file: impl FnOnce(&ProgramStream) -> IoResult<T>,
     ) -> IoResult<T> {
         let mut content = locked(&self.0);
-        if let Content::Named(functions, path) = &*content {
-            *content = Content::Opened(functions.stream(path, c"rb+")?);
+        if let NewFileContent::Named(functions, path) = &*content {
+            *content = NewFileContent::Opened(functions.stream(path, c"rb+")?);
         }
         match &mut *content {
-            Content::Memory(bytes) => memory(bytes),
-            Content::Named(..) => Err(failed("the file is not open")),
-            Content::Opened(stream) => file(stream),
+            NewFileContent::Memory(bytes) => memory(bytes),
+            NewFileContent::Named(..) => Err(failed("the file is not open")),
+            NewFileContent::Opened(stream) => file(stream),
         }
     }
 
-    /// Writes the file under its name, which is the file from then on.
-    fn put(&self, functions: Functions, path: &Path) -> IoResult<()> {
+    /// Writes the file under its name.
+    fn put(&self, functions: IoFunctions, path: &Path) -> IoResult<()> {
         let mut content = locked(&self.0);
-        let Content::Memory(bytes) = &*content else { return Err(failed("the file has a name already")) };
+        let NewFileContent::Memory(bytes) = &*content else {
+            return Err(failed("the file has a name already"));
+        };
         let stream = functions.stream(path, c"wb")?;
         stream.write_all_at(0, bytes)?;
         if stream.len()? > bytes.len() as u64 {
             stream.set_len(bytes.len() as u64)?;
         }
-        *content = Content::Named(functions, path.to_owned());
+        *content = NewFileContent::Named(functions, path.to_owned());
         Ok(())
     }
 }
 
-impl ReadAt for New {
+impl ReadAt for NewFile {
     fn len(&self) -> IoResult<u64> {
         self.with(|bytes| Ok(bytes.len() as u64), |file| file.len())
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> IoResult<()> {
-        // One of the two runs.
+        // Only one of the two runs.
         let buf = std::cell::RefCell::new(buf);
         self.with(
             |bytes| {
@@ -331,7 +334,7 @@ impl ReadAt for New {
     }
 }
 
-impl WriteAt for New {
+impl WriteAt for NewFile {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> IoResult<()> {
         self.with(
             |bytes| {
@@ -369,12 +372,12 @@ impl WriteAt for New {
     }
 }
 
-impl ReadFiles for Program {
+impl ReadFiles for ProgramFiles {
     fn open(&self, path: &Path, _: Links) -> IoResult<Arc<dyn ReadAt>> {
         if let Some(new) = locked(&self.new).get(path) {
             return Ok(new.clone());
         }
-        // A file is there before functions are asked to open it, so that they need not say why they fail.
+        // Check that the file exists before calling the open function, which reports no reason for failure.
         Ok(self.shared(path, c"rb")?)
     }
 
@@ -384,7 +387,7 @@ impl ReadFiles for Program {
         }
         match Disk.kind(path, links) {
             Ok(kind) => Ok(kind),
-            // Not a path of the system: whatever the functions make of it.
+            // Not a system path; its meaning is up to the functions.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if self.creating && !locked(&self.made).contains(path) {
                     return Err(error);
@@ -408,7 +411,7 @@ impl ReadFiles for Program {
     }
 }
 
-impl FileSystem for Program {
+impl FileSystem for ProgramFiles {
     fn open_write(&self, path: &Path, _: Links) -> IoResult<Arc<dyn WriteAt>> {
         if let Some(new) = locked(&self.new).get(path) {
             return Ok(new.clone());
@@ -417,7 +420,7 @@ impl FileSystem for Program {
     }
 
     fn create_new(&self, path: &Path) -> IoResult<Arc<dyn WriteAt>> {
-        let new = Arc::<New>::default();
+        let new = Arc::<NewFile>::default();
         locked(&self.new).insert(path.to_owned(), new.clone());
         Ok(new)
     }
@@ -429,7 +432,7 @@ impl FileSystem for Program {
     fn rename(&self, from: &Path, to: &Path) -> IoResult<()> {
         let Some(new) = locked(&self.new).remove(from) else { return Disk.rename(from, to) };
         new.put(self.functions, to)?;
-        // Streams of before may have kept what they have read. Who has them keeps them.
+        // Older streams may have cached data. Their users keep them.
         locked(&self.streams).retain(|key, _| key.parent() != Some(to));
         locked(&self.made).insert(to.to_owned());
         Ok(())

@@ -1,4 +1,4 @@
-//! Memory that changes hands: all of it comes from `malloc`.
+//! Memory passed to and from C, all from `malloc`.
 
 use std::ffi::{CStr, c_char};
 use std::ops::Deref;
@@ -8,28 +8,28 @@ use crate::abi::code;
 use crate::core::error::{Error, Result};
 
 /// Bytes from `malloc`, which are freed with `free`.
-pub(crate) struct Malloced {
+pub(crate) struct MallocBytes {
     data: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: it owns its bytes, and nothing refers to them from another thread.
-unsafe impl Send for Malloced {}
-// SAFETY: as above; through a shared reference they are only read.
-unsafe impl Sync for Malloced {}
+// SAFETY: it owns its bytes, which are not shared with other threads.
+unsafe impl Send for MallocBytes {}
+// SAFETY: as above; shared references only read them.
+unsafe impl Sync for MallocBytes {}
 
-impl Malloced {
+impl MallocBytes {
     /// Copies bytes.
     pub(crate) fn copy(bytes: &[u8]) -> Result<Self> {
         // SAFETY: `malloc` may be called with any size.
         let data = unsafe { libc::malloc(bytes.len().max(1)) };
         let data = NonNull::new(data.cast::<u8>()).ok_or(Error(code::MEMORY_ALLOC))?;
-        // SAFETY: both have `bytes.len()` bytes, and the new ones are nobody's yet.
+        // SAFETY: both have `bytes.len()` bytes, and the new ones are not shared.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.as_ptr(), bytes.len()) };
         Ok(Self { data, len: bytes.len() })
     }
 
-    /// Takes bytes that the caller gives away.
+    /// Takes ownership of bytes of the caller.
     ///
     /// # Safety
     /// `data` points to at least `len` bytes from `malloc` that nobody else frees or uses.
@@ -42,31 +42,31 @@ impl Malloced {
         self.data.as_ptr()
     }
 
-    /// Gives the bytes to the caller, who frees them.
+    /// Passes the bytes to the caller, who frees them.
     pub(crate) fn release(self) -> *mut u8 {
         std::mem::ManuallyDrop::new(self).data.as_ptr()
     }
 }
 
-impl Deref for Malloced {
+impl Deref for MallocBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: it owns these bytes; they were written or adopted as such.
+        // SAFETY: it owns these bytes, which were initialised or adopted.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 }
 
-impl Drop for Malloced {
+impl Drop for MallocBytes {
     fn drop(&mut self) {
-        // SAFETY: the bytes are from `malloc`, and this is their only owner.
+        // SAFETY: the bytes are from `malloc`, and owned only here.
         unsafe { libc::free(self.data.as_ptr().cast()) };
     }
 }
 
 /// Copies bytes for the caller, who frees them.
 pub(crate) fn copied(bytes: &[u8]) -> Result<*mut u8> {
-    Malloced::copy(bytes).map(Malloced::release)
+    MallocBytes::copy(bytes).map(MallocBytes::release)
 }
 
 /// Copies values for the caller, who frees them.
@@ -87,7 +87,7 @@ pub(crate) fn copied_value<T: Copy>(value: T) -> Result<*mut T> {
     if place.is_null() {
         return Err(Error(code::MEMORY_ALLOC));
     }
-    // SAFETY: there is room for it, and nobody else knows the place.
+    // SAFETY: there is room for it, and the memory is not shared.
     unsafe { place.write(value) };
     Ok(place)
 }
@@ -95,8 +95,8 @@ pub(crate) fn copied_value<T: Copy>(value: T) -> Result<*mut T> {
 /// Frees memory of `malloc`.
 ///
 /// # Safety
-/// `memory` is null or from `malloc`, and nobody uses it any more.
+/// `memory` is null or from `malloc`, and no longer in use.
 pub(crate) unsafe fn free<T>(memory: *mut T) {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { libc::free(memory.cast()) };
 }

@@ -1,30 +1,31 @@
-//! The border to C. Each exported function checks its pointers, makes slices of them, calls safe code through [`guard`], and
-//! gives memory of `malloc` back. Pointers that are neither null nor valid are the caller's fault, as in any library of C.
+//! The C interface. Each exported function checks its pointers, creates slices from them, calls safe code through
+//! [`guard`], and returns memory from `malloc`. Pointers that are neither null nor valid are the caller's fault, as in
+//! any C library.
 //!
-//! Several threads may be in the library with the same object: those of a program's callbacks, and those of a program that takes
-//! more liberties than the README grants. No function here makes a `&mut` of an object that C has a pointer to, a context, a
-//! super-chunk, an array, the parameters of one, so no two of them can overlap. All go through [`shared`]. Fields that C sees are
-//! atomics ([`Field`](crate::abi::Field)); the rest is behind locks that are not held while callbacks run, or in an
-//! [`Exclusive`](exclusive::Exclusive), which nobody waits for. What remains for the program: not to free what is used, nor what
-//! `schunk->data` shows while another thread changes the super-chunk, and not to change buffers that it has lent.
+//! Several threads may use the same object concurrently: those of callbacks, and those of programs that go beyond what
+//! the README allows. No function here creates a `&mut` to an object that C has a pointer to (a context, super-chunk,
+//! array, or array parameters), so no two can overlap. All go through [`shared`]. Fields visible to C are atomics
+//! ([`Field`](crate::abi::Field)); the rest is behind locks that are not held while callbacks run, or in a
+//! [`TryLock`](try_lock::TryLock), which never waits. Programs must not free objects in use, must not use
+//! `schunk->data` while another thread changes the super-chunk, and must not change borrowed buffers.
 
 mod b2nd;
-#[cfg(test)]
-mod beside_rust;
 pub(crate) mod callbacks;
 mod chunk;
 mod contexts;
-pub(crate) mod exclusive;
 mod global;
 pub(crate) mod io;
 pub(crate) mod memory;
+#[cfg(test)]
+mod miri;
 mod paths;
+#[cfg(test)]
+mod rust_comparison;
 mod schunk;
 mod shapes;
-#[cfg(test)]
-mod small;
 mod stdio;
 pub(crate) mod threads;
+pub(crate) mod try_lock;
 mod utilities;
 
 use std::ffi::{CStr, c_char, c_void};
@@ -34,41 +35,41 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
 
-/// What a function of C answers instead of an error code.
-pub(crate) trait Failed {
-    fn failed(error: Error) -> Self;
+/// The failure value of a C function that does not return an error code.
+pub(crate) trait FailureValue {
+    fn failure(error: Error) -> Self;
 }
 
-impl Failed for i32 {
-    fn failed(error: Error) -> Self {
+impl FailureValue for i32 {
+    fn failure(error: Error) -> Self {
         error.0
     }
 }
 
-impl Failed for i64 {
-    fn failed(error: Error) -> Self {
+impl FailureValue for i64 {
+    fn failure(error: Error) -> Self {
         i64::from(error.0)
     }
 }
 
-impl<T> Failed for *mut T {
-    fn failed(_: Error) -> Self {
+impl<T> FailureValue for *mut T {
+    fn failure(_: Error) -> Self {
         std::ptr::null_mut()
     }
 }
 
-impl Failed for () {
-    fn failed(_: Error) -> Self {}
+impl FailureValue for () {
+    fn failure(_: Error) -> Self {}
 }
 
-/// Runs the body of an exported function: an error becomes its code, and a panic, which would be a mistake of ours, becomes
-/// `BLOSC2_ERROR_FAILURE` instead of unwinding into C.
+/// Runs the body of an exported function: an error becomes its code, and a panic (a bug) becomes `BLOSC2_ERROR_FAILURE`
+/// instead of unwinding into C.
 #[inline]
-pub(crate) fn guard<T: Failed>(body: impl FnOnce() -> Result<T>) -> T {
+pub(crate) fn guard<T: FailureValue>(body: impl FnOnce() -> Result<T>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => value,
-        Ok(Err(error)) => T::failed(error),
-        Err(_) => T::failed(Error(code::FAILURE)),
+        Ok(Err(error)) => T::failure(error),
+        Err(_) => T::failure(Error(code::FAILURE)),
     }
 }
 
@@ -85,12 +86,12 @@ pub(crate) fn size(len: i32, code: i32) -> Result<usize> {
 /// Returns the bytes at a pointer.
 ///
 /// # Safety
-/// `data` is null or points to `len` bytes that nobody changes for `'a`.
+/// `data` is null or points to `len` bytes that do not change during `'a`.
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u8]> {
     match len {
         0 => Ok(&[]),
         _ if data.is_null() => Err(Error(code::NULL_POINTER)),
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         _ => Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) }),
     }
 }
@@ -98,12 +99,12 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u
 /// Returns the bytes to write at a pointer.
 ///
 /// # Safety
-/// `data` is null or points to `len` bytes that nobody else uses for `'a`.
+/// `data` is null or points to `len` bytes that are not used elsewhere during `'a`.
 pub(crate) unsafe fn bytes_mut<'a>(data: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
     match len {
         0 => Ok(&mut []),
         _ if data.is_null() => Err(Error(code::NULL_POINTER)),
-        // SAFETY: the caller promises so. Bytes of any value, also never written ones, are only written here.
+        // SAFETY: guaranteed by the caller. Possibly uninitialised bytes are only written here.
         _ => Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), len) }),
     }
 }
@@ -111,48 +112,48 @@ pub(crate) unsafe fn bytes_mut<'a>(data: *mut c_void, len: usize) -> Result<&'a 
 /// Returns a slice of values at a pointer.
 ///
 /// # Safety
-/// `data` is null or points to `len` values that nobody changes for `'a`.
+/// `data` is null or points to `len` values that do not change during `'a`.
 pub(crate) unsafe fn values<'a, T: Copy>(data: *const T, len: usize) -> Result<&'a [T]> {
     match len {
         0 => Ok(&[]),
         _ if data.is_null() => Err(Error(code::NULL_POINTER)),
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         _ => Ok(unsafe { std::slice::from_raw_parts(data, len) }),
     }
 }
 
-/// Returns the object at a pointer, which any number of calls may use at the same time: several threads, and callbacks of a call
-/// that is not over. What they change is behind atomics and locks, so there is no `&mut` to it.
+/// Returns the object at a pointer, which any number of calls may use concurrently: several threads, and callbacks
+/// during a call. Mutable state is in atomics and locks, so there is no `&mut` to it.
 ///
 /// # Safety
-/// `pointer` is null, or valid and not freed for `'a`; what is changed in it meanwhile is in atomics, cells or locks.
+/// `pointer` is null, or valid and not freed during `'a`; its mutable state is in atomics, cells or locks.
 pub(crate) unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { pointer.as_ref() }.ok_or(Error(code::NULL_POINTER))
 }
 
 /// Returns a copy of the value at a pointer.
 ///
 /// # Safety
-/// `pointer` is null, or valid and changed by nobody during this call.
+/// `pointer` is null, or valid and unchanged during this call.
 pub(crate) unsafe fn copy_at<T: Copy>(pointer: *const T) -> Result<T> {
     ensure(!pointer.is_null(), code::NULL_POINTER)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { pointer.read() })
 }
 
-/// Locks a mutex, also if a panic, which would be a mistake of ours, has poisoned it.
+/// Locks a mutex, even if a panic (a bug) has poisoned it.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a result where the caller wants it.
+/// Writes a result to the caller's memory.
 ///
 /// # Safety
 /// `place` is null or valid for writing.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe { place.write(value) };
     }
 }
@@ -160,11 +161,11 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
 /// Returns a text of C.
 ///
 /// # Safety
-/// `text` is null or a C string that nobody changes for `'a`.
+/// `text` is null or a C string that does not change during `'a`.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a CStr> {
     if text.is_null() {
         return Err(Error(code::NULL_POINTER));
     }
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { CStr::from_ptr(text) })
 }

@@ -8,20 +8,20 @@ use crate::abi::code;
 use crate::core::error::{Error, Result, ensure};
 use crate::ffi::{guard, text};
 
-/// Leaves out `file:///`, which C-Blosc2 allows before paths, also relative ones.
+/// Strips `file:///`, which C-Blosc2 allows before paths, even relative ones.
 pub(crate) fn without_scheme(path: &CStr) -> &CStr {
     let rest = path.to_bytes_with_nul().strip_prefix(b"file:///");
     rest.and_then(|rest| CStr::from_bytes_with_nul(rest).ok()).unwrap_or(path)
 }
 
-/// Returns a path without the separators at its end.
+/// Strips trailing separators from a path.
 pub(crate) fn trimmed(path: &CStr) -> &Path {
     let bytes = path.to_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(bytes.len(), |last| last + 1);
     Path::new(OsStr::from_bytes(&bytes[..end]))
 }
 
-/// Returns the path of a file, which has no separator at its end. Else the call fails with `code`.
+/// Returns the path of a file. Fails with `code` if it ends with a separator.
 pub(crate) fn of_file(path: &CStr, code: i32) -> Result<&Path> {
     let bytes = path.to_bytes();
     ensure(!bytes.is_empty() && !bytes.ends_with(b"/"), code)?;
@@ -35,7 +35,7 @@ pub(crate) fn of_file(path: &CStr, code: i32) -> Result<&Path> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_remove_dir(path: *const c_char) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let path = trimmed(unsafe { text(path) }?);
         let entries = std::fs::read_dir(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error(code::NOT_FOUND),
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn blosc2_remove_dir(path: *const c_char) -> c_int {
     })
 }
 
-/// Removes a file, or a directory and the files in it. Nothing at the path is no error.
+/// Removes a file, or a directory and the files in it. A missing path is not an error.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn blosc2_remove_urlpath(path: *const c_char) -> c_int {
         if path.is_null() {
             return Ok(0);
         }
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let file = trimmed(without_scheme(unsafe { text(path) }?));
         let Ok(meta) = std::fs::symlink_metadata(file) else { return Ok(0) };
         if meta.is_dir() {
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn blosc2_remove_urlpath(path: *const c_char) -> c_int {
             return Ok(unsafe { blosc2_remove_dir(without_scheme(text(path)?).as_ptr()) });
         }
         std::fs::remove_file(file).map_err(|_| Error(code::FILE_REMOVE))?;
-        // Its lock file goes with it.
+        // Remove its lock file, too.
         let mut lock = file.as_os_str().to_owned();
         lock.push(".b2lock");
         let _ = std::fs::remove_file(lock);
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn blosc2_remove_urlpath(path: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_rename_urlpath(old_urlpath: *mut c_char, new_path: *mut c_char) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (from, to) = unsafe { (text(old_urlpath)?, text(new_path)?) };
         let (from, to) = (trimmed(without_scheme(from)), trimmed(without_scheme(to)));
         ensure(from.exists(), code::FAILURE)?;

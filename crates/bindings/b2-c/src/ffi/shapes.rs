@@ -1,4 +1,4 @@
-//! The shapes of blocks that contexts get from super-chunks.
+//! Block shapes that contexts get from super-chunks.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use crate::core::context::Context;
 use crate::core::error::Result;
 use crate::ffi::b2nd::shapes_of;
 use crate::ffi::contexts::schunk_of;
-use crate::ffi::schunk::{Full, full};
+use crate::ffi::schunk::{SchunkState, state};
 
-/// Returns the shape of a block, also if only the metalayer of the array says it. Empty if this is no array.
-fn block_of(schunk: &Full) -> Result<Arc<[u32]>> {
+/// Returns the shape of a block, if necessary from the metalayer of the array; empty if this is not an array.
+fn block_of(schunk: &SchunkState) -> Result<Arc<[u32]>> {
     let known = schunk.known_blockshape();
     if !known.is_empty() {
         return Ok(known);
@@ -18,28 +18,28 @@ fn block_of(schunk: &Full) -> Result<Arc<[u32]>> {
     Ok(shapes.iter().flat_map(|shapes| &shapes.block).map(|len| len.unsigned_abs()).collect())
 }
 
-/// Whether a codec or one of the filters works with the shape of a block: NDLZ, zfp, NDCELL, NDMEAN.
+/// Returns whether a codec or one of the filters needs the shape of a block: NDLZ, zfp, NDCELL, NDMEAN.
 fn needs_shape(codec: u8, filters: &[u8]) -> bool {
     (32..=35).contains(&codec) || filters.iter().any(|filter| (32..=33).contains(filter))
 }
 
-/// Gives a context for compressing the shape of a block of the super-chunk that its parameters name, if it needs it.
+/// Sets the block shape of a context for compressing from the super-chunk of its parameters, if needed.
 ///
 /// # Safety
 /// The super-chunk of the context is null or valid.
 pub(crate) unsafe fn shape_to_compress(context: &Context) -> Result<()> {
     let cparams = context.cparams();
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { shape_from(context, needs_shape(cparams.compcode, &cparams.filters)) }
 }
 
-/// As [`shape_to_compress`], for decompressing a chunk.
+/// Like [`shape_to_compress`], for decompressing a chunk.
 ///
 /// # Safety
 /// As there.
 pub(crate) unsafe fn shape_to_decompress(context: &Context, chunk: &[u8]) -> Result<()> {
     let needs = chunk.get(16..32).is_some_and(|rest| needs_shape(rest[6], &rest[..6]));
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { shape_from(context, needs) }
 }
 
@@ -48,8 +48,8 @@ pub(crate) unsafe fn shape_to_decompress(context: &Context, chunk: &[u8]) -> Res
 unsafe fn shape_from(context: &Context, needed: bool) -> Result<()> {
     let schunk = schunk_of(context);
     if needed && !schunk.is_null() {
-        // SAFETY: the caller promises so.
-        context.set_blockshape(&block_of(unsafe { full(schunk) }?)?);
+        // SAFETY: guaranteed by the caller.
+        context.set_blockshape(&block_of(unsafe { state(schunk) }?)?);
     }
     Ok(())
 }

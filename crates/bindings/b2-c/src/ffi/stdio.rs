@@ -1,4 +1,5 @@
-//! The functions of `blosc2-stdio.h`: files through `FILE *`, and mapped into memory. Programs call them to build their own.
+//! The functions of `blosc2-stdio.h`: files through `FILE *`, and mapped into memory. Programs build their own
+//! functions on them.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -24,17 +25,17 @@ pub(crate) const MMAP_DEFAULT: blosc2_stdio_mmap = blosc2_stdio_mmap {
 };
 
 /// A table of functions that C may read.
-pub(crate) struct Table(blosc2_io_cb);
+pub(crate) struct IoTable(blosc2_io_cb);
 // SAFETY: it is only read.
-unsafe impl Sync for Table {}
+unsafe impl Sync for IoTable {}
 
-impl Table {
+impl IoTable {
     pub(crate) fn get(&'static self) -> *mut blosc2_io_cb {
         std::ptr::from_ref(&self.0).cast_mut()
     }
 }
 
-pub(crate) static FUNCTIONS: Table = Table(blosc2_io_cb {
+pub(crate) static FUNCTIONS: IoTable = IoTable(blosc2_io_cb {
     id: 0,
     name: c"filesystem".as_ptr().cast_mut(),
     is_allocation_necessary: true,
@@ -47,7 +48,7 @@ pub(crate) static FUNCTIONS: Table = Table(blosc2_io_cb {
     destroy: Some(blosc2_stdio_destroy),
 });
 
-pub(crate) static MMAP_FUNCTIONS: Table = Table(blosc2_io_cb {
+pub(crate) static MMAP_FUNCTIONS: IoTable = IoTable(blosc2_io_cb {
     id: 1,
     name: c"filesystem_mmap".as_ptr().cast_mut(),
     is_allocation_necessary: false,
@@ -72,7 +73,7 @@ pub unsafe extern "C" fn blosc2_stdio_open(
 ) -> *mut c_void {
     guard(|| {
         ensure(!urlpath.is_null() && !mode.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let file = unsafe { libc::fopen(urlpath, mode) };
         ensure(!file.is_null(), code::FILE_OPEN)?;
         Ok(copied_value(blosc2_stdio_file { file })?.cast())
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn blosc2_stdio_open(
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_open`].
 unsafe fn file(stream: *mut c_void) -> Result<*mut libc::FILE> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let file = unsafe { copy_at(stream.cast::<blosc2_stdio_file>()) }.map_err(|_| Error(code::FAILURE))?.file;
     ensure(!file.is_null(), code::FAILURE)?;
     Ok(file)
@@ -91,11 +92,11 @@ unsafe fn file(stream: *mut c_void) -> Result<*mut libc::FILE> {
 /// Closes a file.
 ///
 /// # Safety
-/// `stream` is null or from [`blosc2_stdio_open`], and nobody uses it any more.
+/// `stream` is null or from [`blosc2_stdio_open`], and no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_stdio_close(stream: *mut c_void) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let result = unsafe { libc::fclose(file(stream)?) };
         // SAFETY: as above.
         unsafe { free(stream) };
@@ -103,14 +104,14 @@ pub unsafe extern "C" fn blosc2_stdio_close(stream: *mut c_void) -> c_int {
     })
 }
 
-/// Answers the size of a file. Its position stays.
+/// Returns the size of a file; its position does not change.
 ///
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_open`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_stdio_size(stream: *mut c_void) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let file = file(stream)?;
             let before = libc::ftello(file);
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn blosc2_stdio_size(stream: *mut c_void) -> i64 {
     })
 }
 
-/// Checks sizes, and returns how many bytes there are.
+/// Checks sizes and returns the number of bytes.
 fn extent(size: i64, nitems: i64, position: i64) -> Result<usize> {
     ensure(size >= 0 && nitems >= 0 && position >= 0, code::INVALID_PARAM)?;
     let len = size.checked_mul(nitems).ok_or(Error(code::INVALID_PARAM))?;
@@ -130,12 +131,12 @@ fn extent(size: i64, nitems: i64, position: i64) -> Result<usize> {
     length(len)
 }
 
-/// What a program counts: items, not error codes.
+/// Programs expect a number of items, not error codes.
 fn items(result: Result<i64>) -> Result<i64> {
     Ok(result.unwrap_or(0))
 }
 
-/// Writes items at a position. Answers how many it wrote.
+/// Writes items at a position. Returns the number written.
 ///
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_open`], `ptr` has that many bytes.
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn blosc2_stdio_write(
     let write = || {
         extent(size, nitems, position)?;
         ensure(!ptr.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let file = file(stream)?;
             ensure(libc::fseeko(file, position, libc::SEEK_SET) == 0, code::FILE_WRITE)?;
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn blosc2_stdio_write(
     guard(|| items(write()))
 }
 
-/// Reads items at a position into the memory at `*ptr`. Answers how many it read.
+/// Reads items at a position into the memory at `*ptr`. Returns the number read.
 ///
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_open`], `*ptr` has room for them.
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn blosc2_stdio_read(
 ) -> i64 {
     let read = || {
         extent(size, nitems, position)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let to = copy_at(ptr)?;
             ensure(!to.is_null(), code::NULL_POINTER)?;
@@ -194,7 +195,7 @@ pub unsafe extern "C" fn blosc2_stdio_read(
 pub unsafe extern "C" fn blosc2_stdio_truncate(stream: *mut c_void, size: i64) -> c_int {
     guard(|| {
         ensure(size >= 0, code::FAILURE)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let file = file(stream)?;
             libc::fflush(file);
@@ -203,7 +204,7 @@ pub unsafe extern "C" fn blosc2_stdio_truncate(stream: *mut c_void, size: i64) -
     })
 }
 
-/// Ends the use of parameters: there is nothing to do.
+/// Does nothing: parameters need no cleanup.
 ///
 /// # Safety
 /// None.
@@ -212,11 +213,11 @@ pub unsafe extern "C" fn blosc2_stdio_destroy(_params: *mut c_void) -> c_int {
     0
 }
 
-/// Maps a file. `params` says how: `r` to read, `r+` to change, `w+` to make anew, `c` to change only what this process sees.
-/// It is the stream as well, and stays mapped until [`blosc2_stdio_mmap_destroy`].
+/// Maps a file in the mode of `params`: `r` to read, `r+` to change, `w+` to create, `c` for private changes. `params`
+/// is also the stream, and stays mapped until [`blosc2_stdio_mmap_destroy`].
 ///
 /// # Safety
-/// `urlpath` is null or a C string, `params` null or a `blosc2_stdio_mmap` that stays where it is.
+/// `urlpath` is null or a C string, `params` null or a `blosc2_stdio_mmap` that is not moved.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_stdio_mmap_open(
     urlpath: *const c_char,
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_open(
     params: *mut c_void,
 ) -> *mut c_void {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut map, path) = unsafe { (copy_at(params.cast::<blosc2_stdio_mmap>())?, text(urlpath)?) };
         if !map.addr.is_null() {
             // SAFETY: it was set below.
@@ -286,8 +287,8 @@ fn map_file(map: &mut blosc2_stdio_mmap) -> Result<()> {
     if changes && !map.is_memory_only && map.file_size == 0 {
         map.mapping_size = map.initial_mapping_size.max(1);
     }
-    // SAFETY: a new mapping, at a place that the system chooses. Pages beyond the end of the file are not touched before the
-    // file has grown (see `grow`).
+    // SAFETY: a new mapping at an address chosen by the system. Pages beyond the end of the file are not touched before
+    // the file has grown (see `grow`).
     let addr = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -303,7 +304,7 @@ fn map_file(map: &mut blosc2_stdio_mmap) -> Result<()> {
     Ok(())
 }
 
-/// Makes room for `size` bytes.
+/// Ensures room for `size` bytes.
 fn grow(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
     if size <= map.file_size {
         return Ok(());
@@ -324,7 +325,7 @@ fn grow(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
     Ok(())
 }
 
-/// As [`grow`], for what only this process sees: memory of its own, since there is no file behind pages after its end.
+/// Like [`grow`], for private mappings: uses anonymous memory, since there is no file beyond its end.
 fn grow_memory(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
     let more = size.max(map.file_size.saturating_mul(2)).max(map.initial_mapping_size.min(1 << 20));
     let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -337,12 +338,12 @@ fn grow_memory(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
         libc::mmap(std::ptr::null_mut(), more, libc::PROT_READ | libc::PROT_WRITE, anonymous, -1, 0)
     };
     ensure(addr != libc::MAP_FAILED, code::MEMORY_ALLOC)?;
-    // SAFETY: the old mapping has `file_size` valid bytes, the new one has more room; the old one ends.
+    // SAFETY: the old mapping has `file_size` valid bytes and the new one is larger; the old one is unmapped.
     unsafe {
         std::ptr::copy_nonoverlapping(map.addr.cast::<u8>(), addr.cast::<u8>(), map.file_size);
         libc::munmap(map.addr.cast(), map.mapping_size);
     }
-    // From now on `fd` says that all is in memory; `file` is closed at the end.
+    // From now on `fd` states that everything is in memory; `file` is closed at the end.
     (map.addr, map.mapping_size, map.file_size, map.fd) = (addr.cast(), more, size, -1);
     Ok(())
 }
@@ -350,7 +351,7 @@ fn grow_memory(map: &mut blosc2_stdio_mmap, size: usize) -> Result<()> {
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_mmap_open`].
 unsafe fn mapped(stream: *mut c_void) -> Result<blosc2_stdio_mmap> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let map = unsafe { copy_at(stream.cast::<blosc2_stdio_mmap>()) }?;
     ensure(!map.addr.is_null(), code::NULL_POINTER)?;
     Ok(map)
@@ -365,17 +366,17 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_close(_stream: *mut c_void) -> c_int 
     0
 }
 
-/// Answers the size of a mapped file.
+/// Returns the size of a mapped file.
 ///
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_mmap_open`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_stdio_mmap_size(stream: *mut c_void) -> i64 {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| Ok(unsafe { mapped(stream) }?.file_size as i64))
 }
 
-/// Writes items at a position. Answers how many it wrote.
+/// Writes items at a position. Returns the number written.
 ///
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_mmap_open`], `ptr` has that many bytes.
@@ -389,7 +390,7 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_write(
 ) -> i64 {
     let write = || {
         let len = extent(size, nitems, position)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut map, from) = unsafe { (mapped(stream)?, bytes(ptr, len)?) };
         ensure(map.access_flags as c_int & libc::PROT_WRITE != 0, code::FILE_WRITE)?;
         let end = (position as usize).checked_add(len).ok_or(Error(code::INVALID_PARAM))?;
@@ -407,7 +408,7 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_write(
     guard(|| items(write()))
 }
 
-/// Answers where the items at a position are, in `*ptr`, and how many there are.
+/// Returns the number of items at a position, and writes their address to `*ptr`.
 ///
 /// # Safety
 /// `stream` is null or from [`blosc2_stdio_mmap_open`], `ptr` is null or valid.
@@ -420,7 +421,7 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_read(
     stream: *mut c_void,
 ) -> i64 {
     let read = || {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(ptr, std::ptr::null_mut()) };
         ensure(!ptr.is_null(), code::NULL_POINTER)?;
         let len = extent(size, nitems, position)?;
@@ -444,7 +445,7 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_read(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_stdio_mmap_truncate(stream: *mut c_void, size: i64) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut map = unsafe { mapped(stream) }?;
         let size = length(size)?;
         ensure(map.access_flags as c_int & libc::PROT_WRITE != 0, code::FILE_TRUNCATE)?;
@@ -464,18 +465,18 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_truncate(stream: *mut c_void, size: i
     })
 }
 
-/// Ends a mapping.
+/// Removes a mapping.
 ///
 /// # Safety
-/// `params` is null or a `blosc2_stdio_mmap` whose bytes nobody uses any more.
+/// `params` is null or a `blosc2_stdio_mmap` whose bytes are no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_stdio_mmap_destroy(params: *mut c_void) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let map = unsafe { copy_at(params.cast::<blosc2_stdio_mmap>()) }.map_err(|_| Error(code::FAILURE))?;
         let mut result = if map.addr.is_null() { code::FAILURE } else { 0 };
         if !map.addr.is_null() {
-            // SAFETY: the mapping is this long, and ends here; the file is open.
+            // SAFETY: the mapping has this length and is removed here; the file is open.
             unsafe {
                 if map.access_flags as c_int & libc::PROT_WRITE != 0 && !map.is_memory_only {
                     result |= libc::msync(map.addr.cast(), map.file_size, libc::MS_ASYNC);
@@ -492,7 +493,7 @@ pub unsafe extern "C" fn blosc2_stdio_mmap_destroy(params: *mut c_void) -> c_int
             unsafe { put(params.cast(), ended) };
         }
         if map.needs_free {
-            // SAFETY: the program says that it is from `malloc`, and given away.
+            // SAFETY: the program says that it is from `malloc`, and ownership is passed.
             unsafe { free(params) };
         }
         Ok(if result == 0 { 0 } else { code::FAILURE })

@@ -19,7 +19,7 @@ unsafe fn filter(
 ) -> Result<i32> {
     ensure((1..256).contains(&typesize), code::INVALID_PARAM)?;
     let len = length(blocksize)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let (src, dst) = unsafe { (bytes(src, len)?, bytes_mut(dest, len)?) };
     let cx = FilterContext::new(typesize as usize);
     let done = match forward {
@@ -30,7 +30,7 @@ unsafe fn filter(
     Ok(blocksize)
 }
 
-/// Shuffles bytes: first all first bytes of the items, then all second ones.
+/// Shuffles bytes: all first bytes of the items, then all second bytes, and so on.
 ///
 /// # Safety
 /// Both buffers have `blocksize` bytes and do not overlap.
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn blosc2_shuffle(
     src: *const c_void,
     dest: *mut c_void,
 ) -> i32 {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { filter(&Shuffle, typesize, (blocksize, src, dest), true) })
 }
 
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn blosc2_unshuffle(
     src: *const c_void,
     dest: *mut c_void,
 ) -> i32 {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { filter(&Shuffle, typesize, (blocksize, src, dest), false) })
 }
 
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn blosc2_bitshuffle(
     src: *const c_void,
     dest: *mut c_void,
 ) -> i32 {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { filter(&BitShuffle, typesize, (blocksize, src, dest), true) })
 }
 
@@ -86,18 +86,18 @@ pub unsafe extern "C" fn blosc2_bitunshuffle(
     src: *const c_void,
     dest: *mut c_void,
 ) -> i32 {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { filter(&BitShuffle, typesize, (blocksize, src, dest), false) })
 }
 
-/// Answers the index along each dimension of the i-th item.
+/// Returns the index along each dimension of the i-th item.
 ///
 /// # Safety
 /// `shape` and `index` have `ndim` values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_unidim_to_multidim(ndim: u8, shape: *mut i64, i: i64, index: *mut i64) {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let shape = unsafe { values(shape, usize::from(ndim)) }?;
         for (axis, at) in nd::index_of(shape, i).into_iter().enumerate() {
             // SAFETY: as above.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn blosc2_unidim_to_multidim(ndim: u8, shape: *mut i64, i:
     });
 }
 
-/// Answers which item has an index along each dimension.
+/// Returns the number of the item at an index.
 ///
 /// # Safety
 /// `index` and `strides` have `ndim` values; `i` is null or valid.
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn blosc2_multidim_to_unidim(
     i: *mut i64,
 ) {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (index, strides) = unsafe { (values(index, length(ndim)?)?, values(strides, length(ndim)?)?) };
         let sum = index
             .iter()
@@ -131,10 +131,10 @@ pub unsafe extern "C" fn blosc2_multidim_to_unidim(
     });
 }
 
-/// Answers which chunks a slice touches, in memory that the caller frees, and how many.
+/// Returns the chunks that overlap a slice, in memory that the caller frees, and their number.
 ///
 /// # Safety
-/// `schunk` is null or a super-chunk; the limits have a value for each dimension, or one; `chunks_idx` is null or valid.
+/// `schunk` is null or a super-chunk; the limits have one value per dimension, or one; `chunks_idx` is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_get_slice_nchunks(
     schunk: *mut blosc2_schunk,
@@ -143,9 +143,9 @@ pub unsafe extern "C" fn blosc2_get_slice_nchunks(
     chunks_idx: *mut *mut i64,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { schunk::full(schunk) }?;
-        let shapes = b2nd::shapes_of(full)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { schunk::state(schunk) }?;
+        let shapes = b2nd::shapes_of(state)?;
         let n = shapes.as_ref().map_or(1, |shapes| shapes.ndim());
         // SAFETY: as above.
         let (start, stop) = unsafe { (values(start, n)?, values(stop, n)?) };
@@ -157,9 +157,10 @@ pub unsafe extern "C" fn blosc2_get_slice_nchunks(
                 )?;
                 nd::chunks_of(&shapes, start, stop)
             }
-            None if full.c.nchunks.get() == 0 => Vec::new(),
+            None if state.c.nchunks.get() == 0 => Vec::new(),
             None => {
-                let (size, chunksize) = (i64::from(full.c.typesize.get()), i64::from(full.c.chunksize.get()));
+                let (size, chunksize) =
+                    (i64::from(state.c.typesize.get()), i64::from(state.c.chunksize.get()));
                 ensure(chunksize > 0 && size > 0 && start[0] >= 0, code::INVALID_PARAM)?;
                 let (from, to) = (start[0].saturating_mul(size), stop[0].saturating_mul(size));
                 ensure(from <= to, code::INVALID_PARAM)?;
@@ -180,25 +181,25 @@ pub unsafe extern "C" fn blosc2_get_slice_nchunks(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc_set_timestamp(timestamp: *mut libc::timespec) {
     if !timestamp.is_null() {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, timestamp) };
     }
 }
 
-/// Answers the nanoseconds between two times.
+/// Returns the nanoseconds between two times.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc_elapsed_nsecs(start_time: libc::timespec, end_time: libc::timespec) -> f64 {
     let seconds = end_time.tv_sec as f64 - start_time.tv_sec as f64;
     seconds * 1e9 + (end_time.tv_nsec as f64 - start_time.tv_nsec as f64)
 }
 
-/// Answers the seconds between two times.
+/// Returns the seconds between two times.
 #[unsafe(no_mangle)]
 pub extern "C" fn blosc_elapsed_secs(start_time: libc::timespec, end_time: libc::timespec) -> f64 {
     blosc_elapsed_nsecs(start_time, end_time) / 1e9
 }
 
-/// Gives the library functions that run jobs on threads of the program.
+/// Sets the function that runs jobs on threads of the program.
 ///
 /// # Safety
 /// `callback` is null or stays valid.

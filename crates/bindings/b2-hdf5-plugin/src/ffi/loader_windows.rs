@@ -10,26 +10,26 @@ use windows_sys::Win32::System::LibraryLoader::{
     GetProcAddress, LoadLibraryA,
 };
 
-/// A place in which symbols are looked up: a library that is loaded, or what the system names instead.
+/// A handle for symbol lookup: a loaded library, or a special handle of the system.
 pub(super) struct Library(pub(super) *mut c_void);
 
-/// Frames of the stack that are looked at.
-const FRAMES: usize = 62;
+/// Maximum number of stack frames to examine.
+const MAX_STACK_FRAMES: usize = 62;
 
-/// Loads a library, which stays loaded.
+/// Loads a library permanently.
 ///
 /// # Safety
-/// What the library does when it is loaded is the caller's concern.
+/// The caller is responsible for the library's initialization code.
 pub(super) unsafe fn load(path: &CStr) -> Option<Library> {
     // SAFETY: it is a C string.
     let handle = unsafe { LoadLibraryA(path.as_ptr().cast()) };
     (!handle.is_null()).then_some(Library(handle))
 }
 
-/// The HDF5 that goes by its usual name, if it is loaded.
+/// The HDF5 library with the usual name, if loaded.
 pub(super) fn shown_to_all() -> Option<Library> {
     let mut handle: HMODULE = ptr::null_mut();
-    // SAFETY: the name is a C string, and `handle` is a place for the result.
+    // SAFETY: the name is a C string, and `handle` is valid for the result.
     let found = unsafe {
         GetModuleHandleExA(
             GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
@@ -40,12 +40,13 @@ pub(super) fn shown_to_all() -> Option<Library> {
     (found != 0).then_some(Library(handle))
 }
 
-/// Looks up in the library that has called this one: the first on the stack that is another.
+/// The handle of the library that called this one: the first other library on the stack.
 pub(super) fn in_caller<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
     let own = library_of(shown_to_all as *const c_void)?;
-    let mut frames = [ptr::null_mut(); FRAMES];
-    // SAFETY: there is room for so many addresses.
-    let count = unsafe { RtlCaptureStackBackTrace(0, FRAMES as u32, frames.as_mut_ptr(), ptr::null_mut()) };
+    let mut frames = [ptr::null_mut(); MAX_STACK_FRAMES];
+    // SAFETY: there is room for this many addresses.
+    let count =
+        unsafe { RtlCaptureStackBackTrace(0, MAX_STACK_FRAMES as u32, frames.as_mut_ptr(), ptr::null_mut()) };
     let callers = frames.iter().take(count.into()).filter_map(|&address| library_of(address));
     let mut others = callers.filter(|caller| *caller != own);
     look(&Library(others.next()?))
@@ -55,7 +56,7 @@ pub(super) fn in_caller<T>(look: impl Fn(&Library) -> Option<T>) -> Option<T> {
 fn library_of(address: *const c_void) -> Option<HMODULE> {
     const FLAGS: u32 = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
     let mut handle: HMODULE = ptr::null_mut();
-    // SAFETY: any address may be asked for, and `handle` is a place for the result.
+    // SAFETY: any address may be queried, and `handle` is valid for the result.
     let found = unsafe { GetModuleHandleExA(FLAGS, address.cast(), &raw mut handle) };
     (found != 0).then_some(handle)
 }

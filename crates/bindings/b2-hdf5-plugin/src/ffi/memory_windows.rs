@@ -1,7 +1,7 @@
 //! Memory of HDF5 on Windows.
 //!
-//! A process may have several C libraries with a heap each. HDF5 frees with its own, so memory comes from the functions that
-//! HDF5 has for this (`H5allocate_memory`, `H5free_memory`).
+//! A process may have several C libraries with a heap each. HDF5 uses its own, so memory comes from HDF5's functions
+//! (`H5allocate_memory`, `H5free_memory`).
 
 use std::ffi::c_void;
 use std::mem::transmute;
@@ -18,7 +18,7 @@ pub(super) fn zeroed(len: usize) -> Option<NonNull<c_void>> {
     allocated(len, true)
 }
 
-/// Allocates memory that is not initialised. Returns `None` as [`zeroed`] does.
+/// Allocates uninitialised memory. Returns `None` as [`zeroed`] does.
 pub(super) fn uninitialized(len: usize) -> Option<NonNull<c_void>> {
     allocated(len, false)
 }
@@ -26,7 +26,7 @@ pub(super) fn uninitialized(len: usize) -> Option<NonNull<c_void>> {
 fn allocated(len: usize, clear: bool) -> Option<NonNull<c_void>> {
     find(|library| {
         let allocate = library.symbol(c"H5allocate_memory")?;
-        // SAFETY: the function has this type, and any size may be asked for.
+        // SAFETY: the function has this type, and any size may be requested.
         NonNull::new(unsafe { transmute::<NonNull<c_void>, Allocate>(allocate)(len, clear) })
     })
 }
@@ -34,7 +34,7 @@ fn allocated(len: usize, clear: bool) -> Option<NonNull<c_void>> {
 /// Frees memory.
 ///
 /// # Safety
-/// It is from here or from the HDF5 that has called, and nobody has it any more.
+/// The memory is from here or from the calling HDF5, and no longer in use.
 pub(super) unsafe fn free(start: *mut c_void) {
     find(|library| {
         let free = library.symbol(c"H5free_memory")?;

@@ -1,7 +1,7 @@
-//! The interface to HDF5, which is C: the only unsafe code. Its structures and constants are those of HDF5 1.10 and later.
+//! The C interface to HDF5, the only unsafe code. Structures and constants are those of HDF5 1.10 and later.
 //!
-//! Nothing here is linked to HDF5, of which a process may hold several copies. What is needed of it is looked up when it is
-//! needed, in the copy that has called the filter.
+//! Nothing here is linked to HDF5, since a process may have several copies. Functions are looked up on demand in the
+//! copy that called the filter.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -13,7 +13,7 @@ use std::slice;
 use b2_core::Report;
 
 use crate::Error;
-use crate::filter::{Dataset, Filter, Memory, Plain};
+use crate::filter::{Dataset, Filter, Memory, PlainBytes};
 
 #[cfg(unix)]
 mod loader_unix;
@@ -25,7 +25,7 @@ mod memory_unix;
 #[cfg(windows)]
 mod memory_windows;
 #[cfg(all(test, unix))]
-mod small;
+mod miri;
 
 use lookup::find;
 #[cfg(unix)]
@@ -43,9 +43,9 @@ const REVERSE: c_uint = 0x100;
 const ARRAY: c_int = 10;
 /// `H5E_DEFAULT`: the error stack of the thread.
 const DEFAULT: Id = 0;
-/// Most dimensions that HDF5 has.
+/// Maximum number of dimensions in HDF5.
 const MAX_DIMENSIONS: u8 = 32;
-/// Room for the parameters that the creator of a data set has given: more than any filter here has.
+/// Maximum number of parameters set by the creator of a data set; no filter here has as many.
 const MAX_PARAMETERS: usize = 64;
 
 /// `hid_t`.
@@ -85,15 +85,15 @@ pub fn description<F: Filter>() -> &'static Description {
     }
 }
 
-/// Runs `work`, and reports an error to HDF5. No panic gets out.
+/// Runs `work` and reports errors to HDF5. Panics are caught.
 fn guarded<F: Filter, T>(failure: T, work: impl FnOnce() -> Result<T, Error>) -> T {
-    // What a panic may have left half done is not used again.
+    // State that a panic left inconsistent is not used again.
     let error = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(done)) => return done,
         Ok(Err(error)) => Some(error),
         Err(_) => None,
     };
-    // Reporting must not fail either, and needs memory.
+    // Reporting allocates memory and must not panic either.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let what = match &error {
             Some(error) => Report(error).to_string(),
@@ -107,8 +107,8 @@ fn guarded<F: Filter, T>(failure: T, work: impl FnOnce() -> Result<T, Error>) ->
 /// Encodes or decodes a chunk. Returns the number of bytes, or 0 for a failure.
 ///
 /// # Safety
-/// As HDF5 calls it: `count` parameters are at `values`; `*buffer` is memory as [`Allocated`] has, with `*room` bytes, and the first
-/// `nbytes` of them are the chunk.
+/// As called by HDF5: `count` parameters are at `values`; `*buffer` is memory as in [`AllocatedBytes`], with `*room`
+/// bytes, of which the first `nbytes` are the chunk.
 unsafe extern "C" fn filter<F: Filter>(
     flags: c_uint,
     count: usize,
@@ -118,37 +118,37 @@ unsafe extern "C" fn filter<F: Filter>(
     buffer: *mut *mut c_void,
 ) -> usize {
     guarded::<F, _>(0, || {
-        // SAFETY: the caller promises that both point to what it owns, alone until this function returns.
+        // SAFETY: the caller guarantees that both are valid and exclusive until this function returns.
         let (room, buffer) = unsafe { (&mut *room, &mut *buffer) };
-        // SAFETY: the caller promises so many parameters and bytes. They are not changed below while they are borrowed.
+        // SAFETY: the caller guarantees these numbers of parameters and bytes. They are not changed while borrowed.
         let (values, bytes) = unsafe { (borrowed(values, count), borrowed(buffer.cast::<u8>(), nbytes)) };
         let mut result = if flags & REVERSE == 0 {
             let Some(chunk) = F::encode(values, bytes)? else { return Ok(0) };
             if chunk.len() <= *room {
-                // SAFETY: the buffer has `room` bytes, and the chunk is memory of its own. `bytes` is not used any more.
+                // SAFETY: the buffer has `room` bytes, and the chunk is separate memory. `bytes` is not used below.
                 unsafe { ptr::copy_nonoverlapping(chunk.as_ptr(), buffer.cast::<u8>(), chunk.len()) };
                 return Ok(chunk.len());
             }
-            let mut memory = Allocated::zeroed(chunk.len()).ok_or(Error::OutOfMemory(chunk.len()))?;
+            let mut memory = AllocatedBytes::zeroed(chunk.len()).ok_or(Error::OutOfMemory(chunk.len()))?;
             memory.bytes().copy_from_slice(&chunk);
-            Plain { memory, nbytes: chunk.len() }
+            PlainBytes { memory, nbytes: chunk.len() }
         } else {
-            F::decode::<Allocated>(values, bytes)?
+            F::decode::<AllocatedBytes>(values, bytes)?
         };
         *room = result.memory.bytes().len();
         let old = std::mem::replace(buffer, result.memory.into_raw());
-        // SAFETY: it is memory of HDF5, and nobody has it any more: `bytes` is not used below.
+        // SAFETY: it is memory of HDF5, and no longer in use: `bytes` is not used below.
         unsafe { memory::free(old) };
         Ok(result.nbytes)
     })
 }
 
-/// Borrows `len` items, which may be none.
+/// Borrows `len` items; may be 0.
 ///
 /// # Safety
-/// `start` is null, or `len` items are there that do not change while they are borrowed.
+/// `start` is null, or points to `len` items that do not change while borrowed.
 unsafe fn borrowed<'a, T>(start: *const T, len: usize) -> &'a [T] {
-    // SAFETY: the caller promises it.
+    // SAFETY: guaranteed by the caller.
     if start.is_null() { &[] } else { unsafe { slice::from_raw_parts(start, len) } }
 }
 
@@ -167,14 +167,14 @@ extern "C" fn set_local<F: Filter>(properties: Id, item_type: Id, _space: Id) ->
     })
 }
 
-/// Memory in which HDF5 wants to get results, and which it frees.
-struct Allocated {
+/// Memory for results, which HDF5 frees.
+struct AllocatedBytes {
     start: NonNull<u8>,
     len: usize,
 }
 
-impl Allocated {
-    /// Leaves the memory to the caller.
+impl AllocatedBytes {
+    /// Passes the memory to the caller.
     fn into_raw(self) -> *mut c_void {
         let start = self.start.as_ptr().cast();
         std::mem::forget(self);
@@ -182,7 +182,7 @@ impl Allocated {
     }
 }
 
-impl Memory for Allocated {
+impl Memory for AllocatedBytes {
     fn zeroed(len: usize) -> Option<Self> {
         let start = memory::zeroed(len.max(1))?.cast();
         Some(Self { start, len })
@@ -193,7 +193,7 @@ impl Memory for Allocated {
         fill: impl for<'a> FnOnce(&'a mut [MaybeUninit<u8>]) -> Result<&'a mut [u8], E>,
     ) -> Option<Result<Self, E>> {
         let memory = Self { start: memory::uninitialized(len.max(1))?.cast(), len };
-        // SAFETY: so many bytes were allocated, which may be uninitialised, and nobody else has them.
+        // SAFETY: this many bytes were allocated, possibly uninitialised, and are not shared.
         let bytes = unsafe { slice::from_raw_parts_mut(memory.start.as_ptr().cast(), len) };
         let filled = match fill(bytes) {
             Ok(filled) => ptr::addr_eq(filled.as_ptr(), memory.start.as_ptr()) && filled.len() == len,
@@ -204,14 +204,14 @@ impl Memory for Allocated {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: so many bytes were allocated and initialised, and they are borrowed as long as `self` is.
+        // SAFETY: this many bytes were allocated and initialised; they are borrowed as long as `self`.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
-impl Drop for Allocated {
+impl Drop for AllocatedBytes {
     fn drop(&mut self) {
-        // SAFETY: it was allocated in the same place, and `into_raw` forgets what it gives away.
+        // SAFETY: it was allocated by the same allocator, and `into_raw` forgets it.
         unsafe { memory::free(self.start.as_ptr().cast()) };
     }
 }
@@ -248,7 +248,7 @@ struct Hdf5 {
 }
 
 impl Hdf5 {
-    /// Looks the functions up in the copy of HDF5 that has called this library.
+    /// Looks up the functions in the calling copy of HDF5.
     fn find() -> Option<Self> {
         find(|library| {
             // SAFETY: the functions have these types.
@@ -270,10 +270,10 @@ impl Hdf5 {
         })
     }
 
-    /// Returns the flags of a filter and the parameters that the creator of the data set has given.
+    /// Returns the flags of a filter and the parameters set by the creator of the data set.
     fn parameters(&self, properties: Id, filter: c_int) -> Result<(c_uint, Vec<c_uint>), Error> {
         let (mut flags, mut count, mut values) = (0, MAX_PARAMETERS, [0; MAX_PARAMETERS]);
-        // SAFETY: there is room for `count` parameters, and none is wanted for the name and the configuration.
+        // SAFETY: there is room for `count` parameters; name and configuration are not requested.
         let status = unsafe {
             (self.get_filter)(
                 properties,
@@ -300,7 +300,7 @@ impl Hdf5 {
         flags: c_uint,
         values: &[c_uint],
     ) -> Result<(), Error> {
-        // SAFETY: so many parameters are there.
+        // SAFETY: this many parameters exist.
         let status =
             unsafe { (self.modify_filter)(properties, filter, flags, values.len(), values.as_ptr()) };
         if status < 0 { Err(Error::Hdf5("the parameters of the filter cannot be stored")) } else { Ok(()) }
@@ -309,13 +309,13 @@ impl Hdf5 {
     /// Returns the shape of a chunk.
     fn chunk(&self, properties: Id) -> Result<Vec<u64>, Error> {
         let mut lengths = [0; MAX_DIMENSIONS as usize];
-        // SAFETY: there is room for so many lengths.
+        // SAFETY: there is room for this many lengths.
         let ndim = unsafe { (self.get_chunk)(properties, MAX_DIMENSIONS.into(), lengths.as_mut_ptr()) };
         let lengths = usize::try_from(ndim).ok().and_then(|ndim| lengths.get(..ndim));
         lengths.map(<[u64]>::to_vec).ok_or(Error::Hdf5("the shape of the chunks cannot be read"))
     }
 
-    /// Returns the size of an item, and of an item in it if it is an array.
+    /// Returns the item size, and the size of its elements if it is an array.
     fn itemsizes(&self, item_type: Id) -> Result<(usize, usize), Error> {
         // SAFETY: HDF5 checks the id.
         let (size, class) = unsafe { ((self.get_size)(item_type), (self.get_class)(item_type)) };
@@ -337,13 +337,13 @@ impl Hdf5 {
     }
 }
 
-/// Puts a message on the error stack of HDF5, from which h5py and others take it. Does nothing where that is not found.
+/// Pushes a message onto the error stack of HDF5, where h5py and others find it. Does nothing if that is not available.
 fn report(what: &str) {
-    // HDF5 2.0 does not keep what a filter says.
+    // HDF5 2.0 discards messages of filters.
     if env::var_os("BLOSC_TRACE").is_some() {
         eprintln!("{what}");
     }
-    // A message is cut off at a zero.
+    // Cut the message at a zero byte.
     let Ok(what) = CString::new(what.split('\0').next().unwrap_or_default()) else { return };
     find(|library| {
         let id = |name| {
@@ -362,7 +362,7 @@ fn report(what: &str) {
     });
 }
 
-/// Takes the path of a library that is linked to HDF5. Returns a negative number if it cannot be loaded.
+/// Receives the path of a library that is linked to HDF5. Returns a negative number if it cannot be loaded.
 ///
 /// # Safety
 /// `path` is null or a C string.

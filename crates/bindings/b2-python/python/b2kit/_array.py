@@ -30,22 +30,26 @@ class Array(_b2kit.ArrayBase, Items):
     """A compressed array in a file, in a directory or in memory.
 
     Arrays are created by :func:`b2kit.open`, :func:`b2kit.asarray` and related functions. Indexing follows the rules of
-    NumPy, reads only the blocks that the selection touches, and returns NumPy arrays::
+    NumPy, reads only the blocks that the selection touches, and returns NumPy arrays.
 
-        >>> import b2kit, numpy as np
-        >>> a = b2kit.asarray(np.arange(12).reshape(3, 4))
-        >>> a[1, ::-2]
-        array([7, 5])
-        >>> a[[2, 0], [1, 1]]
-        array([9, 1])
+    An array shows the state in which it was opened. Changes that others commit become visible by :meth:`refresh`.
+    :meth:`close` releases the file; so does deleting the array.
 
-    An array shows the state in which it was opened; changes committed by others become visible with :meth:`refresh`.
-    :meth:`close` releases its file; so does deleting the array.
-    A pickle, and a copy by :func:`copy.deepcopy`, is another handle of the same file: changes through one are changes
-    for the other. :func:`b2kit.copy` makes an array of its own; so does ``deepcopy`` of an array in memory. A pickle
-    holds the size and the time of the file as well, by which caches (joblib) see that it has changed.
     Each statement that changes the array is one commit, which waits for the disk. Use :meth:`edit` for more than a few
     changes: one commit takes some milliseconds, however many changes it contains.
+
+    A pickle, or a copy by :func:`copy.deepcopy`, is another handle of the same file: changes through one are changes for
+    the other. :func:`b2kit.copy` makes a copy of the data; so does ``deepcopy`` of an array in memory. A pickle also holds
+    the size and the time of the file, by which caches such as joblib detect that it has changed.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np
+    >>> a = b2kit.asarray(np.arange(12).reshape(3, 4))
+    >>> a[1, ::-2]
+    array([7, 5])
+    >>> a[[2, 0], [1, 1]]
+    array([9, 1])
     """
 
     __slots__ = ("__weakref__", "_again")
@@ -84,15 +88,39 @@ class Array(_b2kit.ArrayBase, Items):
     ) -> Any:
         """Reads boxes of equal shape in one call, for example the crops of a training step.
 
-        Each box is an index of slices and integers. The result has one more dimension than a box, in front: the number of
-        the box. With ``out``, an array of this shape, the items are read into it and it is returned; reusing one saves
-        the time in which the system provides fresh memory. Threads share the work of all boxes, without Python's lock.
+        The threads share the work of all boxes, without the interpreter's lock. A block that several boxes need is decoded
+        once.
 
-            >>> import b2kit, numpy as np
-            >>> a = b2kit.asarray(np.arange(60).reshape(6, 10))
-            >>> crops = a.read_boxes([np.s_[0:2, 3:5], np.s_[4:6, 8:10]])
-            >>> crops.shape, crops[1].tolist()
-            ((2, 2, 2), [[48, 49], [58, 59]])
+        Parameters
+        ----------
+        boxes : iterable of index
+            Each box is an index of slices and integers.
+        out : ndarray, optional
+            Read the items into this array, and return it. Reusing one saves the time in which the system provides fresh memory.
+        threads : int, optional
+            Number of threads, by default that of the array.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Returns
+        -------
+        ndarray
+            The items. The first dimension is the number of the box.
+
+        Raises
+        ------
+        b2kit.errors.ArgumentError
+            There are no boxes, or their shapes differ.
+        b2kit.errors.SelectionError
+            A box is out of range, or has lists or masks.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.asarray(np.arange(60).reshape(6, 10))
+        >>> crops = a.read_boxes([np.s_[0:2, 3:5], np.s_[4:6, 8:10]])
+        >>> crops.shape, crops[1].tolist()
+        ((2, 2, 2), [[48, 49], [58, 59]])
         """
         with telling(progress, "read") as callback:
             return self._read_boxes(list(boxes), out, threads, callback)
@@ -101,24 +129,40 @@ class Array(_b2kit.ArrayBase, Items):
 
     @contextmanager
     def edit(self, sync: bool = True, *, allow_table_edit: bool = False) -> Iterator[Edit]:
-        """Combines several changes into one commit when the block ends; if it raises, nothing is changed.
+        """Combines several changes into one commit at the end of a ``with`` block. If the block raises, nothing is changed.
 
-        Until the commit, others see the array unchanged. With ``sync=True`` a commit waits for the disk, which takes
-        some milliseconds. With ``sync=False`` the array is in the old or the new state after the process is killed, but
-        a power loss may damage it. A file is locked against other writers during the block,
-        unless it was opened with ``lock=False``.
+        Until the commit, others see the array unchanged. A file is locked against other writers during the block, unless it was
+        opened with ``lock=False``. The commit marks indexes that python-blosc2 keeps of the array, or of the table that has it
+        as a column, as outdated.
 
-        A commit marks indexes that python-blosc2 keeps of the array, or of the table that has it as a column, as
-        outdated. A column cannot get another length than the others unless ``allow_table_edit=True``.
+        Parameters
+        ----------
+        sync : bool
+            Wait for the disk, which takes some milliseconds. Otherwise the array is in the old or the new state after the
+            process is killed, but a power loss may damage it.
+        allow_table_edit : bool
+            Let a column of a table of python-blosc2 get another length than the others.
 
-            >>> import b2kit, numpy as np
-            >>> a = b2kit.zeros((2, 3), dtype="i4")
-            >>> with a.edit() as e:
-            ...     e[0] = [1, 2, 3]
-            ...     e.append([[7, 8, 9]])
-            ...     e.attrs["units"] = "K"
-            >>> a[:, 1], a.attrs["units"]
-            (array([2, 0, 8], dtype=int32), 'K')
+        Yields
+        ------
+        Edit
+            Accepts the changes, and reads the changed items.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The array is open for reading.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.zeros((2, 3), dtype="i4")
+        >>> with a.edit() as e:
+        ...     e[0] = [1, 2, 3]
+        ...     e.append([[7, 8, 9]])
+        ...     e.attrs["units"] = "K"
+        >>> a[:, 1], a.attrs["units"]
+        (array([2, 0, 8], dtype=int32), 'K')
         """
         change = Edit(self, sync, allow_table_edit)
         try:
@@ -130,25 +174,71 @@ class Array(_b2kit.ArrayBase, Items):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Sets items in one commit. Values are broadcast as in NumPy, and converted to the type of the items.
 
-        Where NumPy would wrap, truncate or cut a value, it is refused: numbers out of range and fractions or NaN for
-        integers are a :class:`RangeError`, text that is too long an :class:`ArgumentError`. :meth:`append` and
-        :meth:`insert` convert in the same way. Floats are rounded to the precision of the items.
+        Where NumPy would wrap, truncate or cut a value, it is refused. Floats are rounded to the precision of the items.
 
-            >>> import b2kit
-            >>> a = b2kit.zeros(3, dtype="i1")
-            >>> a[:] = [1.0, 2.0, 3.0]
-            >>> a[0] = 1000
-            Traceback (most recent call last):
-            b2kit.errors.RangeError: 1000 does not fit into an item of dtype int8: convert it first
+        Parameters
+        ----------
+        key : index
+            As in NumPy.
+        value : array_like
+            The new items.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The array is open for reading.
+        b2kit.errors.RangeError
+            A number is out of range, or a fraction or NaN is assigned to integers.
+        b2kit.errors.ArgumentError
+            Text is too long, or the shape does not fit.
+        b2kit.errors.SelectionError
+            The index is out of range.
+
+        Examples
+        --------
+        >>> import b2kit
+        >>> a = b2kit.zeros(3, dtype="i1")
+        >>> a[:] = [1.0, 2.0, 3.0]
+        >>> a[0] = 1000
+        Traceback (most recent call last):
+        b2kit.errors.RangeError: 1000 does not fit into an item of dtype int8: convert it first
         """
         with self.edit() as change:
             change[key] = value
 
     @checked
     def append(self, x: Any, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
-        """Appends items at the end of an axis in one commit.
+        """Appends items at the end of an axis, in one commit.
 
-        ``x`` may lack the dimension of the axis if it holds a single position.
+        Parameters
+        ----------
+        x : array_like
+            The items. It may lack the dimension of the axis if it holds a single position.
+        axis : int
+            The axis; negative ones count from the end.
+        sync : bool
+            Wait until the change survives a power loss.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The array is open for reading.
+        b2kit.errors.RangeError
+            A number does not fit into the type of the items, or would lose its fraction.
+        b2kit.errors.ArgumentError
+            The shape does not fit.
+        b2kit.errors.SelectionError
+            The axis is out of bounds.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.zeros((2, 3), "i4")
+        >>> a.append([7, 8, 9])
+        >>> a.shape, a[2]
+        ((3, 3), array([7, 8, 9], dtype=int32))
         """
         with self.edit(sync) as change:
             change.append(x, axis, progress=progress)
@@ -157,33 +247,133 @@ class Array(_b2kit.ArrayBase, Items):
     def insert(
         self, i: int, x: Any, axis: int = 0, *, sync: bool = True, progress: Progress = None
     ) -> None:
-        """Inserts items before position ``i`` of an axis in one commit."""
+        """Inserts items before a position of an axis, in one commit.
+
+        Parameters
+        ----------
+        i : int
+            The position; negative ones count from the end.
+        x : array_like
+            The items. It may lack the dimension of the axis if it holds a single position.
+        axis : int
+            The axis; negative ones count from the end.
+        sync : bool
+            Wait until the change survives a power loss.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The array is open for reading.
+        b2kit.errors.RangeError
+            A number does not fit into the type of the items, or would lose its fraction.
+        b2kit.errors.ArgumentError
+            The shape does not fit.
+        b2kit.errors.SelectionError
+            The position or the axis is out of range.
+
+        Examples
+        --------
+        >>> import b2kit
+        >>> a = b2kit.zeros(3, "i4")
+        >>> a.insert(1, [7, 8])
+        >>> a[:]
+        array([0, 7, 8, 0, 0], dtype=int32)
+        """
         with self.edit(sync) as change:
             change.insert(i, x, axis, progress=progress)
 
     @checked
     def delete(self, sel: Any, axis: int = 0, *, sync: bool = True, progress: Progress = None) -> None:
-        """Removes positions of an axis in one commit; ``sel`` is a slice, a position, a list or a mask."""
+        """Removes positions of an axis, in one commit.
+
+        Parameters
+        ----------
+        sel : slice or int or list or mask
+            The positions.
+        axis : int
+            The axis; negative ones count from the end.
+        sync : bool
+            Wait until the change survives a power loss.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The array is open for reading.
+        b2kit.errors.SelectionError
+            A position or the axis is out of range.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.asarray(np.arange(5))
+        >>> a.delete([0, 3])
+        >>> a[:]
+        array([1, 2, 4])
+        """
         with self.edit(sync) as change:
             change.delete(sel, axis, progress=progress)
 
     @checked
     def resize(self, shape: int | tuple[int, ...], *, sync: bool = True) -> None:
-        """Changes the shape in one commit: items outside the new shape are dropped, new ones are zero."""
+        """Changes the shape, in one commit. Items outside the new shape are dropped, new ones are zero.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            The new shape, with as many dimensions.
+        sync : bool
+            Wait until the change survives a power loss.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The array is open for reading.
+        b2kit.errors.ArgumentError
+            The number of dimensions differs, or a length is negative.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.asarray(np.arange(3))
+        >>> a.resize(5)
+        >>> a[:]
+        array([0, 1, 2, 0, 0])
+        """
         with self.edit(sync) as change:
             change.resize(shape)
 
     def compact(self, *, sync: bool = True) -> int:
-        """Gives the space of replaced and removed chunks back, and returns by how many bytes the file shrank.
+        """Gives the space of replaced and removed chunks back.
 
-        Changes leave the old chunks in the file, because others may be reading them. This rewrites the file without
-        them, in one commit, after which those who read the old state need :meth:`refresh`. Chunks are not recompressed.
+        Changes leave the old chunks in the file, because others may be reading them. This rewrites the file without them, in
+        one commit. Those who read the old state then need :meth:`refresh`. Chunks are not recompressed.
 
-            >>> import b2kit, numpy as np
-            >>> a = b2kit.asarray(np.random.default_rng(0).random(100_000))
-            >>> a[:] = 0
-            >>> a.compact() > 600_000
-            True
+        Parameters
+        ----------
+        sync : bool
+            Wait until the change survives a power loss.
+
+        Returns
+        -------
+        int
+            By how many bytes the file shrank.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The array is open for reading.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.asarray(np.random.default_rng(0).random(100_000))
+        >>> a[:] = 0
+        >>> a.compact() > 600_000
+        True
         """
         before = self._stored_bytes()
         with self.edit(sync) as change:
@@ -191,11 +381,30 @@ class Array(_b2kit.ArrayBase, Items):
         return before - self._stored_bytes()
 
     def refresh(self) -> bool:
-        """Moves to the newest committed state, and returns whether there was a newer one.
+        """Moves to the newest committed state.
 
-        The file is looked at, or the server or object store is asked. If it reports neither a tag nor a time for what
-        it sends, the array is opened again, and the result is ``True``. Arrays in memory, in archives and from Python
-        files stay as they are.
+        The file is checked, or the server or object store is asked. If it reports neither a tag nor a time for what it sends,
+        the array is opened again. Arrays in memory, in archives and from Python files stay as they are.
+
+        Returns
+        -------
+        bool
+            Whether there may have been a newer state.
+
+        Raises
+        ------
+        b2kit.errors.IoError
+            The file or the server cannot be read.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np, tempfile
+        >>> path = tempfile.mkdtemp() + "/a.b2nd"
+        >>> writer = b2kit.asarray(np.arange(3), path)
+        >>> reader = b2kit.open_array(path)
+        >>> writer.append([3])
+        >>> reader.shape, reader.refresh(), reader.shape
+        ((3,), True, (4,))
         """
         if self._origin == "path" or self._origin == "memory":
             return self._refresh()
@@ -235,18 +444,39 @@ class Array(_b2kit.ArrayBase, Items):
     # Verification.
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
-        """Compares all checksums and decodes everything; raises an exception if something is wrong.
+        """Compares all checksums and decodes everything.
 
-        Returns the state of the checksums: ``"ok"``, ``"none"`` if there are none, or ``"changed"`` if a program that
-        does not support them changed the file after they were written.
+        Parameters
+        ----------
+        threads : int, optional
+            Number of threads, by default that of the array.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Returns
+        -------
+        str
+            ``"ok"``; ``"none"`` if the file has no checksums; ``"changed"`` if a program that does not support them changed the
+            file after they were written.
+
+        Raises
+        ------
+        b2kit.errors.DamagedError
+            Something is damaged. The message names the chunk.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> b2kit.asarray(np.arange(3)).verify()
+        'ok'
         """
         with telling(progress, "verify") as callback:
             return self._verify(threads, callback)
 
     def close(self) -> None:
-        """Closes the file; an array in memory is released. Reading then fails. Closing twice does no harm.
+        """Closes the file, or releases an array in memory. Reading then fails. Closing twice does no harm.
 
-        A file object that was given to :func:`b2kit.open` stays open.
+        A file object that was passed to :func:`b2kit.open` stays open.
         """
         self._close()
 
@@ -296,7 +526,10 @@ class Array(_b2kit.ArrayBase, Items):
 
 
 class Edit(_b2kit.EditorBase):
-    """Changes to an array that become one commit; see :meth:`Array.edit`. Reading returns the changed items."""
+    """Changes of an array that become one commit. Reading returns the changed items.
+
+    Made by :meth:`Array.edit`. Besides the methods below, items are set by index, also through ``oindex`` and ``vindex``.
+    """
 
     __slots__ = ("__weakref__", "_path")
 
@@ -332,14 +565,54 @@ class Edit(_b2kit.EditorBase):
 
     @checked
     def append(self, x: Any, axis: int = 0, *, progress: Progress = None) -> None:
-        """Appends items at the end of an axis; ``x`` may lack that dimension if it holds a single position."""
+        """Appends items at the end of an axis; see :meth:`Array.append`.
+
+        Parameters
+        ----------
+        x : array_like
+            The items. It may lack the dimension of the axis if it holds a single position.
+        axis : int
+            The axis; negative ones count from the end.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Raises
+        ------
+        b2kit.errors.RangeError
+            A number does not fit into the type of the items, or would lose its fraction.
+        b2kit.errors.ArgumentError
+            The shape does not fit.
+        b2kit.errors.SelectionError
+            The axis is out of bounds.
+        """
         axis = self._axis(axis)
         with telling(progress, "append") as callback:
             self._append(self._rows(x, axis), axis, callback)
 
     @checked
     def insert(self, i: int, x: Any, axis: int = 0, *, progress: Progress = None) -> None:
-        """Inserts items before position ``i`` of an axis."""
+        """Inserts items before a position of an axis; see :meth:`Array.insert`.
+
+        Parameters
+        ----------
+        i : int
+            The position; negative ones count from the end.
+        x : array_like
+            The items. It may lack the dimension of the axis if it holds a single position.
+        axis : int
+            The axis; negative ones count from the end.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Raises
+        ------
+        b2kit.errors.RangeError
+            A number does not fit into the type of the items, or would lose its fraction.
+        b2kit.errors.ArgumentError
+            The shape does not fit.
+        b2kit.errors.SelectionError
+            The position or the axis is out of range.
+        """
         axis = self._axis(axis)
         at, length = operator.index(i), self.shape[axis]
         if not -length <= at <= length:
@@ -349,7 +622,22 @@ class Edit(_b2kit.EditorBase):
 
     @checked
     def delete(self, sel: Any, axis: int = 0, *, progress: Progress = None) -> None:
-        """Removes positions of an axis; ``sel`` is a slice, a position, a list or a mask."""
+        """Removes positions of an axis; see :meth:`Array.delete`.
+
+        Parameters
+        ----------
+        sel : slice or int or list or mask
+            The positions.
+        axis : int
+            The axis; negative ones count from the end.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Raises
+        ------
+        b2kit.errors.SelectionError
+            A position or the axis is out of range.
+        """
         axis = self._axis(axis)
         with telling(progress, "delete") as callback:
             # From the end, so that the positions still to be removed do not shift.
@@ -358,14 +646,40 @@ class Edit(_b2kit.EditorBase):
 
     @checked
     def resize(self, shape: int | tuple[int, ...]) -> None:
-        """Changes the shape: items outside the new shape are dropped, new ones are zero."""
+        """Changes the shape; see :meth:`Array.resize`.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            The new shape, with as many dimensions. Items outside are dropped, new ones are zero.
+
+        Raises
+        ------
+        b2kit.errors.ArgumentError
+            The number of dimensions differs, or a length is negative.
+        """
         self._resize(as_shape(shape))
 
     @checked
     def set_compression(
         self, codec: str = "zstd", level: int = 5, filters: Sequence[str | tuple[str, int]] = ("shuffle",)
     ) -> None:
-        """Sets the compression of chunks that are written from now on in this block."""
+        """Sets the compression of chunks that are written from now on in this block.
+
+        Parameters
+        ----------
+        codec : str
+            The codec.
+        level : int
+            0 (store) to 9 (smallest).
+        filters : sequence of str or (str, int)
+            The filters.
+
+        Raises
+        ------
+        b2kit.errors.ArgumentError
+            There is no such codec or filter, or the level is out of range.
+        """
         self._set_compression(codec, level, list(filters))
 
     def _axis(self, axis: int) -> int:

@@ -73,26 +73,68 @@ def asarray(
     threads: int | None = None,
     progress: Progress = None,
 ) -> Array:
-    """Compresses an array into a file, or into memory if there is no ``path``.
+    """Compresses an array into a file, or into memory if there is no path.
 
-    ``x`` is a NumPy array or anything that can be converted to one. Arrays of this package, and arrays that are read by
-    chunks (h5py, zarr, python-blosc2), are copied in bounded memory; :func:`copy` keeps their attributes and chunks,
-    too. The file appears when it is complete.
+    The file appears under its name when it is complete. Arrays that are read by chunks (of this package, h5py, zarr,
+    python-blosc2) are copied in bounded memory; :func:`b2kit.copy` keeps their attributes and chunks as well.
 
-    ``codec``, ``level`` and ``filters`` select the compression; a filter with a parameter is a pair. ``splitmode`` is
-    ``"auto"``, ``"always"`` or ``"never"``; ``use_dict`` compresses with a dictionary. ``chunks`` and ``blocks`` are
-    shapes, by default chosen from that of the array; blocks may not be larger than chunks. ``attrs`` are attributes,
-    of any number and with names of any length; ``meta`` are metalayers. ``overwrite``
-    replaces an existing file. With ``sync`` the file survives a power loss once the call returns. ``sparse`` makes a
-    directory with a file for each chunk. ``dtype`` converts the items: floats lose their fractions in integers, but numbers
-    out of range and text that is too long are errors. ``threads`` is the number of threads.
-    ``progress`` is ``True`` for a progress bar, a class or a bar of tqdm, or a function that is called with the number
-    of bytes done and in total.
+    Parameters
+    ----------
+    x : array_like
+        A NumPy array, or anything that can be converted to one.
+    path : str or PathLike, optional
+        The new file. Without it the array is in memory.
+    codec : str
+        ``"blosclz"``, ``"lz4"``, ``"lz4hc"``, ``"zlib"`` or ``"zstd"``.
+    level : int
+        0 (store) to 9 (smallest).
+    filters : iterable of str or (str, int)
+        Filters in the order in which they are applied; a filter with a parameter is a pair.
+    chunks, blocks : int or tuple of int, optional
+        Shapes, by default chosen from the shape of the array. Blocks may not be larger than chunks.
+    attrs : mapping, optional
+        Attributes, of any number and with names of any length.
+    overwrite : bool
+        Replace an existing file.
+    sync : bool
+        Wait until the file survives a power loss.
+    dtype : dtype, optional
+        Convert the items. Floats lose their fractions in integers; numbers out of range and text that is too long are
+        errors.
+    meta : mapping, optional
+        Metalayers of fixed size.
+    splitmode : {"auto", "always", "never"}, optional
+        When blocks are split into one stream for each byte of the items.
+    use_dict : bool
+        Compress with a dictionary.
+    sparse : bool
+        Make a directory with a file for each chunk.
+    threads : int, optional
+        Number of threads, by default that of :func:`b2kit.set_threads`.
+    progress : bool or tqdm or callable, optional
+        ``True`` for a progress bar, a class or a bar of tqdm, or a function that is called with the number of bytes done
+        and in total.
 
-        >>> import b2kit, numpy as np
-        >>> a = b2kit.asarray(np.linspace(0, 1, 1000), codec="lz4", attrs={"units": "m"})
-        >>> a.shape, a.dtype, a.attrs["units"]
-        ((1000,), dtype('float64'), 'm')
+    Returns
+    -------
+    Array
+        The new array, open for changes.
+
+    Raises
+    ------
+    b2kit.errors.ExistsError
+        There is a file under this name, and `overwrite` is false.
+    b2kit.errors.WrongTypeError
+        The items cannot be stored, such as Python objects.
+    b2kit.errors.ArgumentError
+        A parameter is out of range.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np
+    >>> a = b2kit.asarray(np.linspace(0, 1, 1000), codec="lz4", attrs={"units": "m"})
+    >>> a.shape, a.dtype, a.attrs["units"]
+    ((1000,), dtype('float64'), 'm')
     """
     given = dict(locals())
 
@@ -110,7 +152,36 @@ def asarray(
 def zeros(
     shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Unpack[Options]
 ) -> Array:
-    """Creates an array of zeros, which take no space. For ``options`` see :func:`asarray`."""
+    """Creates an array of zeros, which take no space.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Lengths of the dimensions.
+    dtype : dtype
+        Type of the items.
+    path : str or PathLike, optional
+        The new file. Without it the array is in memory.
+    **options
+        The options of :func:`b2kit.asarray`.
+
+    Returns
+    -------
+    Array
+        The new array, open for changes.
+
+    Raises
+    ------
+    b2kit.errors.ExistsError
+        There is a file under this name, and `overwrite` is false.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> a = b2kit.zeros((1000, 1000), "f4")
+    >>> float(a[0, 0]), a.nbytes, a.cbytes < 1000
+    (0.0, 4000000, True)
+    """
     dtype, shape = _dtype(dtype, as_shape(shape))
     return _constant(shape, dtype, bytes(dtype.itemsize), path, options)
 
@@ -123,7 +194,40 @@ def full(
     path: Path | None = None,
     **options: Unpack[Options],
 ) -> Array:
-    """Creates an array of a single value, which takes no space. For ``options`` see :func:`asarray`."""
+    """Creates an array of a single value, which takes no space.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Lengths of the dimensions.
+    fill_value : scalar
+        The value of all items.
+    dtype : dtype, optional
+        Type of the items, by default that of `fill_value`.
+    path : str or PathLike, optional
+        The new file. Without it the array is in memory.
+    **options
+        The options of :func:`b2kit.asarray`.
+
+    Returns
+    -------
+    Array
+        The new array, open for changes.
+
+    Raises
+    ------
+    b2kit.errors.ArgumentError
+        `fill_value` is more than one item.
+    b2kit.errors.ExistsError
+        There is a file under this name, and `overwrite` is false.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> b2kit.full((2, 3), 7)[:]
+    array([[7, 7, 7],
+           [7, 7, 7]])
+    """
     item = _items(fill_value, dtype)
     if item.ndim:
         raise ArgumentError("the fill value is one item")
@@ -134,7 +238,35 @@ def full(
 def empty(
     shape: Shape, dtype: npt.DTypeLike = float, path: Path | None = None, **options: Unpack[Options]
 ) -> Array:
-    """Creates an array of uninitialized items, which read as zeros. For ``options`` see :func:`asarray`."""
+    """Creates an array of uninitialized items, which read as zeros.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Lengths of the dimensions.
+    dtype : dtype
+        Type of the items.
+    path : str or PathLike, optional
+        The new file. Without it the array is in memory.
+    **options
+        The options of :func:`b2kit.asarray`.
+
+    Returns
+    -------
+    Array
+        The new array, open for changes.
+
+    Raises
+    ------
+    b2kit.errors.ExistsError
+        There is a file under this name, and `overwrite` is false.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> b2kit.empty(3, "i4")[:]
+    array([0, 0, 0], dtype=int32)
+    """
     dtype, shape = _dtype(dtype, as_shape(shape))
     return _constant(shape, dtype, None, path, options)
 
@@ -147,13 +279,38 @@ def from_iter(
     path: Path | None = None,
     **options: Unpack[Options],
 ) -> Array:
-    """Creates an array from the items of an iterable, in C order; they are compressed as they arrive.
+    """Creates an array from the items of an iterable, in C order. They are compressed as they arrive.
 
-    Without ``shape`` the array has one dimension with all the items. For ``options`` see :func:`asarray`.
+    Parameters
+    ----------
+    iterable : iterable
+        The items.
+    dtype : dtype
+        Type of the items.
+    shape : int or tuple of int, optional
+        Lengths of the dimensions. Without it the array has one dimension with all items.
+    path : str or PathLike, optional
+        The new file. Without it the array is in memory.
+    **options
+        The options of :func:`b2kit.asarray`.
 
-        >>> import b2kit
-        >>> b2kit.from_iter((n * n for n in range(6)), "i4", (2, 3))[1]
-        array([ 9, 16, 25], dtype=int32)
+    Returns
+    -------
+    Array
+        The new array, open for changes.
+
+    Raises
+    ------
+    b2kit.errors.ArgumentError
+        The iterable has fewer items than `shape` needs.
+    b2kit.errors.ExistsError
+        There is a file under this name, and `overwrite` is false.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> b2kit.from_iter((n * n for n in range(6)), "i4", (2, 3))[1]
+    array([ 9, 16, 25], dtype=int32)
     """
     dtype = np.dtype(dtype)
     lengths = None if shape is None else as_shape(shape)
@@ -197,10 +354,39 @@ def copy_array(a: Any, path: Path | None, given: dict[str, Any]) -> Array:
 def concat(
     arrays: Iterable[Any], path: Path | None = None, axis: int = 0, **options: Unpack[Options]
 ) -> Array:
-    """Joins arrays along an axis in bounded memory.
+    """Joins arrays along an axis, in bounded memory. Chunks that fit are copied without being recompressed.
 
-    ``options`` are those of :func:`asarray`; chunks, blocks and compression not given there are taken from the first
-    array. Chunks that fit are copied without being recompressed.
+    Parameters
+    ----------
+    arrays : iterable of array_like
+        At least one array.
+    path : str or PathLike, optional
+        The new file. Without it the array is in memory.
+    axis : int
+        The axis along which the arrays are joined.
+    **options
+        The options of :func:`b2kit.asarray`. Chunks, blocks and compression that are not given are those of the first
+        array.
+
+    Returns
+    -------
+    Array
+        The new array, open for changes.
+
+    Raises
+    ------
+    b2kit.errors.ArgumentError
+        There are no arrays, or their shapes do not fit.
+    b2kit.errors.SelectionError
+        `axis` is out of bounds.
+    b2kit.errors.ExistsError
+        There is a file under this name, and `overwrite` is false.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np
+    >>> b2kit.concat([np.arange(3), np.arange(2)])[:]
+    array([0, 1, 2, 0, 1])
     """
     parts = [part if isinstance(part, Array) else asarray(part) for part in arrays]
     if not parts:
@@ -227,15 +413,42 @@ def compress(
     blosc1: bool = False,
     threads: int | None = None,
 ) -> bytes:
-    """Compresses a buffer into a Blosc2 chunk, or into one that C-Blosc 1 reads, too, if ``blosc1`` is true.
+    """Compresses a buffer into a Blosc2 chunk.
 
-    ``typesize`` is the size of its items in bytes, by default the item size of the buffer, and ``blocksize`` that of the
-    blocks, by default automatic. Blosc 1 has the codecs blosclz, lz4, lz4hc, zlib and zstd, either shuffle or
-    bitshuffle, and items of up to 255 bytes; anything else is an error.
+    Parameters
+    ----------
+    buf : buffer
+        An array, or bytes.
+    codec, level, filters
+        As of :func:`b2kit.asarray`.
+    typesize : int, optional
+        Size of the items in bytes, by default the item size of the buffer.
+    blocksize : int
+        Size of the blocks in bytes; 0 for automatic.
+    blosc1 : bool
+        Make a chunk that C-Blosc 1 reads, too. It has the codecs blosclz, lz4, lz4hc, zlib and zstd, either shuffle or
+        bitshuffle, and items of up to 255 bytes; anything else is an error.
+    threads : int, optional
+        Number of threads, by default that of :func:`b2kit.set_threads`.
 
-        >>> import b2kit
-        >>> b2kit.decompress(b2kit.compress(b"abc" * 1000)) == b"abc" * 1000
-        True
+    Returns
+    -------
+    bytes
+        The chunk. It has no checksum.
+
+    Raises
+    ------
+    b2kit.errors.WrongTypeError
+        The buffer holds Python objects.
+    b2kit.errors.ArgumentError
+        A parameter is out of range.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> chunk = b2kit.compress(b"abc" * 1000)
+    >>> len(chunk) < 100, b2kit.decompress(chunk) == b"abc" * 1000
+    (True, True)
     """
     items = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, dtype=_buffer_dtype(buf))
     flat = np.ascontiguousarray(items)
@@ -256,16 +469,40 @@ def decompress(
 def decompress(
     buf: Any, *, out: Any = None, threads: int | None = None, max_nbytes: int | None = None
 ) -> Any:
-    """Decompresses a Blosc2 or Blosc 1 chunk and returns its bytes, or fills the start of ``out`` and returns that.
+    """Decompresses a Blosc2 or Blosc 1 chunk.
 
-    ``out`` is a writable buffer, such as a ``bytearray`` or a contiguous array, with at least as many bytes. A chunk of 32
-    bytes may claim to hold 2 GiB of zeros: with ``max_nbytes``, more bytes than that are refused before memory is
-    allocated for them.
+    Parameters
+    ----------
+    buf : buffer
+        The chunk.
+    out : buffer, optional
+        A writable buffer with at least as many bytes, such as a ``bytearray`` or a contiguous array. Its start is filled.
+    threads : int, optional
+        Number of threads, by default that of :func:`b2kit.set_threads`.
+    max_nbytes : int, optional
+        Refuse a chunk that claims to hold more bytes, before memory is allocated for them. A chunk of 32 bytes may claim
+        to hold 2 GiB of zeros.
 
-        >>> import b2kit, numpy as np
-        >>> chunk = b2kit.compress(np.arange(1000))
-        >>> int(b2kit.decompress(chunk, out=np.empty(1000, int))[999])
-        999
+    Returns
+    -------
+    bytes or `out`
+        The bytes, or `out` if it was given.
+
+    Raises
+    ------
+    b2kit.errors.LimitError
+        The chunk claims to hold more than `max_nbytes`.
+    b2kit.errors.DamagedError
+        The chunk is malformed.
+    b2kit.errors.ArgumentError
+        `out` is too small.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np
+    >>> chunk = b2kit.compress(np.arange(1000))
+    >>> int(b2kit.decompress(chunk, out=np.empty(1000, int))[999])
+    999
     """
     if max_nbytes is not None and (claimed := _b2kit.chunk_sizes(buf)[0]) > max_nbytes:
         raise LimitError(f"the chunk claims to have {claimed} bytes, the limit is {max_nbytes} (max_nbytes)")
@@ -281,9 +518,31 @@ def decompress(
 
 @checked
 def set_threads(n: int | None) -> int | None:
-    """Sets the default number of threads for a call; ``None`` means all available. Returns the previous value.
+    """Sets the default number of threads for a call.
 
     It does not affect arrays and calls with their own number of threads.
+
+    Parameters
+    ----------
+    n : int or None
+        Number of threads; ``None`` for all cores.
+
+    Returns
+    -------
+    int or None
+        The previous value.
+
+    Raises
+    ------
+    b2kit.errors.ArgumentError
+        `n` is less than 1.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> previous = b2kit.set_threads(2)
+    >>> b2kit.set_threads(previous)
+    2
     """
     if n is not None and n < 1:
         raise ArgumentError(f"{n} threads, expected at least 1")
@@ -291,19 +550,58 @@ def set_threads(n: int | None) -> int | None:
 
 
 def set_timeout(seconds: float) -> float:
-    """Sets the time limit of a request to a web server, 60 seconds by default. Returns the previous value.
+    """Sets the time limit of a request to a web server, 60 seconds by default.
 
-    It includes retries, and the wait for a server that has stopped sending. It applies to URLs that :func:`open` reads
-    itself; fsspec and obstore have their own limits.
+    The limit includes retries, and the wait for a server that has stopped sending. It applies to URLs that
+    :func:`b2kit.open` reads itself; fsspec and obstore have their own limits.
+
+    Parameters
+    ----------
+    seconds : float
+        The limit.
+
+    Returns
+    -------
+    float
+        The previous value.
+
+    Raises
+    ------
+    b2kit.errors.ArgumentError
+        `seconds` is not positive.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> previous = b2kit.set_timeout(10)
+    >>> b2kit.set_timeout(previous)
+    10.0
     """
     return _b2kit.set_timeout(seconds)
 
 
 def set_other_hosts(follow: bool) -> bool:
-    """Sets whether redirects of web servers to other hosts are followed (the default). Returns the previous value.
+    """Sets whether redirects of web servers to other hosts are followed, which is the default.
 
-    Turn this off if an untrusted server could redirect to hosts that only this process can reach. It applies to URLs
-    that :func:`open` reads itself; fsspec and obstore have their own settings.
+    Turn this off if an untrusted server could redirect to hosts that only this process can reach. It applies to URLs that
+    :func:`b2kit.open` reads itself; fsspec and obstore have their own settings.
+
+    Parameters
+    ----------
+    follow : bool
+        Whether such redirects are followed.
+
+    Returns
+    -------
+    bool
+        The previous value.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> previous = b2kit.set_other_hosts(False)
+    >>> b2kit.set_other_hosts(previous)
+    False
     """
     return _b2kit.set_other_hosts(follow)
 

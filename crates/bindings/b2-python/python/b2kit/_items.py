@@ -18,8 +18,7 @@ __all__ = ["Indexer", "Items"]
 
 
 class Items:
-    """Items that are read on request. Whoever inherits from it has ``shape``, ``dtype``, ``ndim``, ``size``, ``__len__`` and
-    ``__getitem__``, and reads by ``_get`` and ``_read_into``."""
+    """Items that are read on request, of an array or a data set of HDF5."""
 
     __slots__ = ()
 
@@ -89,11 +88,44 @@ class Items:
         threads: int | None = None,
         progress: Progress = None,
     ) -> Any:
-        """Reads a selection, by default the whole array.
+        """Reads a selection.
 
-        With ``out``, a NumPy array with any strides or another buffer, the items are read into it and it is returned;
-        nothing else may use it during the call. ``threads`` is the number of threads. ``progress`` is ``True`` for a
-        progress bar, or a function that is called with the number of bytes done and in total.
+        Parameters
+        ----------
+        sel : index
+            As in NumPy; by default the whole array.
+        out : ndarray or buffer, optional
+            Read the items into this array, which may have any strides, or into another buffer, and return it. Nothing else may
+            use it during the call.
+        threads : int, optional
+            Number of threads, by default that of the array.
+        progress : bool or tqdm or callable, optional
+            ``True`` for a progress bar, a class or a bar of tqdm, or a function that is called with the number of bytes done
+            and in total.
+
+        Returns
+        -------
+        ndarray or scalar
+            The items, or `out` if it was given.
+
+        Raises
+        ------
+        b2kit.errors.SelectionError
+            The selection is out of range.
+        b2kit.errors.ArgumentError
+            `out` has another shape than the selection.
+        b2kit.errors.DamagedError
+            What was read does not match its checksum, or is malformed.
+        b2kit.errors.ChangedError
+            The file was changed by a program that overwrites in place, or a remote file was replaced.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.asarray(np.arange(12).reshape(3, 4))
+        >>> out = np.empty((3, 2), int)
+        >>> a.read(np.s_[:, ::2], out=out) is out, out[2].tolist()
+        (True, [8, 10])
         """
         with telling(progress, "read") as callback:
             if out is None:
@@ -113,7 +145,22 @@ class Items:
         return (row for start in range(0, rows, step) for row in self[start : start + step])
 
     def iterchunks(self) -> Iterator[tuple[tuple[slice, ...], np.ndarray[Any, Any]]]:
-        """Iterates over the chunks; yields the slices that each one covers, and its items."""
+        """Iterates over the chunks.
+
+        Yields
+        ------
+        tuple of slice
+            The part of the array that the chunk covers.
+        ndarray
+            Its items.
+
+        Examples
+        --------
+        >>> import b2kit, numpy as np
+        >>> a = b2kit.asarray(np.arange(5), chunks=2)
+        >>> [(part, items.tolist()) for part, items in a.iterchunks()][-1]
+        ((slice(4, 5, None),), [4])
+        """
         steps = self._steps()
         ranges = (range(0, length, step) for length, step in zip(self.shape, steps))
         for starts in product(*ranges):

@@ -120,7 +120,7 @@ def plain(text: str) -> str:
 
 
 def group_html(name: str, members: Sequence[tuple[str, Any]], more: int) -> str:
-    """Draws a group as a table of its members; those that are no arrays are only named."""
+    """Draws a group as a table of its members; those that are not arrays are only named."""
     rows = [_row("th", "key", "shape", "dtype", "chunks", "size", "ratio")]
     for key, member in members:
         if isinstance(member, str):

@@ -99,7 +99,15 @@ class Layers(MutableMapping[str, Any]):
         return name in self._all()
 
     def update(self, other: Any = (), /, **more: Any) -> None:
-        """Sets several attributes in one commit."""
+        """Sets several attributes in one commit.
+
+        Parameters
+        ----------
+        other : mapping or iterable of pairs
+            Names and values.
+        **more
+            Further attributes.
+        """
         items = dict(other, **more)
         if items:
             self._change({_name(name): value for name, value in items.items()}, [])
@@ -127,14 +135,22 @@ class Layers(MutableMapping[str, Any]):
 class Attrs(Layers):
     """The attributes of an array, as a mapping of names to values.
 
-    Values are numbers, strings, bytes, lists, tuples, dictionaries, sets, complex numbers and NumPy arrays. They are
-    read on access, and are copies: to change a list, assign it again. On an array each assignment is a separate commit;
+    Values are numbers, strings, bytes, lists, tuples, dictionaries, sets, complex numbers and NumPy arrays. They are read on
+    access, and are copies: to change a list, assign it again. On an array each assignment is a separate commit;
     :meth:`update` and ``with array.edit() as e: e.attrs[...] = ...`` combine several into one. An attribute that is not
     msgpack is :class:`b2kit.attrs.Raw`; :meth:`raw` returns the stored bytes of any.
 
-    Names and their number are not limited. C-Blosc2 reads at most 16, with names of at most 31 bytes; python-blosc2
-    shows those beyond as one dictionary, ``vlmeta["attrs"]``. The layer ``blosc2_indexes``, in which python-blosc2
-    describes its indexes of the array, is no attribute, and copies do not get it.
+    Names and their number are not limited. C-Blosc2 reads at most 16, with names of at most 31 bytes; python-blosc2 shows
+    those beyond as one dictionary, ``vlmeta["attrs"]``. The layer ``blosc2_indexes``, in which python-blosc2 describes its
+    indexes of the array, is not an attribute, and copies do not get it.
+
+    Examples
+    --------
+    >>> import b2kit
+    >>> a = b2kit.zeros(3, attrs={"units": "K"})
+    >>> a.attrs["history"] = ["made", 2]
+    >>> dict(a.attrs)
+    {'units': 'K', 'history': ['made', 2]}
     """
 
     __slots__ = ("_of",)
@@ -143,7 +159,23 @@ class Attrs(Layers):
         self._of = of
 
     def raw(self, name: str) -> bytes:
-        """Returns the bytes of an attribute as they are stored, uncompressed: msgpack, or what a C program has set."""
+        """Returns the bytes of an attribute as they are stored, uncompressed: msgpack, or what a C program has set.
+
+        Parameters
+        ----------
+        name : str
+            The name of the attribute.
+
+        Returns
+        -------
+        bytes
+            The stored bytes.
+
+        Raises
+        ------
+        b2kit.errors.NoSuchKeyError
+            There is no such attribute, or it is in the map with those that C-Blosc2 has no place for.
+        """
         found = self._of._attr_bytes(_name(name))
         if found is None:
             raise NoSuchKeyError(name)

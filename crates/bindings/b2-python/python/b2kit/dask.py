@@ -10,7 +10,7 @@
     499999500000
 
 Workers reopen an array by its path, so they may be other processes, or machines that share the files. See
-``docs/dask.md``.
+``docs/how-to/dask.md``.
 """
 
 from __future__ import annotations
@@ -53,9 +53,34 @@ _NOT_HERE = ("path", "chunks", "attrs", "meta", "overwrite", "sync", "sparse", "
 def from_b2kit(a: Array | Path, chunks: Any = None, *, threads: int | None = 1) -> da.Array:
     """Creates a Dask array from an array of this package, or from one at a path.
 
-    ``chunks`` are those of the array by default; other chunks should be multiples of them, as ``"auto"`` chooses. Each
-    task reads with ``threads`` threads, by default one, because Dask already runs many tasks at once. Workers receive
-    the path; an array in memory is sent to them.
+    Workers receive the path; an array in memory is sent to them.
+
+    Parameters
+    ----------
+    a : Array or str or PathLike
+        The array.
+    chunks : int or tuple or str, optional
+        The partitions, by default the chunks of the array. Others should be multiples of them, as ``"auto"`` chooses.
+    threads : int, optional
+        Number of threads of each task; one by default, because Dask already runs many tasks at the same time.
+
+    Returns
+    -------
+    dask.array.Array
+        A lazy array.
+
+    Raises
+    ------
+    b2kit.errors.ArgumentError
+        The path is that of a store.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np
+    >>> from b2kit.dask import from_b2kit
+    >>> a = b2kit.asarray(np.arange(10), chunks=4)
+    >>> from_b2kit(a).chunks, int(from_b2kit(a).sum().compute())
+    (((4, 4, 2),), 45)
     """
     array = a if isinstance(a, Array) else open_any(a)
     if not isinstance(array, Array):
@@ -86,17 +111,53 @@ def to_b2kit(
     compute: bool = True,
     **options: Any,
 ) -> Array | Delayed:
-    """Writes a Dask array with all Dask workers, and returns the new array.
+    """Writes a Dask array with all Dask workers.
 
-    Each worker compresses its partitions into separate files next to the array. Their names are unique, so a task that
-    runs twice does no harm. Finally one task copies the compressed chunks into the array, which appears under its name
-    when it is complete. The files of the workers are removed, even after an error. ``path`` must refer to the same
-    location on all workers.
+    Each worker compresses its partitions into separate files next to the array. Their names are unique, so a task that runs
+    twice does no harm. Finally one task copies the compressed chunks into the array, which appears under its name when it is
+    complete. The files of the workers are removed, even after an error.
 
-    ``chunks`` is the shape of the chunks, by default that of the largest partition. If partitions do not start at chunk
-    boundaries, the array is rechunked, which moves data between workers; with ``rechunk=False`` this is an error.
-    ``sparse`` makes a directory with a file for each chunk. With ``compute=False`` the result is a Dask task, and
-    nothing is written until it is computed. The other parameters and ``options`` are those of :func:`b2kit.asarray`.
+    Parameters
+    ----------
+    x : dask.array.Array
+        The array to write.
+    path : str or PathLike
+        The new file. It must refer to the same location on all workers.
+    chunks : int or tuple of int, optional
+        Shape of the chunks, by default that of the largest partition.
+    rechunk : bool
+        Rechunk the array if its partitions do not start at chunk boundaries, which moves data between workers. Otherwise
+        such partitions are an error.
+    attrs, meta, overwrite, sync, sparse
+        As of :func:`b2kit.asarray`.
+    compute : bool
+        Write now. Otherwise nothing is written until the result is computed.
+    **options
+        Other options of :func:`b2kit.asarray`, such as ``codec``, ``level`` and ``filters``.
+
+    Returns
+    -------
+    Array or dask.delayed.Delayed
+        The new array, open for reading; with ``compute=False`` a task.
+
+    Raises
+    ------
+    b2kit.errors.ExistsError
+        There is a file under this name, and `overwrite` is false.
+    b2kit.errors.ArgumentError
+        The shape is not known, or partitions do not start at chunk boundaries and `rechunk` is false.
+    b2kit.errors.WrongTypeError
+        `x` is not a Dask array, or its items cannot be stored.
+    b2kit.errors.UnsupportedError
+        `path` is a URL.
+
+    Examples
+    --------
+    >>> import dask.array as da, tempfile
+    >>> from b2kit.dask import to_b2kit
+    >>> a = to_b2kit(da.arange(10, chunks=4), tempfile.mkdtemp() + "/a.b2nd", codec="lz4")
+    >>> a.chunks, a[7:].tolist()
+    ((4,), [7, 8, 9])
     """
     if wrong := set(options).intersection(_NOT_HERE):
         raise WrongTypeError(f"unexpected keyword arguments: {', '.join(sorted(wrong))}")
@@ -176,9 +237,25 @@ def _remove(stage: str) -> None:
 
 
 def clean(path: Path) -> list[str]:
-    """Removes the files that a killed :func:`to_b2kit` left next to an array, and returns their names.
+    """Removes the files that a killed :func:`to_b2kit` left next to an array.
 
     The array must not be written during the call.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The path of the array.
+
+    Returns
+    -------
+    list of str
+        The names that were removed.
+
+    Examples
+    --------
+    >>> from b2kit.dask import clean
+    >>> clean("there/is/no/array.b2nd")
+    []
     """
     target = os.path.abspath(os.fspath(path))
     found = glob.glob(f"{glob.escape(target)}{_STAGE}*")

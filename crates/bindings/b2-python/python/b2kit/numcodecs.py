@@ -69,7 +69,18 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         self.blocksize, self.typesize = blocksize, typesize
 
     def encode(self, buf: Any) -> bytes:
-        """Compresses a buffer."""
+        """Compresses a buffer.
+
+        Parameters
+        ----------
+        buf : buffer
+            At most 2 GiB.
+
+        Returns
+        -------
+        bytes
+            The chunk.
+        """
         items = ensure_contiguous_ndarray(buf, self.max_buffer_size)
         size = self.typesize or items.dtype.itemsize
         shuffle = self.shuffle
@@ -88,10 +99,29 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         )
 
     def decode(self, buf: Any, out: Any = None, *, max_nbytes: int | None = None) -> Any:
-        """Decompresses a chunk: into ``out``, or into new bytes.
+        """Decompresses a chunk.
 
-        More than ``max_nbytes`` are refused before memory is allocated. For chunks of Zarr 2 arrays the limit follows from
-        the shape and the dtype of the chunk, which zarr does not pass to its codecs.
+        Parameters
+        ----------
+        buf : buffer
+            The chunk.
+        out : buffer, optional
+            Where the bytes go.
+        max_nbytes : int, optional
+            Refuse more bytes, before memory is allocated. For chunks of Zarr 2 arrays the limit follows from the shape and the
+            dtype of the chunk.
+
+        Returns
+        -------
+        bytes or `out`
+            The bytes.
+
+        Raises
+        ------
+        b2kit.errors.LimitError
+            The chunk claims to hold more than `max_nbytes`.
+        b2kit.errors.DamagedError
+            The chunk is malformed.
         """
         chunk = ensure_contiguous_ndarray(buf, self.max_buffer_size)
         if out is None:
@@ -116,11 +146,30 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
 
 
 class Blosc(_Shuffled):
-    """The codec ``blosc`` of numcodecs: same parameters, same format, each reads what the other has written.
+    """The codec ``blosc`` of numcodecs: same parameters, same format. Each reads what the other has written.
 
-    ``cname`` is one of blosclz, lz4, lz4hc, zlib and zstd, ``clevel`` 0 to 9, and ``blocksize`` in bytes (0 for
-    automatic). ``typesize`` is the item size for the shuffle, by default that of the buffer. Unlike that of numcodecs,
-    it decodes chunks of Blosc2, too.
+    Unlike that of numcodecs, it also decodes chunks of Blosc2.
+
+    Parameters
+    ----------
+    cname : str
+        ``"blosclz"``, ``"lz4"``, ``"lz4hc"``, ``"zlib"`` or ``"zstd"``.
+    clevel : int
+        0 to 9.
+    shuffle : int
+        ``NOSHUFFLE``, ``SHUFFLE``, ``BITSHUFFLE`` or ``AUTOSHUFFLE``.
+    blocksize : int
+        Size of the blocks in bytes; 0 for automatic.
+    typesize : int, optional
+        Size of the items for the shuffle, by default that of the buffer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from b2kit.numcodecs import Blosc
+    >>> codec = Blosc(cname="zstd", shuffle=Blosc.BITSHUFFLE)
+    >>> codec.decode(codec.encode(np.arange(10))) == np.arange(10).tobytes()
+    True
     """
 
     codec_id = "blosc"
@@ -130,14 +179,48 @@ class Blosc(_Shuffled):
 class Blosc2(_Shuffled):
     """The codec ``blosc2``: Blosc2 chunks. It also decodes buffers that are a whole frame or array.
 
-    The parameters are those of :class:`Blosc`. HDF5 files with filter 32026 hold either kind of buffer.
+    HDF5 files with filter 32026 hold either kind of buffer.
+
+    Parameters
+    ----------
+    cname, clevel, shuffle, blocksize, typesize
+        As of :class:`Blosc`.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np
+    >>> from b2kit.numcodecs import Blosc2
+    >>> Blosc2().decode(b2kit.compress(np.arange(10))) == np.arange(10).tobytes()
+    True
     """
 
     codec_id = "blosc2"
     _blosc1 = False
 
     def decode(self, buf: Any, out: Any = None, *, max_nbytes: int | None = None) -> Any:
-        """Decompresses a chunk, a frame or an array: into ``out``, or into new bytes; ``max_nbytes`` as for :class:`Blosc`."""
+        """Decompresses a chunk, a frame or an array.
+
+        Parameters
+        ----------
+        buf : buffer
+            The chunk, frame or array.
+        out : buffer, optional
+            Where the bytes go.
+        max_nbytes : int, optional
+            Refuse more bytes, as of :meth:`Blosc.decode`.
+
+        Returns
+        -------
+        bytes or `out`
+            The bytes.
+
+        Raises
+        ------
+        b2kit.errors.LimitError
+            More than `max_nbytes` are claimed.
+        b2kit.errors.DamagedError
+            The buffer is malformed.
+        """
         stored = ensure_contiguous_ndarray(buf, self.max_buffer_size).view("u1")
         if max_nbytes is None and out is None:
             max_nbytes = _most_of_zarr()
@@ -180,6 +263,19 @@ def _most_of_zarr() -> int | None:
 
 
 def register() -> None:
-    """Lets numcodecs use :class:`Blosc` of this module for ``blosc``: in Zarr 2 arrays and everything else that asks it."""
+    """Lets numcodecs use :class:`Blosc` and :class:`Blosc2` of this module for ``blosc`` and ``blosc2``.
+
+    This concerns Zarr 2 arrays, and everything else that asks numcodecs for these codecs.
+
+    Examples
+    --------
+    >>> import numcodecs
+    >>> import b2kit.numcodecs
+    >>> theirs = numcodecs.Blosc
+    >>> b2kit.numcodecs.register()
+    >>> numcodecs.get_codec({"id": "blosc"}).__class__.__module__
+    'b2kit.numcodecs'
+    >>> numcodecs.register_codec(theirs)
+    """
     register_codec(Blosc)
     register_codec(Blosc2)

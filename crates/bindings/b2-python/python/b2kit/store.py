@@ -86,9 +86,9 @@ class _Opened:
 
 
 class SuperChunk:
-    """A frame that is no array, in a file or a store: bytes, or objects that only python-blosc2 can decode.
+    """A frame that is not an array, in a file or a store: bytes, or objects that only python-blosc2 can decode.
 
-    ``kind`` is what python-blosc2 calls it. It can be verified, and its bytes and attributes can be read.
+    It can be verified, and its bytes and attributes can be read. ``kind`` is what python-blosc2 calls it.
     """
 
     def __init__(self, frame: _b2kit.FrameBase, name: str) -> None:
@@ -137,7 +137,23 @@ class SuperChunk:
         return self._frame().nchunks
 
     def chunk(self, n: int) -> bytes:
-        """Reads the bytes of a chunk."""
+        """Reads the bytes of a chunk.
+
+        Parameters
+        ----------
+        n : int
+            The number of the chunk.
+
+        Returns
+        -------
+        bytes
+            The decompressed bytes.
+
+        Raises
+        ------
+        b2kit.errors.SelectionError
+            There is no such chunk.
+        """
         if not 0 <= n < self.nchunks:
             raise SelectionError(f"chunk {n} is out of range for {self.nchunks} chunks")
         return self._frame().chunk(n)
@@ -147,7 +163,23 @@ class SuperChunk:
         return self.nbytes // self.typesize
 
     def __getitem__(self, key: int | slice) -> bytes:
-        """Reads the bytes of an item or of consecutive items."""
+        """Reads the bytes of an item, or of consecutive items.
+
+        Parameters
+        ----------
+        key : int or slice
+            The item, or a slice without a step.
+
+        Returns
+        -------
+        bytes
+            ``typesize`` bytes for each item.
+
+        Raises
+        ------
+        b2kit.errors.SelectionError
+            The item is out of range, or the slice has a step.
+        """
         size, length = self.typesize, len(self)
         if isinstance(key, slice):
             first, last, step = key.indices(length)
@@ -161,13 +193,42 @@ class SuperChunk:
         return self.read(at * size, (at + 1) * size)
 
     def read(self, start: int = 0, stop: int | None = None) -> bytes:
-        """Reads the bytes from ``start`` to ``stop``, by default all."""
+        """Reads bytes.
+
+        Parameters
+        ----------
+        start, stop : int, optional
+            The range in bytes, by default all. Negative numbers count from the end.
+
+        Returns
+        -------
+        bytes
+            The decompressed bytes.
+        """
         frame = self._frame()
         first, last, _ = slice(start, stop).indices(frame.nbytes)
         return frame.read(first, max(first, last))
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
-        """Compares all checksums and decodes everything; see :meth:`Array.verify`."""
+        """Compares all checksums and decodes everything; see :meth:`Array.verify`.
+
+        Parameters
+        ----------
+        threads : int, optional
+            Number of threads.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Returns
+        -------
+        str
+            ``"ok"``, ``"none"`` or ``"changed"``.
+
+        Raises
+        ------
+        b2kit.errors.DamagedError
+            Something is damaged.
+        """
         with telling(progress, "verify") as callback:
             return self._frame().verify(threads, callback)
 
@@ -195,12 +256,14 @@ class Group(Mapping[str, Member]):
 
     It lists only its direct members; ``group["a/b"]`` also accesses those further down.
 
-        >>> import b2kit, numpy as np, tempfile
-        >>> g = b2kit.open_group(tempfile.mkdtemp() + "/store.b2d", mode="a")
-        >>> _ = g.create("ocean/sst", np.zeros((2, 3)))
-        >>> g.attrs["title"] = "a store"
-        >>> list(g), list(g.group("ocean")), g.array("ocean/sst").shape
-        (['ocean'], ['sst'], (2, 3))
+    Examples
+    --------
+    >>> import b2kit, numpy as np, tempfile
+    >>> g = b2kit.open_group(tempfile.mkdtemp() + "/store.b2d", mode="a")
+    >>> _ = g.create("ocean/sst", np.zeros((2, 3)))
+    >>> g.attrs["title"] = "a store"
+    >>> list(g), list(g.group("ocean")), g.array("ocean/sst").shape
+    (['ocean'], ['sst'], (2, 3))
     """
 
     def __init__(
@@ -272,7 +335,25 @@ class Group(Mapping[str, Member]):
         return self._below(full) if kind == "group" else self._open(store, full)
 
     def array(self, key: str) -> Array:
-        """Returns the array of this key; anything else is an error. For programs whose types are checked."""
+        """Returns an array. Unlike ``group[key]`` it has one type, which suits type checkers.
+
+        Parameters
+        ----------
+        key : str
+            The key of the array, relative to this group.
+
+        Returns
+        -------
+        Array
+            The array, open in the mode of the store.
+
+        Raises
+        ------
+        b2kit.errors.NoSuchKeyError
+            There is no such key.
+        b2kit.errors.WrongTypeError
+            The member is not an array.
+        """
         found = self[key]
         if not isinstance(found, Array):
             kind = found.kind if isinstance(found, SuperChunk) or found.kind != "group" else "group"
@@ -280,7 +361,25 @@ class Group(Mapping[str, Member]):
         return found
 
     def group(self, key: str) -> Group:
-        """Returns the group of this key; anything else is an error."""
+        """Returns a group. Unlike ``group[key]`` it has one type, which suits type checkers.
+
+        Parameters
+        ----------
+        key : str
+            The key of the group, relative to this group.
+
+        Returns
+        -------
+        Group
+            The group.
+
+        Raises
+        ------
+        b2kit.errors.NoSuchKeyError
+            There is no such key.
+        b2kit.errors.WrongTypeError
+            The member is not a group.
+        """
         found = self[key]
         if not isinstance(found, Group):
             raise WrongTypeError(f"{key} is {'an array' if isinstance(found, Array) else 'a ' + found.kind}, not a group")
@@ -296,9 +395,43 @@ class Group(Mapping[str, Member]):
     def create(
         self, key: str, x: Any = None, *, shape: Any = None, dtype: npt.DTypeLike = float, **options: Unpack[Options]
     ) -> Array:
-        """Adds an array with the items of ``x``, or zeros with the given ``shape`` and ``dtype``.
+        """Adds an array. Groups on the way are created.
 
-        For ``options`` see :func:`b2kit.asarray`.
+        Parameters
+        ----------
+        key : str
+            The key of the array, relative to this group.
+        x : array_like, optional
+            The items. Either these or a shape are required.
+        shape : int or tuple of int, optional
+            The shape of an array of zeros.
+        dtype : dtype
+            The type of the zeros.
+        **options
+            The options of :func:`b2kit.asarray`.
+
+        Returns
+        -------
+        Array
+            The new array, open for changes.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The store is open for reading.
+        b2kit.errors.ExistsError
+            There is a member of this name, and `overwrite` is false.
+        b2kit.errors.ArgumentError
+            Both items and a shape are given, or neither.
+
+        Examples
+        --------
+        >>> import b2kit, tempfile
+        >>> g = b2kit.open_group(tempfile.mkdtemp() + "/store.b2d", mode="a")
+        >>> a = g.create("ocean/sst", [[1.0, 2.0]], attrs={"units": "K"})
+        >>> b = g.create("ocean/depth", shape=(2, 3), dtype="i2")
+        >>> sorted(g.group("ocean"))
+        ['depth', 'sst']
         """
         if (x is None) == (shape is None):
             raise ArgumentError("either items or a shape")
@@ -310,9 +443,24 @@ class Group(Mapping[str, Member]):
         return made
 
     def __setitem__(self, key: str, x: Any) -> None:
-        """Adds or replaces an array or a group. What is in files is copied with attributes and chunks, as by :func:`b2kit.copy`.
+        """Adds or replaces an array or a group.
 
-        A path is opened. A group is copied with all its contents; it cannot be copied into itself.
+        What is in files is copied with attributes and chunks, as by :func:`b2kit.copy`. A path is opened. A group is copied with
+        all its contents.
+
+        Parameters
+        ----------
+        key : str
+            The key, relative to this group.
+        x : array_like or Group or str or PathLike
+            What is copied.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The store is open for reading.
+        b2kit.errors.ArgumentError
+            A group would be copied into itself.
         """
         if isinstance(x, (str, os.PathLike)):
             x = open(x)
@@ -354,7 +502,25 @@ class Group(Mapping[str, Member]):
             shutil.rmtree(folder, ignore_errors=True)
 
     def create_group(self, key: str) -> Group:
-        """Adds a group. Others see it only once it has members or attributes, since nothing else is stored."""
+        """Adds a group. Others see it only after it has members or attributes, since nothing else is stored.
+
+        Parameters
+        ----------
+        key : str
+            The key of the group, relative to this group.
+
+        Returns
+        -------
+        Group
+            The new group.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The store is open for reading.
+        b2kit.errors.ExistsError
+            There is an array of this name.
+        """
         full = self._full(key)
         self._changed().create_group(full)
         return self._below(full)
@@ -366,8 +532,19 @@ class Group(Mapping[str, Member]):
     def remove(self, key: str, *, allow_table_edit: bool = False) -> None:
         """Removes an array, or a group and all its contents, as ``del`` does.
 
-        With ``allow_table_edit=True`` it may be a column or another part of a table of python-blosc2, which cannot read
-        the table then.
+        Parameters
+        ----------
+        key : str
+            The key, relative to this group.
+        allow_table_edit : bool
+            Let it be a column or another part of a table of python-blosc2, which cannot read the table afterwards.
+
+        Raises
+        ------
+        b2kit.errors.ReadOnlyError
+            The store is open for reading.
+        b2kit.errors.NoSuchKeyError
+            There is no such key.
         """
         self._changed()
         store = _b2kit.Store.open(self._path, allow_table_edit, self._lock)
@@ -378,23 +555,66 @@ class Group(Mapping[str, Member]):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Writes a copy of the group to a new store, which appears when it is complete.
 
-        It is an archive if the name ends with ``.b2z``, a frame if with ``.b2e``, otherwise a directory (``.b2d``).
-        python-blosc2 opens them as ``TreeStore`` and, if they are frames, as ``EmbedStore``. With ``overwrite=True`` an
-        existing file is replaced, but never a directory.
+        python-blosc2 opens the copy as ``TreeStore`` and, if it is a frame, as ``EmbedStore``.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            An archive if the name ends with ``.b2z``, a frame if it ends with ``.b2e``, otherwise a directory (``.b2d``).
+        overwrite : bool
+            Replace an existing file. A directory is never replaced.
+
+        Raises
+        ------
+        b2kit.errors.ExistsError
+            There is a file or a directory of this name.
+
+        Examples
+        --------
+        >>> import b2kit, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> g = b2kit.open_group(folder + "/store.b2d", mode="a")
+        >>> _ = g.create("t", [1, 2, 3])
+        >>> g.save(folder + "/store.b2z")
+        >>> b2kit.open_group(folder + "/store.b2z").array("t")[:]
+        array([1, 2, 3])
         """
         self._store().save(self._key, absolute(path), overwrite)
 
     def groups(self) -> Iterator[tuple[str, Group]]:
-        """Iterates over the groups directly in this one; yields their names and the groups."""
+        """Iterates over the groups directly in this one.
+
+        Yields
+        ------
+        str
+            The name of a group.
+        Group
+            The group.
+        """
         store = self._store()
         for name in self:
             if store.kind(f"{self._key}/{name}") == "group":
                 yield name, self._below(f"{self._key}/{name}")
 
     def walk(self) -> Iterator[tuple[str, Array]]:
-        """Iterates over all arrays in this group and below; yields keys relative to this group, and arrays.
+        """Iterates over all arrays in this group and below.
 
-        Members that are no arrays and indexes of python-blosc2 are left out. The columns of tables are arrays.
+        Members that are not arrays and indexes of python-blosc2 are left out. The columns of tables are arrays.
+
+        Yields
+        ------
+        str
+            The key of an array, relative to this group.
+        Array
+            The array.
+
+        Examples
+        --------
+        >>> import b2kit, tempfile
+        >>> g = b2kit.open_group(tempfile.mkdtemp() + "/store.b2d", mode="a")
+        >>> _ = g.create("a/b", [1, 2]), g.create("c", [3])
+        >>> {key: a.shape for key, a in g.walk()}
+        {'a/b': (2,), 'c': (1,)}
         """
         store = self._store()
         for key, member in self._members(self._shown_keys(store)):
@@ -402,10 +622,28 @@ class Group(Mapping[str, Member]):
                 yield key, member
 
     def verify(self, *, threads: int | None = None, progress: Progress = None) -> str:
-        """Verifies all members; see :meth:`Array.verify`. Returns the worst of their results.
+        """Verifies all members; see :meth:`Array.verify`.
 
-        The directory of an archive is compared with the headers of its members. A member that cannot be read, such as
-        one that an archive holds compressed, raises an exception, as it does for the command.
+        The directory of an archive is compared with the headers of its members.
+
+        Parameters
+        ----------
+        threads : int, optional
+            Number of threads.
+        progress : bool or tqdm or callable, optional
+            As of :func:`b2kit.asarray`.
+
+        Returns
+        -------
+        str
+            The worst result of all members: ``"ok"``, ``"none"`` or ``"changed"``.
+
+        Raises
+        ------
+        b2kit.errors.DamagedError
+            A member is damaged.
+        b2kit.errors.UnsupportedError
+            A member cannot be read, such as one that an archive holds compressed.
         """
         order, worst = ("ok", "none", "changed"), "ok"
         store = self._store()
@@ -492,7 +730,7 @@ class Group(Mapping[str, Member]):
         return _repr.group_html(f"{self.name} of {self._path}", rows, len(listed) - len(rows))
 
     def _listed(self, store: _b2kit.Store) -> list[tuple[str, str]]:
-        """Returns the keys of all members, and what they are if they are no arrays. Tables are listed as one."""
+        """Returns the keys of all members, and what they are if they are not arrays. Tables are listed as one."""
         found: list[tuple[str, str]] = []
         keys = self._shown_keys(store)
         tables = [key.removesuffix(_TABLE) for key in keys if key.rsplit("/", 1)[-1] == _TABLE]
@@ -549,7 +787,7 @@ class Group(Mapping[str, Member]):
         try:
             array = Array(store, self._mode, self._threads, key=key, name=name, lock=self._lock)
         except NotBloscError:
-            # A frame that is no array. One that claims to be an array, but cannot be opened, raises another error.
+            # A frame that is not an array. One that claims to be an array, but cannot be opened, raises another error.
             return SuperChunk(store.frame(key), name)
         if array._origin != "path":
             array._again = (_member, (self._path, key, self._threads))
@@ -631,7 +869,7 @@ def _kind_of(store: _b2kit.Store, key: str) -> str:
 
 
 def _kind_of_member(store: _b2kit.Store, key: str) -> str:
-    """Returns what a member is if it is no array."""
+    """Returns what a member is if it is not an array."""
     if store.kind(key) == "elsewhere":
         return "elsewhere"
     try:
@@ -673,18 +911,60 @@ def open(
 ) -> Array | Group | SuperChunk | Data:
     """Opens an array or a store. Only its metadata is read.
 
-    ``source`` is a path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or
-    any seekable binary file. A frame that is no array is a :class:`SuperChunk`, which is read-only; tensors that
-    python-blosc2 has saved (``save_array``, ``save_tensor``) are decompressed into an array in memory. HTTP and HTTPS
-    URLs are read by this package itself, other URLs by fsspec. For all remote sources, each read fetches the ranges it
-    needs in a few rounds of requests. With ``mode="a"`` an array or a store at
-    a path can be changed, and a store (``.b2d``) that does not exist is created. ``threads`` is the number of threads
-    for one call, by default that of :func:`set_threads`. With ``key`` a member of a store is opened, or a data set of an HDF5
-    or NetCDF file (see :mod:`b2kit.hdf5`). ``lock=False`` changes files without locking them, for file systems that have
-    no locks; then only one process at a time may change them. With ``storage_options`` a URL, also one of HTTP, is opened by fsspec with
-    these options, such as credentials or ``{"headers": {...}}``.
-
     :func:`open_array` and :func:`open_group` return one of them, and fail for the other.
+
+    Parameters
+    ----------
+    source : str or PathLike or bytes or file
+        A path, the bytes of a frame, a URL, an fsspec file, a pair of an obstore store and a path in it, or any seekable
+        binary file. HTTP and HTTPS URLs are read by this package, other URLs by fsspec.
+    mode : {"r", "a"}
+        ``"r"`` reads. ``"a"`` also changes an array or a store at a path, and creates a store (``.b2d``) that does not
+        exist.
+    threads : int, optional
+        Number of threads for one call, by default that of :func:`set_threads`.
+    key : str, optional
+        Open this member of a store, or this data set of an HDF5 or NetCDF file (see :mod:`b2kit.hdf5`).
+    storage_options : mapping, optional
+        Let fsspec open the URL, also one of HTTP, with these options, such as credentials or ``{"headers": {...}}``.
+    lock : bool
+        Lock files while they are changed. ``False`` is for file systems that have no locks; then only one process at a time
+        may change the files.
+
+    Returns
+    -------
+    Array
+        An array; also a tensor that python-blosc2 saved (``save_array``, ``save_tensor``), decompressed into memory.
+    Group
+        A store.
+    SuperChunk
+        A frame that is not an array.
+    Data
+        A data set of an HDF5 or NetCDF file, if `key` names one.
+
+    Raises
+    ------
+    b2kit.errors.NotFoundError
+        There is no such file.
+    b2kit.errors.NotBloscError
+        The file is something else.
+    b2kit.errors.DamagedError
+        The header, the index or the trailer is damaged.
+    b2kit.errors.NoSuchKeyError
+        There is no member `key`.
+    b2kit.errors.ReadOnlyError
+        `mode` is ``"a"``, and what was opened cannot be changed.
+    b2kit.errors.UnsupportedError
+        The URL is that of a store, or an archive or a frame is opened with ``mode="a"``.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np, tempfile
+    >>> path = tempfile.mkdtemp() + "/a.b2nd"
+    >>> _ = b2kit.asarray(np.arange(6).reshape(2, 3), path)
+    >>> found = b2kit.open(path)
+    >>> isinstance(found, b2kit.Array) and found[1].tolist()
+    [3, 4, 5]
     """
     if storage_options is not None:
         given = source_with(source, storage_options)
@@ -731,7 +1011,7 @@ def _known(source: Source, mode: Literal["r", "a"], threads: int | None, lock: b
 
 
 def _frame(source: Any, name: str, mode: str) -> Array | SuperChunk | None:
-    """Opens a frame that is no array; ``None`` if there is none."""
+    """Opens a frame that is not an array; ``None`` if there is none."""
     try:
         frame = _b2kit.FrameBase(source)
     except Error:
@@ -787,11 +1067,42 @@ def open_array(
 ) -> Array:
     """Opens an array as :func:`open` does. A store is an error.
 
-        >>> import b2kit, numpy as np, tempfile
-        >>> path = tempfile.mkdtemp() + "/a.b2nd"
-        >>> _ = b2kit.asarray(np.arange(3), path)
-        >>> b2kit.open_array(path).shape
-        (3,)
+    Parameters
+    ----------
+    source : str or PathLike or bytes or file
+        As of :func:`open`.
+    mode : {"r", "a"}
+        ``"r"`` reads. ``"a"`` also changes an array or a store at a path, and creates a store (``.b2d``) that does not
+        exist.
+    threads : int, optional
+        Number of threads for one call, by default that of :func:`set_threads`.
+    lock : bool
+        Lock files while they are changed. ``False`` is for file systems that have no locks; then only one process at a time
+        may change the files.
+
+    Returns
+    -------
+    Array
+        The array.
+
+    Raises
+    ------
+    b2kit.errors.NotFoundError
+        There is no such file.
+    b2kit.errors.ArgumentError
+        The file is a store.
+    b2kit.errors.NotBloscError
+        The file is something else, or a frame that is not an array.
+    b2kit.errors.DamagedError
+        The header, the index or the trailer is damaged.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np, tempfile
+    >>> path = tempfile.mkdtemp() + "/a.b2nd"
+    >>> _ = b2kit.asarray(np.arange(3), path)
+    >>> b2kit.open_array(path).shape
+    (3,)
     """
     found = open(source, mode, threads, lock=lock)
     if isinstance(found, Array):
@@ -803,7 +1114,41 @@ def open_array(
 
 @checked
 def open_group(source: Path, mode: Literal["r", "a"] = "r", threads: int | None = None, *, lock: bool = True) -> Group:
-    """Opens a store as :func:`open` does, and returns its root. An array is an error."""
+    """Opens a store as :func:`open` does, and returns its root. An array is an error.
+
+    Parameters
+    ----------
+    source : str or PathLike
+        The path of the store.
+    mode : {"r", "a"}
+        ``"r"`` reads. ``"a"`` also changes an array or a store at a path, and creates a store (``.b2d``) that does not
+        exist.
+    threads : int, optional
+        Number of threads for one call, by default that of :func:`set_threads`.
+    lock : bool
+        Lock files while they are changed. ``False`` is for file systems that have no locks; then only one process at a time
+        may change the files.
+
+    Returns
+    -------
+    Group
+        The root of the store.
+
+    Raises
+    ------
+    b2kit.errors.NotFoundError
+        There is no such file.
+    b2kit.errors.ArgumentError
+        The file is an array or another frame.
+
+    Examples
+    --------
+    >>> import b2kit, tempfile
+    >>> g = b2kit.open_group(tempfile.mkdtemp() + "/store.b2d", mode="a")
+    >>> _ = g.create("t", [1, 2, 3])
+    >>> list(g)
+    ['t']
+    """
     found = open(source, mode, threads, lock=lock)
     if not isinstance(found, Group):
         found.close()
@@ -865,17 +1210,40 @@ def copy(a: Group, path: Path, **options: Unpack[CopyOptions]) -> Group: ...
 def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Array: ...
 @checked
 def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Array | Group:
-    """Copies an array and its attributes in bounded memory. A path is opened first.
+    """Copies an array and its attributes, in bounded memory. Chunks that do not change are copied without being recompressed.
 
-    A group or store is copied with all its contents to a new store, as by :meth:`Group.save`; only ``overwrite`` is an
-    option then.
+    Parameters
+    ----------
+    a : Array or Group or str or PathLike or array_like
+        What to copy. A path is opened first. A group or store is copied with all its contents, as by :meth:`Group.save`. Of
+        arrays of h5py, zarr and python-blosc2, attributes and chunks are kept: shards of zarr become chunks, and the chunks
+        in them blocks. Codec, level and filters are kept from python-blosc2 only. What makes an HDF5 data set or its axes a
+        dimension scale is left out.
+    path : str or PathLike, optional
+        The new file or store. Without it the array is in memory.
+    **options
+        The options of :func:`asarray`; those not given are taken from `a`. For other ``chunks``, blocks are chosen that
+        fit. For a group, only ``overwrite``.
 
-    ``options`` are those of :func:`asarray`; those not given are taken from ``a``. For other ``chunks``, blocks are
-    chosen that fit. Chunks that do not change are copied without being recompressed.
+    Returns
+    -------
+    Array or Group
+        The copy.
 
-    ``a`` may also be an array of h5py, zarr or python-blosc2, whose attributes and chunks are kept: shards of zarr are
-    chunks here, and the chunks in them are blocks. Codec, level and filters are kept from python-blosc2 only. What
-    makes an HDF5 dataset or its axes a dimension scale is left out.
+    Raises
+    ------
+    b2kit.errors.ExistsError
+        There is a file under this name, and `overwrite` is false.
+    b2kit.errors.WrongTypeError
+        A group is copied without a path, or with other options than `overwrite`.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np
+    >>> a = b2kit.asarray(np.arange(6), chunks=4, attrs={"units": "m"})
+    >>> b = b2kit.copy(a, codec="lz4")
+    >>> b.codec, b.chunks, b.attrs["units"]
+    ('lz4', (4,), 'm')
     """
     given: dict[str, Any] = dict(options)
     if isinstance(a, (str, os.PathLike)):
@@ -890,9 +1258,37 @@ def copy(a: Any, path: Path | None = None, **options: Unpack[CopyOptions]) -> Ar
 
 @checked
 def verify(path: Source, *, threads: int | None = None, progress: Progress = None) -> str:
-    """Verifies a file, directory or store, or the bytes of a frame; see :meth:`Array.verify`.
+    """Verifies a file, a directory, a store or the bytes of a frame; see :meth:`Array.verify`.
 
-    Raises an exception if something is wrong.
+    Parameters
+    ----------
+    path : str or PathLike or bytes or file
+        As of :func:`open`.
+    threads : int, optional
+        Number of threads.
+    progress : bool or tqdm or callable, optional
+        As of :func:`b2kit.asarray`.
+
+    Returns
+    -------
+    str
+        ``"ok"``; ``"none"`` if there are no checksums; ``"changed"`` if a program that does not support them changed the
+        file after they were written.
+
+    Raises
+    ------
+    b2kit.errors.DamagedError
+        Something is damaged. The message names the chunk.
+    b2kit.errors.NotBloscError
+        The file is something else.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np, tempfile
+    >>> path = tempfile.mkdtemp() + "/a.b2nd"
+    >>> _ = b2kit.asarray(np.arange(3), path)
+    >>> b2kit.verify(path)
+    'ok'
     """
     try:
         found = _known(path, "r", threads)

@@ -9,7 +9,7 @@
     ['a/c/0/0', 'a/zarr.json', 'zarr.json']
 
 :func:`kerchunk` returns references that fsspec's ``reference`` file system reads. :class:`Parser` is a parser for
-VirtualiZarr. Readers need this package for the codec ``b2kit.chunk``, see ``docs/zarr.md``.
+VirtualiZarr. Readers need this package for the codec ``b2kit.chunk``, see ``docs/how-to/zarr.md``.
 """
 
 from __future__ import annotations
@@ -164,14 +164,42 @@ def kerchunk(
 ) -> dict[str, Any]:
     """Returns references into a file or store, as kerchunk writes them to JSON (version 1).
 
-    The arrays are members of a Zarr group; that of a file has its name. ``url`` is where readers will find the file, by
-    default its path, of a URL without user, password and query: readers need their own. With ``zarr_format`` 3, readers fetch and decode only the blocks that they need. Kerchunk's own tools
-    expect 2, of which chunks are read as a whole. A small file may claim to have any number of chunks: with more than
-    ``max_references``, no references are made.
+    The arrays are members of a Zarr group; that of a file has its name. Chunks are read without their checksums.
 
-    Raises:
-        LimitError: there are more than ``max_references`` chunks.
-        UnsupportedError: an array is a directory, or compressed together with others (``.b2e``).
+    Parameters
+    ----------
+    path : str or PathLike
+        The file or store.
+    url : str, optional
+        Where readers will find the file; by default its path, without user, password and query: readers need their own.
+    zarr_format : {3, 2}
+        With 3, readers fetch and decode only the blocks that they need. Kerchunk's own tools expect 2, whose chunks are read
+        as a whole.
+    max_references : int
+        A small file may claim to have any number of chunks. With more than this, no references are made.
+
+    Returns
+    -------
+    dict
+        The references, for the ``reference`` file system of fsspec.
+
+    Raises
+    ------
+    b2kit.errors.LimitError
+        There are more than `max_references` chunks.
+    b2kit.errors.UnsupportedError
+        An array is a directory, or compressed together with others (``.b2e``).
+    b2kit.errors.ArgumentError
+        `url` has a user, a password or a query.
+
+    Examples
+    --------
+    >>> import b2kit, numpy as np, tempfile
+    >>> from b2kit import virtual
+    >>> path = tempfile.mkdtemp() + "/a.b2nd"
+    >>> _ = b2kit.asarray(np.arange(4.0), path)
+    >>> virtual.kerchunk(path, url="s3://bucket/a.b2nd")["refs"]["a/c/0"][0]
+    's3://bucket/a.b2nd'
     """
     text = os.fspath(path)
     where = url if url is not None else shown(text) if "://" in text else os.path.abspath(text)
@@ -239,9 +267,16 @@ class _Object:
 
 
 class Parser:
-    """A parser for VirtualiZarr: makes a ``.b2nd`` file a virtual dataset, with two requests.
+    """A parser for VirtualiZarr. It makes a ``.b2nd`` file a virtual dataset, with two requests.
 
-    The variable has the name of the file, or ``name``. Chunks of the fill value are missing, other special ones inline.
+    Chunks of the fill value are missing, other special chunks are inline.
+
+    Parameters
+    ----------
+    name : str, optional
+        The name of the variable, by default that of the file.
+    max_references : int
+        As of :func:`kerchunk`.
     """
 
     def __init__(self, name: str | None = None, *, max_references: int = _MOST) -> None:
@@ -249,10 +284,26 @@ class Parser:
         self.max_references = max_references
 
     def __call__(self, url: str, registry: Any) -> Any:
-        """Opens the file at a URL, and returns a ``ManifestStore``.
+        """Opens the file at a URL.
 
-        Raises:
-            ImportError: VirtualiZarr is not installed.
+        Parameters
+        ----------
+        url : str
+            The file.
+        registry : object
+            VirtualiZarr's registry of object stores.
+
+        Returns
+        -------
+        virtualizarr.manifests.ManifestStore
+            The references.
+
+        Raises
+        ------
+        ImportError
+            VirtualiZarr is not installed.
+        b2kit.errors.LimitError
+            The file has more than `max_references` chunks.
         """
         manifests: Any = importlib.import_module("virtualizarr.manifests")
         store, path = registry.resolve(url)

@@ -9,7 +9,7 @@
     >>> again.sst.dims, again.sst.attrs, again.lat.values
     (('lat', 'lon'), {'units': 'K'}, array([10, 20]))
 
-Reading needs no import: xarray finds the engine by its name. See ``docs/xarray.md`` for the convention.
+Reading needs no import: xarray finds the engine by its name. See ``docs/reference/xarray.md`` for the convention.
 """
 
 from __future__ import annotations
@@ -349,7 +349,18 @@ class Backend(BackendEntrypoint):
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Returns whether this is the path of a Blosc2 file or store, or an open array or group."""
+        """Returns whether this is the path of a Blosc2 file or store, or an open array or group.
+
+        Parameters
+        ----------
+        filename_or_obj : object
+            What :func:`xarray.open_dataset` was given.
+
+        Returns
+        -------
+        bool
+            Whether the name ends as those of Blosc2 files do, or the object is an array or a group.
+        """
         if isinstance(filename_or_obj, (Array, Group)):
             return True
         if not isinstance(filename_or_obj, (str, os.PathLike)):
@@ -371,11 +382,32 @@ class Backend(BackendEntrypoint):
         threads: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> xr.Dataset:
-        """Opens an array, a group of a store, or one of an HDF5 or NetCDF file (in a build that reads these).
+        """Opens an array, a group of a store, or one of an HDF5 or NetCDF file.
 
-        ``group`` is the key of the group; the root by default. ``threads`` is the number of threads for one read.
-        With ``storage_options`` a URL is opened by fsspec with these options, as by :func:`b2kit.open`. The
-        other parameters are those of :func:`xarray.open_dataset`.
+        Parameters
+        ----------
+        filename_or_obj : str or PathLike or Array or Group
+            What to open.
+        mask_and_scale, decode_times, concat_characters, decode_coords, drop_variables, use_cftime, decode_timedelta
+            As of :func:`xarray.open_dataset`.
+        group : str, optional
+            The key of the group; the root by default.
+        threads : int, optional
+            Number of threads for one read.
+        storage_options : mapping, optional
+            Let fsspec open the URL with these options, as :func:`b2kit.open` does.
+
+        Returns
+        -------
+        xarray.Dataset
+            The dataset. Its items are read on request.
+
+        Raises
+        ------
+        b2kit.errors.NotFoundError
+            There is no such file.
+        b2kit.errors.NotBloscError
+            The file is something else.
         """
         opened = filename_or_obj
         store: DataStore | Hdf5Store
@@ -410,7 +442,20 @@ class Backend(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> dict[str, xr.Dataset]:
-        """Opens all groups of a store and returns them by path."""
+        """Opens all groups of a store.
+
+        Parameters
+        ----------
+        filename_or_obj, group, threads, storage_options
+            As of :meth:`open_dataset`.
+        **options
+            Other parameters of :meth:`open_dataset`.
+
+        Returns
+        -------
+        dict of str to xarray.Dataset
+            The datasets by their paths.
+        """
         found: dict[str, xr.Dataset] = {}
         if _xarray_hdf5.is_hdf5(filename_or_obj, storage_options):
             file = _xarray_hdf5.opened(filename_or_obj, threads, storage_options)
@@ -434,12 +479,25 @@ class Backend(BackendEntrypoint):
         return found
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
-        """Opens all groups of a store as a tree."""
+        """Opens all groups of a store as a tree.
+
+        Parameters
+        ----------
+        filename_or_obj : str or PathLike or Group
+            What to open.
+        **options
+            The parameters of :meth:`open_groups_as_dict`.
+
+        Returns
+        -------
+        xarray.DataTree
+            The tree.
+        """
         return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
 class Accessor:
-    """The accessor ``ds.b2kit`` of datasets."""
+    """The accessor ``ds.b2kit`` of datasets, after ``import b2kit.xarray``."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self._dataset = dataset
@@ -455,24 +513,59 @@ class Accessor:
         region: Mapping[Any, slice | str] | str | None = None,
         compute: bool = True,
     ) -> Any:
-        """Writes the dataset to a store (``.b2d``), or to the group ``group`` in one.
+        """Writes the dataset to a store (``.b2d``), or to a group in one.
 
-        With ``mode="w-"``, the default, the store must not exist, with ``"w"`` an existing one is replaced (with
-        ``group`` only that group and those in it), and with ``"a"`` variables are added or replaced. The store has all variables or, after an error or a crash, is as it
-        was. ``encoding`` maps each variable to ``codec``, ``level``, ``filters``, ``chunks`` and ``blocks`` as for
-        :func:`b2kit.asarray`, in addition to CF keys such as ``dtype``, ``scale_factor``, ``_FillValue`` and ``units``.
+        The store has all variables or, after an error or a crash, is as it was. All Dask arrays are written in one computation,
+        by all available workers, as with :func:`b2kit.dask.to_b2kit`.
 
-        ``append_dim`` is a dimension: variables that have it are appended along it to those in the store; others are
-        replaced by variables of the same shape, or added. ``region`` maps dimensions to slices, or to ``"auto"``, with
-        which the slice is found by the coordinate: the variables are written into that part of those in the store. For
-        both, the encoding is that of the store. Nothing is changed before everything is computed and compressed. Then
-        the arrays are committed one after the other; an error takes back those that were, but a process that is killed
-        in that moment leaves some of them with the new items.
+        With `append_dim` and `region`, nothing is changed before everything is computed and compressed. Then the arrays are
+        committed one after the other. An error takes back those that were, but a process that is killed in that moment leaves
+        some of them with the new items.
 
-        All Dask arrays are written in one computation, by all available workers, as with
-        :func:`b2kit.dask.to_b2kit`. With ``compute=False`` they are written when the returned ``Delayed`` is computed.
-        Until then they are zeros in a new store, which parts can be written to with ``region``; in appends and regions
-        nothing is changed until then.
+        Parameters
+        ----------
+        path : str or PathLike
+            The store.
+        group : str, optional
+            The key of the group.
+        mode : {"w-", "w", "a"}, optional
+            With ``"w-"``, the default, the store must not exist. With ``"w"`` an existing one is replaced, or with `group` only
+            that group and those in it. With ``"a"`` variables are added or replaced.
+        encoding : mapping, optional
+            For each variable ``codec``, ``level``, ``filters``, ``chunks`` and ``blocks`` as of :func:`b2kit.asarray`, and CF
+            keys such as ``dtype``, ``scale_factor``, ``_FillValue`` and ``units``.
+        append_dim : hashable, optional
+            Variables with this dimension are appended along it to those in the store; others are replaced by variables of the
+            same shape, or added. The encoding is that of the store.
+        region : mapping or "auto", optional
+            Maps dimensions to slices, or to ``"auto"``, with which the slice is found by the coordinate. The variables are
+            written into that part of those in the store. The encoding is that of the store.
+        compute : bool
+            Write Dask arrays now. Otherwise they are zeros in a new store, whose parts can be written with `region`; appends
+            and regions change nothing until the result is computed.
+
+        Returns
+        -------
+        dask.delayed.Delayed or None
+            The task that writes the Dask arrays, with ``compute=False``.
+
+        Raises
+        ------
+        b2kit.errors.ExistsError
+            The store exists, with ``mode="w-"``.
+        b2kit.errors.ArgumentError
+            The path does not end with ``.b2d``, or the parameters or the dimensions do not fit.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile, xarray as xr
+        >>> import b2kit.xarray
+        >>> path = tempfile.mkdtemp() + "/store.b2d"
+        >>> ds = xr.Dataset({"t": (("time", "x"), np.ones((2, 3)))}, coords={"time": [0, 1]})
+        >>> ds.b2kit.to_store(path, encoding={"t": {"codec": "lz4"}})
+        >>> ds.assign_coords(time=[2, 3]).b2kit.to_store(path, append_dim="time")
+        >>> dict(xr.open_dataset(path).sizes)
+        {'time': 4, 'x': 3}
         """
         target = _checked_target(path)
         if append_dim is not None or region is not None:
@@ -485,7 +578,7 @@ class Accessor:
 
 
 class TreeAccessor:
-    """The accessor ``tree.b2kit`` of :class:`xarray.DataTree`."""
+    """The accessor ``tree.b2kit`` of :class:`xarray.DataTree`, after ``import b2kit.xarray``."""
 
     def __init__(self, tree: xr.DataTree) -> None:
         self._tree = tree
@@ -500,8 +593,30 @@ class TreeAccessor:
     ) -> Any:
         """Writes all datasets of the tree as groups of a store (``.b2d``), which has all of them or none.
 
-        ``encoding`` maps paths of groups, such as ``"/"`` and ``"/deep"``, to the encodings of their variables. The
-        other parameters are those of :meth:`Accessor.to_store`. Coordinates that a node inherits are written once.
+        Coordinates that a node inherits are written once.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The store.
+        mode : {"w-", "w", "a"}
+            As of :meth:`Accessor.to_store`.
+        encoding : mapping, optional
+            Maps paths of groups, such as ``"/"`` and ``"/deep"``, to the encodings of their variables.
+        compute : bool
+            As of :meth:`Accessor.to_store`.
+
+        Returns
+        -------
+        dask.delayed.Delayed or None
+            The task that writes the Dask arrays, with ``compute=False``.
+
+        Raises
+        ------
+        b2kit.errors.ExistsError
+            The store exists, with ``mode="w-"``.
+        b2kit.errors.ArgumentError
+            `encoding` names a group that the tree does not have, or the path does not end with ``.b2d``.
         """
         told = {f"/{name.strip('/')}": given for name, given in (encoding or {}).items()}
         root = self._tree.path.rstrip("/")

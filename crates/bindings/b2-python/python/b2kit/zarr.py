@@ -8,7 +8,7 @@
     >>> float(z[3, 5])
     197.0
 
-Installing b2kit is enough to read such arrays: zarr finds the codecs by their names. See ``docs/zarr.md``.
+Installing b2kit is enough to read such arrays: zarr finds the codecs by their names. See ``docs/how-to/zarr.md``.
 """
 
 from __future__ import annotations
@@ -76,14 +76,22 @@ def enable() -> None:
     """Lets zarr read parts of the chunks that it compresses with ``blosc``, in all arrays that are opened afterwards.
 
     Nothing about the data changes. It concerns arrays of Zarr 2 and 3, also inside shards, whose last codec is ``blosc``,
-    ``b2kit.blosc2``, or numcodecs' ``blosc2``: of large chunks, only the blocks with selected items are fetched and
-    decoded. Chunks of these arrays are also decoded by this package, by all threads at once.
+    ``b2kit.blosc2``, or numcodecs' ``blosc2``: of large chunks, only the blocks with selected items are fetched and decoded.
+    Chunks of these arrays are also decoded by this package, with all threads.
 
-    The longer way is zarr's configuration: ``codec_pipeline.path`` is ``b2kit.zarr.BatchedPipeline``, or
-    ``b2kit.zarr.FusedPipeline`` in place of ``FusedCodecPipeline``, after ``import b2kit.zarr``.
+    zarr's configuration does the same: after ``import b2kit.zarr``, set ``codec_pipeline.path`` to
+    ``b2kit.zarr.BatchedPipeline``, or to ``b2kit.zarr.FusedPipeline`` in place of ``FusedCodecPipeline``.
 
-    Raises:
-        UnsupportedError: zarr-python is older than 3.4, or was told to use a pipeline of another package.
+    Raises
+    ------
+    b2kit.errors.UnsupportedError
+        zarr-python is older than 3.4, or is configured to use a pipeline of another package.
+
+    Examples
+    --------
+    >>> import b2kit.zarr
+    >>> b2kit.zarr.enable()
+    >>> b2kit.zarr.disable()
     """
     path = config.get("codec_pipeline.path")
     if path in _PIPELINES.values():
@@ -163,11 +171,31 @@ class _Options:
 
 @dataclass(frozen=True)
 class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
-    """Stores a Zarr chunk as a Blosc2 array (``b2kit.b2nd``); a selection fetches only the blocks it touches.
+    """Stores a Zarr chunk as a Blosc2 array (``b2kit.b2nd``). A selection fetches only the blocks it touches.
 
-    ``codec``, ``level`` and ``filters`` are those of :func:`b2kit.asarray`. ``blocks`` is the shape of the parts that
-    are compressed separately and can be read individually; by default it is chosen to fit the CPU caches. With ``name``
-    set to ``"imagecodecs_b2nd"`` the metadata is compatible with imagecodecs-zarr; the bytes are the same.
+    Parameters
+    ----------
+    codec, level, filters
+        As of :func:`b2kit.asarray`.
+    blocks : tuple of int, optional
+        Shape of the parts that are compressed separately and can be read individually; by default it is chosen to fit the
+        CPU caches.
+    name : {"b2kit.b2nd", "imagecodecs_b2nd"}
+        With ``"imagecodecs_b2nd"`` the metadata is compatible with imagecodecs-zarr; the bytes are the same.
+
+    Raises
+    ------
+    b2kit.errors.ArgumentError
+        There is no such codec or filter, or a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np, zarr
+    >>> from b2kit.zarr import B2ndCodec
+    >>> z = zarr.create_array({}, shape=(8, 8), chunks=(8, 8), dtype="i4", serializer=B2ndCodec(codec="lz4"), compressors=None)
+    >>> z[:] = 7
+    >>> int(z[3, 5])
+    7
     """
 
     _names = ("b2kit.b2nd", "imagecodecs_b2nd")
@@ -379,9 +407,28 @@ class _Reading:
 class Blosc2Codec(_Options, BytesBytesCodec):
     """Compresses bytes into a Blosc2 chunk (``b2kit.blosc2``), after another codec.
 
-    ``codec``, ``level`` and ``filters`` are those of :func:`b2kit.asarray`. ``typesize`` is the item size for filters
-    such as shuffle, by default that of the array. With ``name`` set to ``"imagecodecs_blosc2"`` the metadata is
-    compatible with imagecodecs-zarr; the bytes are the same.
+    Parameters
+    ----------
+    codec, level, filters
+        As of :func:`b2kit.asarray`.
+    typesize : int, optional
+        Size of the items in bytes, 1 to 255, for filters such as shuffle; by default that of the array.
+    name : {"b2kit.blosc2", "imagecodecs_blosc2"}
+        With ``"imagecodecs_blosc2"`` the metadata is compatible with imagecodecs-zarr; the bytes are the same.
+
+    Raises
+    ------
+    b2kit.errors.ArgumentError
+        There is no such codec or filter, or a parameter is out of range.
+
+    Examples
+    --------
+    >>> import zarr
+    >>> from b2kit.zarr import Blosc2Codec
+    >>> z = zarr.create_array({}, shape=8, chunks=4, dtype="i4", compressors=[Blosc2Codec(codec="lz4")])
+    >>> z[:] = 7
+    >>> int(z[3])
+    7
     """
 
     # Chunks that can be read in parts.

@@ -3,7 +3,7 @@
 //! A preloaded library (faults.c) lets the n-th call that concerns a file fail: with no space, an I/O error, a quota, an
 //! interruption, or after half of the bytes; or it kills the process before, in or after the call. Then the exit code must
 //! be true, the file must hold the old or the new state and pass `verify`, nothing temporary may be left, and the command
-//! must succeed when it is run again. docs/reliability.md has the figures.
+//! must succeed when it is run again. docs/explanation/reliability-tests.md has the figures.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -22,9 +22,9 @@ use crate::{digest, number};
 /// The command under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_b2-durability");
 /// Number of cases of a sample, in all its tests.
-const SAMPLE: u64 = 1200;
+const SAMPLE_CASES: u64 = 1200;
 /// Timeout for a command; none takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Part of the message that a change took effect but was not synced.
 const NOT_SYNCED: &str = "may not survive a power loss";
 /// Changes in place, of contiguous and sparse frames.
@@ -92,7 +92,7 @@ const CASES: &[(&str, &[&str], &[&str], &str)] = &[
 ];
 
 /// A command and its files.
-struct Task {
+struct CommandCase {
     name: String,
     /// The file of the template that is the target before the command.
     start: Option<String>,
@@ -104,7 +104,7 @@ struct Task {
     code: i32,
 }
 
-fn tasks() -> Vec<Task> {
+fn tasks() -> Vec<CommandCase> {
     let mut all = Vec::new();
     for &(name, before, args) in CHANGES {
         for (storage, start) in [("contiguous", "c"), ("sparse", "s")] {
@@ -114,10 +114,10 @@ fn tasks() -> Vec<Task> {
                 _ => ".b2nd",
             };
             let (name, start) = (format!("{name}, {storage}"), Some(format!("{start}{kind}")));
-            all.push(Task { name, start, before, args, target: "T", code: 0 });
+            all.push(CommandCase { name, start, before, args, target: "T", code: 0 });
         }
     }
-    all.extend(CASES.iter().map(|&(name, before, args, target)| Task {
+    all.extend(CASES.iter().map(|&(name, before, args, target)| CommandCase {
         name: name.to_owned(),
         start: None,
         before,
@@ -130,7 +130,7 @@ fn tasks() -> Vec<Task> {
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Trouble {
+struct CallFailure {
     name: &'static str,
     /// The error number, or 0 to process only half of the bytes.
     errno: u8,
@@ -141,30 +141,30 @@ struct Trouble {
     harmless: bool,
 }
 
-const fn error(name: &'static str, errno: u8) -> Trouble {
-    Trouble { name, errno, lasting: false, kill: None, harmless: false }
+const fn error(name: &'static str, errno: u8) -> CallFailure {
+    CallFailure { name, errno, lasting: false, kill: None, harmless: false }
 }
 
-const fn kill(name: &'static str, when: &'static str) -> Trouble {
-    Trouble { name, errno: 5, lasting: false, kill: Some(when), harmless: false }
+const fn kill(name: &'static str, when: &'static str) -> CallFailure {
+    CallFailure { name, errno: 5, lasting: false, kill: Some(when), harmless: false }
 }
 
-const EIO: Trouble = error("EIO", 5);
-const ENOSPC: Trouble = error("ENOSPC", 28);
-const EDQUOT: Trouble = error("EDQUOT", 122);
-const EMFILE: Trouble = error("EMFILE", 24);
+const EIO: CallFailure = error("EIO", 5);
+const ENOSPC: CallFailure = error("ENOSPC", 28);
+const EDQUOT: CallFailure = error("EDQUOT", 122);
+const EMFILE: CallFailure = error("EMFILE", 24);
 /// Not every file system supports hard links.
-const EPERM: Trouble = error("EPERM", 1);
-const EINTR: Trouble = Trouble { harmless: true, ..error("EINTR", 4) };
-const HALF: Trouble = Trouble { harmless: true, ..error("half of the bytes", 0) };
-const FULL: Trouble = Trouble { lasting: true, ..error("no space from here on", 28) };
-const HALF_FULL: Trouble = Trouble { lasting: true, ..error("half of the bytes, then no space", 0) };
-const KILL: Trouble = kill("killed before", "before");
-const KILL_HALF: Trouble = kill("killed after half of the bytes", "half");
-const KILL_AFTER: Trouble = kill("killed after", "after");
+const EPERM: CallFailure = error("EPERM", 1);
+const EINTR: CallFailure = CallFailure { harmless: true, ..error("EINTR", 4) };
+const HALF: CallFailure = CallFailure { harmless: true, ..error("half of the bytes", 0) };
+const FULL: CallFailure = CallFailure { lasting: true, ..error("no space from here on", 28) };
+const HALF_FULL: CallFailure = CallFailure { lasting: true, ..error("half of the bytes, then no space", 0) };
+const KILL: CallFailure = kill("killed before", "before");
+const KILL_HALF: CallFailure = kill("killed after half of the bytes", "half");
+const KILL_AFTER: CallFailure = kill("killed after", "after");
 
 /// Returns the ways in which a call can fail.
-fn troubles(call: &str) -> &'static [Trouble] {
+fn troubles(call: &str) -> &'static [CallFailure] {
     match call {
         "write" | "writev" | "pwrite64" | "copy_file_range" => {
             &[ENOSPC, EIO, EDQUOT, EINTR, HALF, FULL, HALF_FULL, KILL, KILL_HALF, KILL_AFTER]
@@ -179,7 +179,7 @@ fn troubles(call: &str) -> &'static [Trouble] {
         "open" => &[EIO, EMFILE, EINTR],
         "flock" => &[EIO, EINTR, KILL_AFTER],
         // The result of `close` is ignored, since everything important was synced before.
-        "close" => &[Trouble { harmless: true, ..EIO }, EINTR],
+        "close" => &[CallFailure { harmless: true, ..EIO }, EINTR],
         "dup" => &[EMFILE],
         _ => &[EIO],
     }
@@ -192,20 +192,20 @@ fn changes(call: &str) -> bool {
 
 /// The content of a target: its data and metadata, or its bytes if it is not a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum TargetState {
     Missing,
     Bytes(String),
     Frame { contents: String, chunk_files: usize },
 }
 
-fn state(path: &Path) -> Result<State> {
+fn state(path: &Path) -> Result<TargetState> {
     if fs::symlink_metadata(path).is_err() {
-        return Ok(State::Missing);
+        return Ok(TargetState::Missing);
     }
     let bytes = if path.is_dir() { None } else { Some(fs::read(path)?) };
     let starts: [&[u8]; 3] = [b"\x93NUMPY", b"\x89PNG", b"<"];
     if let Some(bytes) = bytes.filter(|bytes| starts.iter().any(|start| bytes.starts_with(start))) {
-        return Ok(State::Bytes(digest(&bytes)));
+        return Ok(TargetState::Bytes(digest(&bytes)));
     }
     let frame = || -> Result<String> {
         let frame = SuperChunk::open(path)?;
@@ -223,7 +223,7 @@ fn state(path: &Path) -> Result<State> {
     let contents = frame().context("cannot be read")?;
     let names = if path.is_dir() { names(path) } else { Vec::new() };
     let chunk_files = names.iter().filter(|name| name.ends_with(".chunk")).count();
-    Ok(State::Frame { contents, chunk_files })
+    Ok(TargetState::Frame { contents, chunk_files })
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -235,19 +235,19 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// What a run left behind.
-struct Ran {
+struct RunResult {
     status: ExitStatus,
     message: String,
 }
 
 /// The paths of everything that is needed.
-struct Lab {
+struct FaultLab {
     library: PathBuf,
     template: PathBuf,
     folder: PathBuf,
 }
 
-impl Lab {
+impl FaultLab {
     fn command(&self, folder: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command
@@ -261,13 +261,13 @@ impl Lab {
         command
     }
 
-    fn run(&self, mut command: Command) -> Result<Ran> {
+    fn run(&self, mut command: Command) -> Result<RunResult> {
         let mut child = command.spawn().context(PROGRAM)?;
         // The output is short and fits into a pipe.
         let started = Instant::now();
         let mut pause = Duration::from_micros(200);
         while child.try_wait()?.is_none() {
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > COMMAND_TIMEOUT {
                 child.kill()?;
                 bail!("it hangs");
             }
@@ -275,7 +275,10 @@ impl Lab {
             pause = (pause * 2).min(Duration::from_millis(5));
         }
         let output = child.wait_with_output()?;
-        Ok(Ran { status: output.status, message: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
+        Ok(RunResult {
+            status: output.status,
+            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
     }
 
     fn watched(&self, folder: &Path, args: &[&str]) -> Command {
@@ -286,7 +289,7 @@ impl Lab {
     }
 
     /// Creates a folder that contains only what the command needs.
-    fn prepare(&self, worker: &str, task: &Task) -> Result<PathBuf> {
+    fn prepare(&self, worker: &str, task: &CommandCase) -> Result<PathBuf> {
         let folder = self.folder.join(worker);
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
@@ -308,14 +311,14 @@ fn log_of(folder: &Path) -> PathBuf {
 }
 
 /// What a command does if nothing fails.
-struct Known {
-    old: State,
-    new: State,
+struct ReferenceRun {
+    old: TargetState,
+    new: TargetState,
     calls: Vec<String>,
 }
 
-impl Lab {
-    fn learn(&self, task: &Task) -> Result<Known> {
+impl FaultLab {
+    fn learn(&self, task: &CommandCase) -> Result<ReferenceRun> {
         let folder = self.prepare("learn", task)?;
         let target = folder.join(task.target);
         let old = state(&target)?;
@@ -327,11 +330,18 @@ impl Lab {
         let calls: Vec<String> =
             log.lines().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect();
         ensure!(calls.len() > 10, "{}: only {} system calls were seen", task.name, calls.len());
-        Ok(Known { old, new, calls })
+        Ok(ReferenceRun { old, new, calls })
     }
 
     /// Makes one call fail, and checks what is left.
-    fn try_one(&self, worker: &str, task: &Task, known: &Known, at: usize, trouble: Trouble) -> Result<()> {
+    fn try_one(
+        &self,
+        worker: &str,
+        task: &CommandCase,
+        known: &ReferenceRun,
+        at: usize,
+        trouble: CallFailure,
+    ) -> Result<()> {
         let folder = self.prepare(worker, task)?;
         let mut command = self.watched(&folder, task.args);
         command.env("B2KIT_FAULT_AT", at.to_string()).env("B2KIT_FAULT_ERROR", trouble.errno.to_string());
@@ -352,11 +362,11 @@ impl Lab {
     fn judge(
         &self,
         folder: &Path,
-        task: &Task,
-        known: &Known,
-        trouble: Trouble,
+        task: &CommandCase,
+        known: &ReferenceRun,
+        trouble: CallFailure,
         hit: &str,
-        ran: &Ran,
+        ran: &RunResult,
     ) -> Result<()> {
         ensure!(!hit.is_empty(), "no call was made to fail");
         let target = folder.join(task.target);
@@ -385,7 +395,7 @@ impl Lab {
             let before = if is_old { &known.old } else { &known.new };
             no_litter(folder, task, &ran.message, (&found, before))?;
         }
-        if matches!(found, State::Frame { .. }) {
+        if matches!(found, TargetState::Frame { .. }) {
             let ran = self.run(self.command(folder, &["verify", task.target]))?;
             ensure!(ran.status.success(), "verify: {}", ran.message);
         }
@@ -401,7 +411,12 @@ impl Lab {
 }
 
 /// Whether nothing was left behind that is new and not part of the target.
-fn no_litter(folder: &Path, task: &Task, message: &str, (found, known): (&State, &State)) -> Result<()> {
+fn no_litter(
+    folder: &Path,
+    task: &CommandCase,
+    message: &str,
+    (found, known): (&TargetState, &TargetState),
+) -> Result<()> {
     let lock = format!("{}.b2lock", task.target);
     let expected = |name: &String| {
         *name == task.target || *name == lock || task.before.iter().any(|before| before == name)
@@ -415,7 +430,8 @@ fn no_litter(folder: &Path, task: &Task, message: &str, (found, known): (&State,
     }
     ensure!(litter.is_empty(), "left behind: {}", litter.join(", "));
     // Chunks of the old state stay if a power loss could bring that state back.
-    if let (State::Frame { chunk_files: found, .. }, State::Frame { chunk_files: known, .. }) = (found, known)
+    if let (TargetState::Frame { chunk_files: found, .. }, TargetState::Frame { chunk_files: known, .. }) =
+        (found, known)
     {
         let same = found == known || message.contains(NOT_SYNCED);
         ensure!(same, "{found} chunk files instead of {known}");
@@ -423,22 +439,22 @@ fn no_litter(folder: &Path, task: &Task, message: &str, (found, known): (&State,
     Ok(())
 }
 
-impl Ran {
+impl RunResult {
     /// Salvaging a truncated file exits with 1 and no message even if nothing fails.
-    fn message_is_fine(&self, task: &Task) -> bool {
+    fn message_is_fine(&self, task: &CommandCase) -> bool {
         task.code == 0 || !self.message.contains("b2kit: ") || self.message.contains("recovered")
     }
 }
 
-fn same(a: &State, b: &State) -> bool {
+fn same(a: &TargetState, b: &TargetState) -> bool {
     match (a, b) {
-        (State::Frame { contents: a, .. }, State::Frame { contents: b, .. }) => a == b,
+        (TargetState::Frame { contents: a, .. }, TargetState::Frame { contents: b, .. }) => a == b,
         _ => a == b,
     }
 }
 
 /// Creates the files that the commands start with.
-fn make_template(lab: &Lab) -> Result<()> {
+fn make_template(lab: &FaultLab) -> Result<()> {
     let folder = &lab.template;
     fs::create_dir(folder)?;
     let mut rng = Rng::case(19, 0);
@@ -518,10 +534,10 @@ fn failing_system_calls_leave_the_old_or_the_new_state() -> Result<()> {
     let seed = number("B2KIT_FAULTS_SEED", 1)?;
     let temporary = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let folder = temporary.path().canonicalize()?;
-    let lab = Lab { library: compile(&folder)?, template: folder.join("template"), folder };
+    let lab = FaultLab { library: compile(&folder)?, template: folder.join("template"), folder };
     make_template(&lab)?;
     let tasks = tasks();
-    let known = tasks.iter().map(|task| lab.learn(task)).collect::<Result<Vec<Known>>>()?;
+    let known = tasks.iter().map(|task| lab.learn(task)).collect::<Result<Vec<ReferenceRun>>>()?;
     let mut cases = Vec::new();
     for (task, known) in known.iter().enumerate() {
         // Salvage treats unreadable data as lost and continues.
@@ -536,7 +552,7 @@ fn failing_system_calls_leave_the_old_or_the_new_state() -> Result<()> {
         let first: Vec<usize> =
             (0..tasks.len()).filter_map(|task| cases.iter().position(|case| case.0 == task)).collect();
         let mut n = 0..;
-        let wanted = number("B2KIT_FAULTS", SAMPLE)? as usize;
+        let wanted = number("B2KIT_FAULTS", SAMPLE_CASES)? as usize;
         cases.retain(|_| n.next().is_some_and(|n| n < wanted || first.contains(&n)));
     }
     let count = cases.len();

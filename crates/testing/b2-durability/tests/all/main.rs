@@ -1,4 +1,4 @@
-//! What failing system calls leave behind, and appends by many processes, some of them C-Blosc2 (docs/reliability.md).
+//! What failing system calls leave behind, and appends by many processes, some of them C-Blosc2 (docs/explanation/reliability-tests.md).
 
 mod faults;
 mod writers;

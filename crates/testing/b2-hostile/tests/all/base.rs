@@ -4,7 +4,7 @@ use std::fmt::Arguments;
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
-use b2_testkit::hostile::{Layout, Number, Walk, stored, sum};
+use b2_testkit::hostile::{FrameLayout, Number, Walk, stored, sum};
 use b2kit::Chunk;
 
 use super::content::Content;
@@ -13,7 +13,7 @@ use crate::digest;
 
 /// The kind of a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum BaseKind {
     Chunk,
     Contiguous,
     Sparse,
@@ -24,7 +24,7 @@ pub(crate) const INDEX: &str = "chunks.b2frame";
 
 /// A number in a file, and its name.
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
+pub(crate) struct BaseField {
     pub(crate) group: Group,
     pub(crate) name: String,
     /// The file of a sparse frame, by its position in the list of the base.
@@ -35,16 +35,16 @@ pub(crate) struct Field {
 /// A valid file, and the positions of its parts.
 pub(crate) struct Base {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: BaseKind,
     pub(crate) content: Content,
     /// SHA-256 of the data; empty if it is not known.
     pub(crate) sha256: String,
     /// Names of the files; the first one contains the frame or chunk.
     pub(crate) files: Vec<String>,
     /// The layout, if the base is a frame.
-    pub(crate) layout: Option<Layout>,
+    pub(crate) layout: Option<FrameLayout>,
     pub(crate) entries: Vec<i64>,
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<BaseField>,
     /// Bytes of codec streams: file number, range.
     pub(crate) streams: Vec<(usize, Range<usize>)>,
     /// Stored chunks: chunk number, file number, range.
@@ -61,9 +61,9 @@ impl Base {
     pub(crate) fn with_hash(name: impl Into<String>, content: Content, sha256: String) -> Result<Self> {
         let name = name.into();
         let kind = match (content.is_folder(), content.bytes("")) {
-            (true, _) => Kind::Sparse,
-            (_, Some(bytes)) if bytes.starts_with(&b2kit::frame::MAGIC) => Kind::Contiguous,
-            _ => Kind::Chunk,
+            (true, _) => BaseKind::Sparse,
+            (_, Some(bytes)) if bytes.starts_with(&b2kit::frame::MAGIC) => BaseKind::Contiguous,
+            _ => BaseKind::Chunk,
         };
         let mut base = Self {
             name,
@@ -99,7 +99,7 @@ impl Base {
     fn walk<T>(&mut self, file: usize, over: impl FnOnce(&mut Walk<'_>) -> T) -> T {
         let bytes = self.bytes(file).to_vec();
         let mut sink = |part, name: Arguments<'_>, number| {
-            self.fields.push(Field { group: Group::Field(part), name: name.to_string(), file, number });
+            self.fields.push(BaseField { group: Group::Field(part), name: name.to_string(), file, number });
         };
         let mut walk = Walk::new(&bytes, &mut sink);
         let out = over(&mut walk);
@@ -108,29 +108,29 @@ impl Base {
     }
 
     fn take_apart(&mut self) -> Result<()> {
-        self.files.push(if self.kind == Kind::Sparse { INDEX.into() } else { String::new() });
-        if self.kind == Kind::Sparse {
+        self.files.push(if self.kind == BaseKind::Sparse { INDEX.into() } else { String::new() });
+        if self.kind == BaseKind::Sparse {
             let names = self.content.0.iter().map(|(name, _)| name.clone());
             let mut names: Vec<String> = names.filter(|name| name.ends_with(".chunk")).collect();
             names.sort();
             self.files.extend(names);
         }
-        if self.kind == Kind::Chunk {
+        if self.kind == BaseKind::Chunk {
             self.chunks.push((0, 0, 0..self.bytes(0).len()));
         } else {
             let layout = self.walk(0, |walk| walk.frame()).context("its lengths contradict each other")?;
             self.find_chunks(&layout)?;
             let len: usize = self.chunks.iter().map(|(_, _, range)| range.len()).sum();
             let sums: usize = layout.pages.iter().chain([&layout.sums]).map(Range::len).sum();
-            self.holes = self.kind == Kind::Contiguous && len != layout.index.start - layout.header.end
+            self.holes = self.kind == BaseKind::Contiguous && len != layout.index.start - layout.header.end
                 || layout.trailer.end != self.bytes(0).len()
                 || layout.index.end + sums != layout.trailer.start;
             self.layout = Some(layout);
         }
         for (number, (n, file, range)) in self.chunks.clone().into_iter().enumerate() {
             // Files of chunks are counted without those of special values.
-            if if self.kind == Kind::Sparse { number } else { n } < MAPPED {
-                let name = (self.kind != Kind::Chunk).then_some(n);
+            if if self.kind == BaseKind::Sparse { number } else { n } < MAPPED {
+                let name = (self.kind != BaseKind::Chunk).then_some(n);
                 self.walk(file, |walk| walk.chunk(range.start, name));
             }
         }
@@ -138,7 +138,7 @@ impl Base {
         Ok(())
     }
 
-    fn find_chunks(&mut self, layout: &Layout) -> Result<()> {
+    fn find_chunks(&mut self, layout: &FrameLayout) -> Result<()> {
         if !layout.index.is_empty() {
             let plain =
                 Chunk::from_bytes(self.bytes(0)[layout.index.clone()].to_vec())?.decompress_bytes()?;
@@ -146,7 +146,7 @@ impl Base {
         }
         for (n, entry) in self.entries.iter().enumerate() {
             let Ok(at) = usize::try_from(*entry) else { continue };
-            self.chunks.push(if self.kind == Kind::Contiguous {
+            self.chunks.push(if self.kind == BaseKind::Contiguous {
                 (n, 0, stored(self.bytes(0), layout.header.end + at).context("a chunk is outside")?)
             } else {
                 let name = format!("{at:08X}.chunk");

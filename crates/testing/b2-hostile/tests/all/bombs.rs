@@ -8,11 +8,11 @@ use b2kit::{Chunk, CodecId};
 use super::content::{Content, Node};
 use super::expect::Expect;
 use super::groups::Group;
-use super::rebuild::{Parts, b2nd, chunk_header, entry, memcpyed, special, stream, streams};
+use super::rebuild::{FrameParts, b2nd, chunk_header, entry, memcpyed, special, stream, streams};
 use super::relations;
 
 /// A case that is built from scratch.
-pub(crate) struct Made {
+pub(crate) struct BuiltCase {
     pub(crate) group: Group,
     pub(crate) name: String,
     pub(crate) content: Content,
@@ -20,28 +20,28 @@ pub(crate) struct Made {
 }
 
 /// Largest uncompressed size of a chunk.
-const MAX_CHUNK: u32 = 2_147_483_615;
+const MAX_CHUNK_LEN: u32 = 2_147_483_615;
 /// Largest number of chunks that an index chunk can describe.
-const MAX_NCHUNKS: u32 = MAX_CHUNK / 8;
+const MAX_NCHUNKS: u32 = MAX_CHUNK_LEN / 8;
 
-struct Maker {
+struct CaseMaker {
     group: Group,
-    out: Vec<Made>,
+    out: Vec<BuiltCase>,
 }
 
-impl Maker {
+impl CaseMaker {
     fn add(&mut self, name: impl Into<String>, bytes: Vec<u8>) {
         self.put(name, Content::file(bytes), Expect::Any);
     }
 
     fn put(&mut self, name: impl Into<String>, content: Content, expect: Expect) {
-        self.out.push(Made { group: self.group, name: name.into(), content, expect });
+        self.out.push(BuiltCase { group: self.group, name: name.into(), content, expect });
     }
 }
 
 /// Returns bombs, and files with deep nesting or many parts.
-pub(crate) fn all(seed: u64) -> Result<Vec<Made>> {
-    let mut maker = Maker { group: Group::Bombs, out: Vec::new() };
+pub(crate) fn all(seed: u64) -> Result<Vec<BuiltCase>> {
+    let mut maker = CaseMaker { group: Group::Bombs, out: Vec::new() };
     special_frames(&mut maker);
     chunks(&mut maker);
     compressed(&mut maker)?;
@@ -54,12 +54,12 @@ pub(crate) fn all(seed: u64) -> Result<Vec<Made>> {
 }
 
 /// Adds frames with many chunks that are not stored.
-fn special_frames(maker: &mut Maker) {
+fn special_frames(maker: &mut CaseMaker) {
     for (what, kind, typesize) in [("zeros", 1, 1), ("NaN", 2, 8), ("uninit", 4, 1)] {
         for nchunks in [1 << 10, 1 << 20, 1 << 24, 1 << 27, MAX_NCHUNKS] {
-            for chunksize in [8, 4096, 1 << 20, MAX_CHUNK / 8 * 8] {
+            for chunksize in [8, 4096, 1 << 20, MAX_CHUNK_LEN / 8 * 8] {
                 let nbytes = u64::from(nchunks) * u64::from(chunksize);
-                let mut parts = Parts::empty(typesize, chunksize, nbytes);
+                let mut parts = FrameParts::empty(typesize, chunksize, nbytes);
                 parts.index = special(3, &entry(kind).to_le_bytes(), 8, nchunks * 8, 8);
                 maker.add(format!("{nchunks} chunks of {chunksize} {what}"), parts.encode_plain());
             }
@@ -68,14 +68,14 @@ fn special_frames(maker: &mut Maker) {
     // All entries refer to the same small chunk.
     for (what, chunk) in [
         ("values", special(3, b"abcd", 4, 1 << 20, 1 << 16)),
-        ("values of 2 GiB", special(3, b"abcd", 4, MAX_CHUNK / 4 * 4, 1 << 16)),
+        ("values of 2 GiB", special(3, b"abcd", 4, MAX_CHUNK_LEN / 4 * 4, 1 << 16)),
         ("runs", streams(0, 1 << 20, 1 << 16, &[&[0; 4]], true)),
         ("runs of ones", streams(0, 1 << 20, 1 << 16, &[&[0xFF, 0xFF, 0xFF, 0xFF, 1]], true)),
         ("stored", memcpyed(&[7; 4096], 4)),
     ] {
         let chunksize = u32::from_le_bytes([chunk[4], chunk[5], chunk[6], chunk[7]]);
         for nchunks in [1000, 1 << 20, 1 << 24, MAX_NCHUNKS] {
-            let mut parts = Parts::empty(4, chunksize, u64::from(nchunks) * u64::from(chunksize));
+            let mut parts = FrameParts::empty(4, chunksize, u64::from(nchunks) * u64::from(chunksize));
             parts.data = chunk.clone();
             parts.index = special(1, b"", 8, nchunks * 8, 8);
             maker.add(format!("{nchunks} times one chunk of {what}"), parts.clone().encode_plain());
@@ -86,21 +86,21 @@ fn special_frames(maker: &mut Maker) {
         }
     }
     for nbytes in [1, u64::MAX >> 1, u64::MAX, 1 << 60, 1 << 62] {
-        for chunksize in [0, 1, MAX_CHUNK, u32::MAX >> 1, u32::MAX] {
-            let mut parts = Parts::empty(1, chunksize, nbytes);
+        for chunksize in [0, 1, MAX_CHUNK_LEN, u32::MAX >> 1, u32::MAX] {
+            let mut parts = FrameParts::empty(1, chunksize, nbytes);
             parts.index = special(3, &entry(1).to_le_bytes(), 8, MAX_NCHUNKS * 8, 8);
             maker.add(format!("{nbytes} bytes in chunks of {chunksize}"), parts.encode_plain());
         }
     }
     for typesize in [i32::MAX as u32, 536_866_816, 1 << 20] {
-        let mut parts = Parts::empty(typesize, typesize, u64::from(typesize) * 3);
+        let mut parts = FrameParts::empty(typesize, typesize, u64::from(typesize) * 3);
         parts.set_entries(&[entry(1), entry(4), entry(2)]);
         maker.add(format!("items of {typesize} bytes"), parts.encode_plain());
     }
 }
 
-fn chunks(maker: &mut Maker) {
-    for nbytes in [MAX_CHUNK, MAX_CHUNK / 8 * 8, 1 << 30, i32::MAX as u32, u32::MAX] {
+fn chunks(maker: &mut CaseMaker) {
+    for nbytes in [MAX_CHUNK_LEN, MAX_CHUNK_LEN / 8 * 8, 1 << 30, i32::MAX as u32, u32::MAX] {
         for blocksize in [1, 8, 1 << 16, 536_866_816, i32::MAX as u32] {
             for (what, kind, value) in [
                 ("zeros", 1, &b""[..]),
@@ -116,7 +116,7 @@ fn chunks(maker: &mut Maker) {
         }
     }
     for (nbytes, blocksize) in
-        [(MAX_CHUNK, 1 << 20), (MAX_CHUNK, 536_866_816), (1 << 30, 1024), (1 << 24, 8), (1 << 24, 1)]
+        [(MAX_CHUNK_LEN, 1 << 20), (MAX_CHUNK_LEN, 536_866_816), (1 << 30, 1024), (1 << 24, 8), (1 << 24, 1)]
     {
         maker.add(
             format!("{nbytes} zeros as runs of {blocksize}"),
@@ -128,7 +128,7 @@ fn chunks(maker: &mut Maker) {
         );
     }
     // Sizes that are announced but not present.
-    for nbytes in [1 << 20, 1 << 30, MAX_CHUNK, i32::MAX as u32] {
+    for nbytes in [1 << 20, 1 << 30, MAX_CHUNK_LEN, i32::MAX as u32] {
         for flags in [0x05, 0x07, 0x15, 0x35, 0x75, 0x95] {
             for cbytes in [32, 40, 100] {
                 let mut chunk = chunk_header(flags, 4, nbytes, nbytes, cbytes);
@@ -139,7 +139,7 @@ fn chunks(maker: &mut Maker) {
     }
     for count in [1, 2, 1 << 20, i32::MAX as u32] {
         for size in [1u32, 1 << 31, i32::MAX as u32] {
-            let mut chunk = chunk_header(0x95, 1, MAX_CHUNK, count, 60);
+            let mut chunk = chunk_header(0x95, 1, MAX_CHUNK_LEN, count, 60);
             (chunk[0], chunk[30]) = (6, 1);
             chunk.extend_from_slice(&40u32.to_le_bytes());
             chunk.extend_from_slice(&50u32.to_le_bytes());
@@ -153,7 +153,7 @@ fn chunks(maker: &mut Maker) {
 }
 
 /// Adds files that really contain much data in few bytes.
-fn compressed(maker: &mut Maker) -> Result<()> {
+fn compressed(maker: &mut CaseMaker) -> Result<()> {
     let plain = b"all work and no play ".repeat(3 << 20);
     for (name, codec) in [
         ("zstd", CodecId::ZSTD),
@@ -170,7 +170,7 @@ fn compressed(maker: &mut Maker) -> Result<()> {
                 .blocksize(blocksize)
                 .build()?;
             let chunk = Chunk::compress_bytes(&plain, &cparams)?.as_bytes().to_vec();
-            let mut parts = Parts::empty(1, plain.len() as u32, 20 * plain.len() as u64);
+            let mut parts = FrameParts::empty(1, plain.len() as u32, 20 * plain.len() as u64);
             parts.data = chunk.clone();
             parts.set_entries(&[0; 20]);
             if codec == CodecId::ZSTD {
@@ -189,7 +189,7 @@ fn compressed(maker: &mut Maker) -> Result<()> {
 }
 
 /// Adds streams whose own headers are wrong.
-fn codec_lies(maker: &mut Maker, rng: &mut Rng) {
+fn codec_lies(maker: &mut CaseMaker, rng: &mut Rng) {
     let zstd = |descriptor: u8, rest: &[u8]| [b"\x28\xb5\x2f\xfd", &[descriptor][..], rest].concat();
     let huge = 1u64 << 60;
     let raw = |len: usize| {
@@ -211,7 +211,7 @@ fn codec_lies(maker: &mut Maker, rng: &mut Rng) {
         ("a compressed block of nothing", zstd(0x20, b"\x28\x05\0\0")),
     ];
     for (what, bytes) in zstd_cases {
-        for nbytes in [40, 1 << 20, MAX_CHUNK] {
+        for nbytes in [40, 1 << 20, MAX_CHUNK_LEN] {
             let blocksize = nbytes.min(1 << 29);
             let chunk = streams(4, nbytes, blocksize, &[&stream(&bytes)], true);
             maker.add(format!("zstd: {what}, {nbytes} bytes"), chunk);
@@ -258,7 +258,7 @@ fn codec_lies(maker: &mut Maker, rng: &mut Rng) {
 }
 
 /// Frames with the metalayer of arrays.
-fn array(shape: &[u64], chunks: &[u32], blocks: &[u32], dtype: &[u8], typesize: u32) -> Parts {
+fn array(shape: &[u64], chunks: &[u32], blocks: &[u32], dtype: &[u8], typesize: u32) -> FrameParts {
     let product =
         |dims: &[u32]| dims.iter().fold(u64::from(typesize), |n, d| n.saturating_mul(u64::from(*d)));
     // Padded to whole blocks.
@@ -268,14 +268,14 @@ fn array(shape: &[u64], chunks: &[u32], blocks: &[u32], dtype: &[u8], typesize: 
     let nchunks =
         shape.iter().zip(chunks).fold(1u64, |n, (s, c)| n.saturating_mul(s.div_ceil(u64::from(*c).max(1))));
     let mut parts =
-        Parts::empty(typesize, chunk.min(u64::from(u32::MAX)) as u32, nchunks.saturating_mul(chunk));
+        FrameParts::empty(typesize, chunk.min(u64::from(u32::MAX)) as u32, nchunks.saturating_mul(chunk));
     parts.set(53, &(product(blocks).min(u64::from(u32::MAX)) as u32).to_be_bytes());
     parts.metalayers.push((b"b2nd".to_vec(), b2nd(shape, chunks, blocks, dtype)));
     parts.index = special(3, &entry(1).to_le_bytes(), 8, nchunks.min(u64::from(MAX_NCHUNKS)) as u32 * 8, 8);
     parts
 }
 
-fn arrays(maker: &mut Maker) {
+fn arrays(maker: &mut CaseMaker) {
     let rows: &[(&[u64], &[u32], &[u32])] = &[
         (&[1 << 58], &[1 << 30], &[1 << 20]),
         (&[1 << 29, 1 << 29], &[1 << 15, 1 << 15], &[1 << 10, 1 << 10]),
@@ -345,12 +345,12 @@ fn arrays(maker: &mut Maker) {
 }
 
 /// Adds files with a hole: long, but almost empty.
-fn holes(maker: &mut Maker) {
+fn holes(maker: &mut CaseMaker) {
     for len in [1u64 << 31, 1 << 40] {
         let mut put = |name: String, bytes: &[u8], expect| {
             maker.put(name, Content::node(Node::Hole(bytes.to_vec(), len)), expect);
         };
-        let mut parts = Parts::empty(1, 1000, 1000);
+        let mut parts = FrameParts::empty(1, 1000, 1000);
         parts.set_entries(&[entry(1)]);
         let mut bytes = parts.encode_plain();
         put(format!("a frame and {len} bytes of nothing"), &bytes, Expect::Same);
@@ -359,8 +359,8 @@ fn holes(maker: &mut Maker) {
         bytes[11..15].copy_from_slice(&(i32::MAX as u32 - 97).to_be_bytes());
         put(format!("a long header in {len} bytes"), &bytes, Expect::Reject);
         for flags in [0x07, 0x95, 0x15] {
-            let cbytes = if flags == 7 { MAX_CHUNK } else { i32::MAX as u32 };
-            let chunk = chunk_header(flags, 1, MAX_CHUNK - 32, 1 << 20, cbytes);
+            let cbytes = if flags == 7 { MAX_CHUNK_LEN } else { i32::MAX as u32 };
+            let chunk = chunk_header(flags, 1, MAX_CHUNK_LEN - 32, 1 << 20, cbytes);
             put(format!("a chunk of 2 GiB in {len} bytes, flags {flags:#x}"), &chunk, Expect::Any);
         }
         put(format!("{len} bytes of nothing"), b"", Expect::Reject);
@@ -371,9 +371,9 @@ fn holes(maker: &mut Maker) {
 const NAMES: [&str; 6] =
     ["any", "vlarray", "batcharray", "b2embed", "_batch_array_metadata", "estore_metadata"];
 
-fn nesting(maker: &mut Maker) {
+fn nesting(maker: &mut CaseMaker) {
     let with = |name: &str, value: Vec<u8>, vl: bool| {
-        let mut parts = Parts::empty(1, 1000, 1000);
+        let mut parts = FrameParts::empty(1, 1000, 1000);
         parts.set_entries(&[entry(1)]);
         if vl {
             parts.vlmetalayers.push((name.into(), memcpyed(&value, 1)));
@@ -404,7 +404,7 @@ fn nesting(maker: &mut Maker) {
         }
     }
     for count in [16, 17, 1000, 65_535] {
-        let mut parts = Parts::empty(1, 1000, 1000);
+        let mut parts = FrameParts::empty(1, 1000, 1000);
         parts.set_entries(&[entry(1)]);
         parts.metalayers = (0..count).map(|_| (b"same".to_vec(), vec![])).collect();
         maker.add(format!("{count} metalayers"), parts.clone().encode_plain());

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::content::Node;
 use super::groups::Group;
 use super::plan::Case;
-use super::worker::{Answer, Death, Worker};
+use super::worker::{CommandOutput, ProcessDeath, Worker};
 
 /// The result of `verify`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    fn of(answer: &Answer) -> Self {
+    fn of(answer: &CommandOutput) -> Self {
         let line = String::from_utf8_lossy(&answer.out).trim_end_matches('\n').to_owned();
         let words: Vec<&str> = line.split('\t').collect();
         match (answer.rc, words.as_slice()) {
@@ -52,10 +52,10 @@ impl Verdict {
 
 /// The results of one worker for a case.
 #[derive(Debug, Default)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResults {
     pub(crate) verdict: Option<Verdict>,
-    pub(crate) answers: Vec<(Vec<String>, Answer)>,
-    pub(crate) death: Option<(Vec<String>, Death)>,
+    pub(crate) answers: Vec<(Vec<String>, CommandOutput)>,
+    pub(crate) death: Option<(Vec<String>, ProcessDeath)>,
     /// The first contradiction.
     pub(crate) odd: Option<String>,
     pub(crate) stderr: String,
@@ -64,41 +64,43 @@ pub(crate) struct Ran {
 
 /// Frames with more chunks than this are not listed or written, which takes time and memory for each chunk, whether it is
 /// stored or not.
-const WRITTEN: u64 = 1 << 20;
+const MAX_WRITTEN_CHUNKS: u64 = 1 << 20;
 /// Data larger than this are not printed, in bytes.
-const PRINTED: u64 = 32 << 20;
+const MAX_PRINTED_BYTES: u64 = 32 << 20;
 
 /// Keys for all that the screen of `view` does: the crosshair, zoom and planes; other dimensions, an index and values;
 /// histogram, chunks and colours; a member of a store, fields, and reading again.
-pub(crate) const KEYS: [&str; 4] =
+pub(crate) const VIEW_KEYS: [&str; 4] =
     ["i\u{2193}\u{2192}+.\u{1b}-", "xdog-1\n2\u{2192}", "34clp1", "\u{2193}\nnr?\u{1b}i\u{2191}2"];
 
 /// Up to how many chunks it runs, and a command, or some, with what must hold then.
-type Extra = (u64, fn(&mut Session<'_>) -> Result<()>);
+type ExtraCheck = (u64, fn(&mut Session<'_>) -> Result<()>);
 
-const EXTRAS: [Extra; 13] = [
+const EXTRA_CHECKS: [ExtraCheck; 13] = [
     (u64::MAX, |s| s.cat()),
     (u64::MAX, |s| s.slice()),
     (u64::MAX, |s| s.view()),
-    (WRITTEN, |s| s.chunk()),
-    (WRITTEN, |s| s.copy()),
-    (WRITTEN, |s| s.salvage()),
-    (WRITTEN, |s| s.append()),
-    (WRITTEN, |s| s.vlmeta()),
+    (MAX_WRITTEN_CHUNKS, |s| s.chunk()),
+    (MAX_WRITTEN_CHUNKS, |s| s.copy()),
+    (MAX_WRITTEN_CHUNKS, |s| s.salvage()),
+    (MAX_WRITTEN_CHUNKS, |s| s.append()),
+    (MAX_WRITTEN_CHUNKS, |s| s.vlmeta()),
     (u64::MAX, |s| s.diff()),
-    (WRITTEN, |s| s.checksum()),
-    (WRITTEN, |s| s.set()),
-    (WRITTEN, |s| s.keys()),
-    (WRITTEN, |s| s.items()),
+    (MAX_WRITTEN_CHUNKS, |s| s.checksum()),
+    (MAX_WRITTEN_CHUNKS, |s| s.set()),
+    (MAX_WRITTEN_CHUNKS, |s| s.keys()),
+    (MAX_WRITTEN_CHUNKS, |s| s.items()),
 ];
 
 /// Returns the additional commands to run: for few cases in general, and for more of those built from scratch.
-fn extras(case: &Case) -> Vec<Extra> {
+fn extras(case: &Case) -> Vec<ExtraCheck> {
     let mut rng = Rng::case(case.id, 9);
     match case.group {
-        Group::Stores | Group::Garbage | Group::Sparse | Group::Valid | Group::Nesting => EXTRAS.to_vec(),
-        Group::Bombs => (0..4).map(|_| *rng.pick(&EXTRAS)).collect(),
-        _ if rng.chance(40) => vec![*rng.pick(&EXTRAS)],
+        Group::Stores | Group::Garbage | Group::Sparse | Group::Valid | Group::Nesting => {
+            EXTRA_CHECKS.to_vec()
+        }
+        Group::Bombs => (0..4).map(|_| *rng.pick(&EXTRA_CHECKS)).collect(),
+        _ if rng.chance(40) => vec![*rng.pick(&EXTRA_CHECKS)],
         _ => Vec::new(),
     }
 }
@@ -113,19 +115,19 @@ struct Session<'a> {
     /// The results of `verify` and `info`.
     verdict: Verdict,
     info: Value,
-    ran: Ran,
+    ran: CommandResults,
 }
 
 /// Runs all commands of a case, which is stored in the folder of the worker.
-pub(crate) fn run(worker: &mut Worker, name: &str, case: &Case) -> Result<Ran> {
+pub(crate) fn run(worker: &mut Worker, name: &str, case: &Case) -> Result<CommandResults> {
     worker.mark()?;
     let folder = worker.setup.folder.clone();
     let (verdict, out) = (Verdict::Fail(String::new()), &format!("{name}.out"));
-    let ran = Ran::default();
+    let ran = CommandResults::default();
     let mut session = Session { worker, folder, case, name, out, verdict, info: Value::Null, ran };
     session.all()?;
     let Session { worker, mut ran, .. } = session;
-    ran.over_kib = worker.over_kib(KEPT_KIB);
+    ran.over_kib = worker.over_kib(MAX_IDLE_KIB);
     ran.stderr = worker.said();
     Ok(ran)
 }
@@ -137,7 +139,7 @@ pub(crate) fn verify(worker: &mut Worker, name: &str) -> Result<Option<Verdict>>
 }
 
 /// A process that uses more memory than this after a case is ended.
-const KEPT_KIB: u64 = 96 << 10;
+const MAX_IDLE_KIB: u64 = 96 << 10;
 
 impl Session<'_> {
     fn all(&mut self) -> Result<()> {
@@ -168,7 +170,7 @@ impl Session<'_> {
 
     /// Whether the data are few enough to be printed or written.
     fn is_short(&self) -> bool {
-        self.info["nbytes"].as_u64().is_some_and(|nbytes| nbytes <= PRINTED)
+        self.info["nbytes"].as_u64().is_some_and(|nbytes| nbytes <= MAX_PRINTED_BYTES)
     }
 
     fn cat(&mut self) -> Result<()> {
@@ -193,12 +195,12 @@ impl Session<'_> {
     fn view(&mut self) -> Result<()> {
         let format = if self.case.id.is_multiple_of(2) { "png" } else { "svg" };
         self.ask(&["view", self.name, "--format", format, "-q"])?;
-        let keys = KEYS[self.case.id as usize / 2 % KEYS.len()];
+        let keys = VIEW_KEYS[self.case.id as usize / 2 % VIEW_KEYS.len()];
         self.ask(&["view", self.name, "--keys", keys, "-q"]).map(drop)
     }
 
     fn chunk(&mut self) -> Result<()> {
-        if self.info["chunksize"].as_u64().is_none_or(|n| n <= PRINTED) {
+        if self.info["chunksize"].as_u64().is_none_or(|n| n <= MAX_PRINTED_BYTES) {
             self.ask(&["cat", self.name, "--chunk", &(self.case.id % 3).to_string()])?;
         }
         Ok(())
@@ -371,12 +373,12 @@ impl Session<'_> {
     }
 
     /// Runs a command; returns `None` if it killed the worker.
-    fn ask(&mut self, args: &[&str]) -> Result<Option<Answer>> {
+    fn ask(&mut self, args: &[&str]) -> Result<Option<CommandOutput>> {
         self.ask_for(args, 1)
     }
 
     /// The same for a command whose exit codes go up to `most`.
-    fn ask_for(&mut self, args: &[&str], most: u8) -> Result<Option<Answer>> {
+    fn ask_for(&mut self, args: &[&str], most: u8) -> Result<Option<CommandOutput>> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         match self.worker.run(&args)? {
             Ok(answer) => {

@@ -8,7 +8,7 @@ use b2_testkit::Rng;
 
 use super::base::Base;
 use super::content::Content;
-use super::made::read_folder;
+use super::generated::read_folder;
 
 /// Larger fixtures are left out, in bytes.
 const LARGEST: usize = 9000;

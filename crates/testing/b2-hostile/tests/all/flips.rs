@@ -13,17 +13,17 @@ use b2kit::frame::{Checksums, Durability, FrameWriter, Storage};
 use b2kit::nd::{ArrayBuilder, Dtype, NdArray, range};
 use bytes::Bytes;
 
-use crate::commands::KEYS;
+use crate::commands::VIEW_KEYS;
 use crate::number;
-use crate::worker::{Answer, Setup, Worker};
+use crate::worker::{CommandOutput, Worker, WorkerSetup};
 
 const ARRAYS: u64 = 40;
 /// Of so many flips one goes through `b2kit view`.
-const VIEWED: u64 = 8;
+const VIEW_EVERY: u64 = 8;
 
 /// The results of the flips.
 #[derive(Debug, Default)]
-struct Counts {
+struct FlipCounts {
     errors: u64,
     changes: u64,
     right: u64,
@@ -40,7 +40,7 @@ fn no_flipped_bit_goes_unnoticed() -> Result<()> {
     let dir = folder.path().join("arrays");
     fs::create_dir(&dir)?;
     let mut viewer = Viewer::new(&dir);
-    let mut counts = Counts::default();
+    let mut counts = FlipCounts::default();
     let arrays = match only.transpose()? {
         Some(number) => number..number + 1,
         None => 0..ARRAYS,
@@ -116,7 +116,7 @@ fn files(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(files)
 }
 
-fn check(path: &Path, flips: u64, rng: &mut Rng, viewer: &mut Viewer, counts: &mut Counts) -> Result<()> {
+fn check(path: &Path, flips: u64, rng: &mut Rng, viewer: &mut Viewer, counts: &mut FlipCounts) -> Result<()> {
     let good = NdArray::open(path)?;
     let good_view = viewer.view(path)?;
     let (shape, items) = (good.shape().to_vec(), good.all().read_bytes()?);
@@ -137,7 +137,7 @@ fn check(path: &Path, flips: u64, rng: &mut Rng, viewer: &mut Viewer, counts: &m
         let outcome = read(path, &shape, &items, &good, rng);
         let place = || format!("bit {bit} of byte {at} of {}", file.display());
         let outcome = outcome.with_context(place)?;
-        if flip.is_multiple_of(VIEWED) {
+        if flip.is_multiple_of(VIEW_EVERY) {
             for (view, good) in viewer.view(path).with_context(place)?.iter().zip(&good_view) {
                 match view.compare(good, &outcome).with_context(place)? {
                     true => counts.intact += 1,
@@ -146,9 +146,9 @@ fn check(path: &Path, flips: u64, rng: &mut Rng, viewer: &mut Viewer, counts: &m
             }
         }
         match outcome {
-            Outcome::Error => counts.errors += 1,
-            Outcome::Changed => counts.changes += 1,
-            Outcome::Right => counts.right += 1,
+            FlipOutcome::Error => counts.errors += 1,
+            FlipOutcome::Changed => counts.changes += 1,
+            FlipOutcome::Right => counts.right += 1,
         }
         fs::write(file, bytes)?;
     }
@@ -161,19 +161,24 @@ struct Viewer(Worker);
 /// What it shows: a picture, or a screen after some keys.
 struct View {
     command: String,
-    answer: Answer,
+    answer: CommandOutput,
 }
 
 impl Viewer {
     fn new(folder: &Path) -> Self {
-        Self(Worker::new(Setup { folder: folder.to_owned(), perturb: 0, threads: 1, address_kib: 4_000_000 }))
+        Self(Worker::new(WorkerSetup {
+            folder: folder.to_owned(),
+            perturb: 0,
+            threads: 1,
+            address_kib: 4_000_000,
+        }))
     }
 
     fn view(&mut self, path: &Path) -> Result<Vec<View>> {
         let name = path.file_name().and_then(|name| name.to_str()).context("no name")?;
         let pictures = ["--format", "png"];
         let mut views = Vec::new();
-        for more in [pictures, ["--keys", KEYS[0]], ["--keys", KEYS[2]]] {
+        for more in [pictures, ["--keys", VIEW_KEYS[0]], ["--keys", VIEW_KEYS[2]]] {
             let args: Vec<String> =
                 ["view", "-q", name].iter().chain(&more).map(|arg| (*arg).into()).collect();
             let command = args.join(" ");
@@ -189,7 +194,7 @@ impl Viewer {
 
 impl View {
     /// Whether it shows the intact array. What it shows otherwise must tell why.
-    fn compare(&self, good: &Self, outcome: &Outcome) -> Result<bool> {
+    fn compare(&self, good: &Self, outcome: &FlipOutcome) -> Result<bool> {
         let Self { command, answer } = self;
         ensure!(answer.rc <= 1, "{command} ends with {}: {}", answer.rc, answer.err);
         if answer.rc == good.answer.rc && answer.sha256 == good.answer.sha256 {
@@ -198,7 +203,7 @@ impl View {
         let text = String::from_utf8_lossy(&answer.out);
         let told = answer.rc == 1 && !answer.err.is_empty() || text.contains("damaged");
         ensure!(
-            told || matches!(outcome, Outcome::Changed),
+            told || matches!(outcome, FlipOutcome::Changed),
             "{command} shows something else: {}\n{text}",
             answer.err
         );
@@ -206,14 +211,14 @@ impl View {
     }
 }
 
-enum Outcome {
+enum FlipOutcome {
     Error,
     Changed,
     Right,
 }
 
 /// Reads a damaged array in all ways, and opens it anew for each.
-fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng) -> Result<Outcome> {
+fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng) -> Result<FlipOutcome> {
     let mut failed = false;
     let at: Vec<i64> = shape.iter().map(|&n| rng.below(n as usize) as i64).collect();
     let some: Vec<_> = at.iter().map(|&n| range(n..n + 3)).collect();
@@ -221,10 +226,10 @@ fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng)
     for way in ["whole", "box", "item", "mask", "async"] {
         let array = match NdArray::open(path) {
             Ok(array) => array,
-            Err(_) => return Ok(Outcome::Error),
+            Err(_) => return Ok(FlipOutcome::Error),
         };
         if array.super_chunk().checksums() != Checksums::Ok {
-            return Ok(Outcome::Changed);
+            return Ok(FlipOutcome::Changed);
         }
         let select = |array: &NdArray| match way {
             "box" => array.slice(some.clone()),
@@ -236,7 +241,7 @@ fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng)
             "whole" | "async" => items.to_vec(),
             _ => {
                 // The intact file has been overwritten, but its content is in memory.
-                let intact = Intact { items, shape, itemsize: good.dtype().itemsize() };
+                let intact = OriginalItems { items, shape, itemsize: good.dtype().itemsize() };
                 intact.select(way, &some_of(&at, shape), &marks)
             }
         };
@@ -252,7 +257,7 @@ fn read(path: &Path, shape: &[u64], items: &[u8], good: &NdArray, rng: &mut Rng)
             Err(_) => failed = true,
         }
     }
-    Ok(if failed { Outcome::Error } else { Outcome::Right })
+    Ok(if failed { FlipOutcome::Error } else { FlipOutcome::Right })
 }
 
 /// Returns the half-open ranges of a box of three items along each dimension, clipped at the end.
@@ -261,13 +266,13 @@ fn some_of(at: &[i64], shape: &[u64]) -> Vec<std::ops::Range<u64>> {
 }
 
 /// The items as they were written.
-struct Intact<'a> {
+struct OriginalItems<'a> {
     items: &'a [u8],
     shape: &'a [u64],
     itemsize: usize,
 }
 
-impl Intact<'_> {
+impl OriginalItems<'_> {
     fn item(&self, n: u64) -> &[u8] {
         &self.items[n as usize * self.itemsize..][..self.itemsize]
     }

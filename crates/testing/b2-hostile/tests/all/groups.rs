@@ -1,13 +1,13 @@
 //! Groups of cases, and their shares of a sample.
 
-use b2_testkit::hostile::Part;
+use b2_testkit::hostile::FilePart;
 
 /// What was done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Valid,
     /// One field of this part of a file is changed.
-    Field(Part),
+    Field(FilePart),
     Codec,
     Pairs,
     Truncation,
@@ -26,15 +26,15 @@ pub(crate) enum Group {
 /// run).
 pub(crate) const GROUPS: &[(Group, u32)] = &[
     (Group::Valid, 0),
-    (Group::Field(Part::Header), 110),
-    (Group::Field(Part::Metalayers), 45),
-    (Group::Field(Part::Array), 60),
-    (Group::Field(Part::VlMetalayers), 60),
-    (Group::Field(Part::Index), 45),
-    (Group::Field(Part::Trailer), 35),
-    (Group::Field(Part::Checksums), 30),
-    (Group::Field(Part::ChunkHeader), 120),
-    (Group::Field(Part::Streams), 95),
+    (Group::Field(FilePart::Header), 110),
+    (Group::Field(FilePart::Metalayers), 45),
+    (Group::Field(FilePart::Array), 60),
+    (Group::Field(FilePart::VlMetalayers), 60),
+    (Group::Field(FilePart::Index), 45),
+    (Group::Field(FilePart::Trailer), 35),
+    (Group::Field(FilePart::Checksums), 30),
+    (Group::Field(FilePart::ChunkHeader), 120),
+    (Group::Field(FilePart::Streams), 95),
     (Group::Codec, 65),
     (Group::Pairs, 65),
     (Group::Truncation, 70),

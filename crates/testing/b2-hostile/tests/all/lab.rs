@@ -8,29 +8,29 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::commands::{self, Ran, remove};
+use crate::classify::{Class, Classification, classify};
+use crate::commands::{self, CommandResults, remove};
 use crate::groups::Group;
-use crate::judge::{Class, Judged, judge};
-use crate::plan::{Case, Plan, Queue};
-use crate::worker::{Death, Setup, Worker, alone};
+use crate::plan::{Case, CasePlan, Queue};
+use crate::worker::{ProcessDeath, Worker, WorkerSetup, alone};
 
 /// Number of cases that a pair of workers handles at a time.
-const BLOCK: usize = 64;
+const CASES_PER_BLOCK: usize = 64;
 /// Memory that a command may take above that of an idle process, and for bombs, whose blocks may be as large, in KiB.
 const MEMORY_KIB: u64 = 256 << 10;
 const BOMB_KIB: u64 = 768 << 10;
 /// CPU time that a command may take. A picture of 1024 chunks of 2 GiB takes half of that in a build for tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const CPU_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The command under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_b2-hostile");
 
 /// Returns where to write cases: in memory if there is space, because a sync costs nothing there.
 pub(crate) fn playground() -> &'static Path {
-    const ROOM: u64 = 1 << 30;
+    const MIN_FREE_BYTES: u64 = 1 << 30;
     let memory = Path::new("/dev/shm");
     let free = rustix::fs::statvfs(memory).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    if free > ROOM { memory } else { Path::new(env!("CARGO_TARGET_TMPDIR")) }
+    if free > MIN_FREE_BYTES { memory } else { Path::new(env!("CARGO_TARGET_TMPDIR")) }
 }
 
 /// Locks a mutex, also after a panic of another thread: what it guards is still counted.
@@ -48,7 +48,7 @@ fn concurrently<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> Result<T> 
 
 /// What became of the cases.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct LabReport {
     pub(crate) cases: u64,
     pub(crate) accepted: u64,
     /// A report of each case that failed, with the command that repeats it.
@@ -60,7 +60,7 @@ pub(crate) struct Lab(PathBuf);
 
 impl Lab {
     /// `folder` also gets a file to compare with, next to the folders of the workers.
-    pub(crate) fn new(folder: &Path, plan: &Plan) -> Result<Self> {
+    pub(crate) fn new(folder: &Path, plan: &CasePlan) -> Result<Self> {
         let base =
             plan.bases().iter().find(|base| base.name == "array-2d").context("no base to compare with")?;
         base.content.write(&folder.join("more.b2nd"))?;
@@ -71,31 +71,31 @@ impl Lab {
     pub(crate) fn worker(&self, name: &str, perturb: u8, threads: u16) -> Result<Worker> {
         let folder = self.0.join(name);
         fs::create_dir_all(&folder)?;
-        Ok(Worker::new(Setup { folder, perturb, threads, address_kib: 6 << 20 }))
+        Ok(Worker::new(WorkerSetup { folder, perturb, threads, address_kib: 6 << 20 }))
     }
 
     fn pair_of_workers(&self, job: usize) -> Result<[Worker; 2]> {
         Ok([self.worker(&format!("{job}a"), 0x55, 1)?, self.worker(&format!("{job}b"), 0xAA, 2)?])
     }
 
-    pub(crate) fn all(&self, plan: &Plan, queue: Queue) -> Result<Done> {
+    pub(crate) fn all(&self, plan: &CasePlan, queue: Queue) -> Result<LabReport> {
         let jobs = thread::available_parallelism().map_or(1, |cores| usize::from(cores).div_ceil(2));
-        let shared = Mutex::new((queue, Done::default()));
+        let shared = Mutex::new((queue, LabReport::default()));
         let shared = &shared;
         concurrently((0..jobs).map(|job| move || self.pair(plan, job, shared)))?;
         Ok(std::mem::take(&mut lock(shared).1))
     }
 
     /// Runs one pair of workers until no cases are left.
-    fn pair(&self, plan: &Plan, job: usize, shared: &Mutex<(Queue, Done)>) -> Result<()> {
+    fn pair(&self, plan: &CasePlan, job: usize, shared: &Mutex<(Queue, LabReport)>) -> Result<()> {
         let mut workers = self.pair_of_workers(job)?;
         loop {
-            let cases = lock(shared).0.take(plan, BLOCK);
+            let cases = lock(shared).0.take(plan, CASES_PER_BLOCK);
             if cases.is_empty() {
                 return Ok(());
             }
             for (case, ran) in cases.iter().zip(block(&mut workers, &cases)?) {
-                let judged = judge(case, &ran, limit_kib(case));
+                let judged = classify(case, &ran, limit_kib(case));
                 let failure = match judged.class.is_failure() {
                     true => report(case, &ran, &judged, &workers[0].setup, plan.seed())?,
                     false => None,
@@ -115,7 +115,7 @@ impl Lab {
     }
 
     /// Runs one case and prints everything about it. Its file stays.
-    pub(crate) fn only(&self, plan: &Plan, id: u64) -> Result<()> {
+    pub(crate) fn only(&self, plan: &CasePlan, id: u64) -> Result<()> {
         let case = plan.case(id).context("no such case, or it changes nothing")?;
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hostile-{id}"));
         remove(&file)?;
@@ -128,7 +128,7 @@ impl Lab {
             println!("b2kit {}: {}, {} bytes {}", args.join(" "), answer.rc, answer.len, answer.err);
             println!("    {}", out.escape_debug());
         }
-        let judged = judge(&case, &both, limit_kib(&case));
+        let judged = classify(&case, &both, limit_kib(&case));
         println!("{} KiB; b2kit {}, alone: {}", both[0].over_kib, judged.command.join(" "), {
             alone(&workers[0].setup, &judged.command)?
         });
@@ -144,9 +144,9 @@ fn limit_kib(case: &Case) -> u64 {
 }
 
 /// Runs some cases in both workers, forwards in one and backwards in the other.
-fn block(workers: &mut [Worker; 2], cases: &[Case]) -> Result<Vec<[Ran; 2]>> {
-    let side = |worker: &mut Worker, order: Vec<usize>| -> Result<Vec<Ran>> {
-        let mut out: Vec<(usize, Ran)> = Vec::new();
+fn block(workers: &mut [Worker; 2], cases: &[Case]) -> Result<Vec<[CommandResults; 2]>> {
+    let side = |worker: &mut Worker, order: Vec<usize>| -> Result<Vec<CommandResults>> {
+        let mut out: Vec<(usize, CommandResults)> = Vec::new();
         for at in order {
             let name = format!("c{at}");
             cases[at].content.write(&worker.setup.folder.join(&name))?;
@@ -164,7 +164,13 @@ fn block(workers: &mut [Worker; 2], cases: &[Case]) -> Result<Vec<[Ran; 2]>> {
 
 /// Returns the report of a case that failed. `None` if it took too long or too much memory, but does not when it runs
 /// alone: then other load, or memory that was left by an earlier case, was the cause.
-fn report(case: &Case, ran: &[Ran; 2], judged: &Judged, setup: &Setup, seed: u64) -> Result<Option<String>> {
+fn report(
+    case: &Case,
+    ran: &[CommandResults; 2],
+    judged: &Classification,
+    setup: &WorkerSetup,
+    seed: u64,
+) -> Result<Option<String>> {
     let name = judged.command.get(1).cloned().unwrap_or_default();
     let mut commands = vec![judged.command.clone()];
     if judged.class == Class::Memory {
@@ -181,7 +187,7 @@ fn report(case: &Case, ran: &[Ran; 2], judged: &Judged, setup: &Setup, seed: u64
         case.content.write(&setup.folder.join(&name))?;
         let alone = alone(setup, &command)?;
         let again = match judged.class {
-            Class::Timeout => alone.death == Death::Timeout,
+            Class::Timeout => alone.death == ProcessDeath::Timeout,
             _ => alone.peak_kib > limit_kib(case) + 16_384,
         };
         if again {

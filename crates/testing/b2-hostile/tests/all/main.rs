@@ -1,17 +1,17 @@
-//! Damaged and hostile files through the command `b2kit`, in processes with limits (docs/hostile.md), and flipped bits
-//! (docs/reliability.md). Linux only, because memory is measured through `/proc`.
+//! Damaged and hostile files through the command `b2kit`, in processes with limits (docs/contributing/hostile.md), and flipped bits
+//! (docs/explanation/reliability-tests.md). Linux only, because memory is measured through `/proc`.
 
 mod base;
 mod bombs;
+mod classify;
 mod commands;
 mod content;
 mod expect;
 mod fixtures;
 mod flips;
+mod generated;
 mod groups;
-mod judge;
 mod lab;
-mod made;
 mod mutate;
 mod peer;
 mod plan;
@@ -29,7 +29,7 @@ use b2kit::chunk::Plugins;
 use sha2::{Digest, Sha256};
 
 use self::lab::Lab;
-use self::plan::Plan;
+use self::plan::CasePlan;
 
 /// Returns a number from the environment, or the default.
 fn number(name: &str, default: u64) -> Result<u64> {
@@ -53,7 +53,7 @@ fn plugins() -> Plugins {
 fn no_file_harms_the_command() -> Result<()> {
     let (cases, seed) = (number("B2KIT_HOSTILE_CASES", 1500)?, number("B2KIT_HOSTILE_SEED", 2)?);
     let folder = tempfile::Builder::new().prefix("hostile-").tempdir_in(lab::playground())?;
-    let plan = Plan::new(seed, folder.path())?;
+    let plan = CasePlan::new(seed, folder.path())?;
     let lab = Lab::new(folder.path(), &plan)?;
     if env::var_os("B2KIT_HOSTILE_CASE").is_some() {
         return lab.only(&plan, number("B2KIT_HOSTILE_CASE", 0)?);

@@ -3,11 +3,11 @@
 use b2_testkit::Rng;
 use b2_testkit::hostile::{Number, Seal};
 
-use super::base::{Base, Field, Kind};
+use super::base::{Base, BaseField, BaseKind};
 use super::content::Content;
 use super::expect::Expect;
 use super::groups::Group;
-use super::rebuild::Parts;
+use super::rebuild::FrameParts;
 use super::{relations, sparse};
 
 /// One change to one base.
@@ -38,7 +38,7 @@ pub(crate) enum Mutation {
 }
 
 /// Number of variants of data appended to a file.
-pub(crate) const NBEHIND: u32 = 8;
+pub(crate) const APPENDED_VARIANTS: u32 = 8;
 
 /// Returns the case, or `None` if nothing changes. `seed` is that of the run.
 pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Content, Expect)> {
@@ -61,7 +61,7 @@ pub(crate) fn apply(base: &Base, mutation: Mutation, seed: u64) -> Option<(Conte
             seal
         }
         Mutation::Relation { kind, seal } => {
-            let parts = relations::change(base, Parts::of(base)?, kind, &mut rng(kind))?;
+            let parts = relations::change(base, FrameParts::of(base)?, kind, &mut rng(kind))?;
             content = parts.into_content(base, seal);
             if content.bytes(&base.files[0]).map(Vec::as_slice) == Some(base.bytes(0)) {
                 return None;
@@ -125,7 +125,7 @@ fn truncated(base: &Base) -> Expect {
     if tail { Expect::Any } else { Expect::Reject }
 }
 
-fn set(base: &Base, content: &mut Content, field: &Field, kind: u32, rng: &mut Rng) {
+fn set(base: &Base, content: &mut Content, field: &BaseField, kind: u32, rng: &mut Rng) {
     let numbers: Vec<Number> =
         base.fields.iter().filter(|f| f.file == field.file).map(|f| f.number).collect();
     let Some(bytes) = base.files.get(field.file).and_then(|name| content.bytes_mut(name)) else { return };
@@ -200,7 +200,7 @@ fn behind(
     }
     bytes.extend_from_slice(&more);
     // A frame in a file, and a chunk, may be followed by any bytes.
-    Some((content, if base.kind == Kind::Sparse { Expect::Any } else { Expect::Same }))
+    Some((content, if base.kind == BaseKind::Sparse { Expect::Any } else { Expect::Same }))
 }
 
 fn damage_stream(bytes: &mut [u8], rng: &mut Rng) {

@@ -10,14 +10,14 @@ use crate::commands::{self, Verdict};
 use crate::groups::Group;
 use crate::lab::{self, Lab};
 use crate::number;
-use crate::plan::Plan;
+use crate::plan::CasePlan;
 
 #[test]
 #[ignore = "needs Python with blosc2, named by B2KIT_PEER"]
 fn what_c_blosc2_reads_is_not_refused() -> Result<()> {
     let python = std::env::var_os("B2KIT_PEER").context("B2KIT_PEER names no Python")?;
     let folder = tempfile::Builder::new().prefix("hostile-peer-").tempdir_in(lab::playground())?;
-    let plan = Plan::new(number("B2KIT_HOSTILE_SEED", 1)?, folder.path())?;
+    let plan = CasePlan::new(number("B2KIT_HOSTILE_SEED", 1)?, folder.path())?;
     let mut worker = Lab::new(folder.path(), &plan)?.worker("peer", 0, 1)?;
     let (mut ours, mut paths) = (Vec::new(), String::new());
     for case in plan.cases_of(Group::Valid) {

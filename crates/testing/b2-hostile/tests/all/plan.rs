@@ -7,27 +7,27 @@ use anyhow::{Context, Result};
 use b2_testkit::Rng;
 use b2_testkit::hostile::Seal;
 
-use super::base::{Base, Kind};
-use super::bombs::{self, Made};
+use super::base::{Base, BaseKind};
+use super::bombs::{self, BuiltCase};
 use super::content::Content;
 use super::expect::Expect;
 use super::groups::{GROUPS, Group};
-use super::mutate::{self, Mutation, NBEHIND};
-use super::{fixtures, made, relations, sparse, stores};
+use super::mutate::{self, APPENDED_VARIANTS, Mutation};
+use super::{fixtures, generated, relations, sparse, stores};
 
 /// How a case is made.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum CaseSource {
     Damaged(u32, Mutation),
-    Made(u32),
+    BuiltCase(u32),
 }
 
 /// All bases, and all cases that can be made from them.
-pub(crate) struct Plan {
+pub(crate) struct CasePlan {
     seed: u64,
     bases: Vec<Base>,
-    made: Vec<Made>,
-    all: Vec<(Group, What)>,
+    made: Vec<BuiltCase>,
+    all: Vec<(Group, CaseSource)>,
 }
 
 /// A case, ready to be written.
@@ -43,12 +43,12 @@ pub(crate) struct Case {
 }
 
 /// Frames and bare chunks larger than this are damaged only at chosen places, in bytes.
-const SMALL: usize = 900;
+const MAX_FULLY_DAMAGED_LEN: usize = 900;
 
-impl Plan {
+impl CasePlan {
     /// Lists all cases of a seed. `folder` is for intermediate files.
     pub(crate) fn new(seed: u64, folder: &Path) -> Result<Self> {
-        let mut bases = made::bases(seed, folder).context("writing bases")?;
+        let mut bases = generated::bases(seed, folder).context("writing bases")?;
         bases.extend(fixtures::bases(seed).context("reading fixtures")?);
         let mut made = bombs::all(seed).context("bombs")?;
         made.extend(stores::all(&bases, seed));
@@ -56,10 +56,10 @@ impl Plan {
         let mut rng = Rng::case(seed, 3);
         for (at, base) in bases.iter().enumerate() {
             for mutation in mutations(base, &mut rng) {
-                all.push((mutate::group(base, mutation), What::Damaged(at as u32, mutation)));
+                all.push((mutate::group(base, mutation), CaseSource::Damaged(at as u32, mutation)));
             }
         }
-        all.extend(made.iter().enumerate().map(|(at, made)| (made.group, What::Made(at as u32))));
+        all.extend(made.iter().enumerate().map(|(at, made)| (made.group, CaseSource::BuiltCase(at as u32))));
         Ok(Self { seed, bases, made, all })
     }
 
@@ -80,12 +80,12 @@ impl Plan {
     pub(crate) fn case(&self, id: u64) -> Option<Case> {
         let (group, what) = *self.all.get(usize::try_from(id).ok()?)?;
         Some(match what {
-            What::Made(at) => {
+            CaseSource::BuiltCase(at) => {
                 let made = self.made.get(at as usize)?;
                 let (content, expect) = (made.content.clone(), made.expect.clone());
                 Case { id, group, name: made.name.clone(), content, expect, sha256: None }
             }
-            What::Damaged(at, mutation) => {
+            CaseSource::Damaged(at, mutation) => {
                 let base = self.bases.get(at as usize)?;
                 let (content, expect) = mutate::apply(base, mutation, self.seed)?;
                 let name = format!("{}: {}", base.name, mutate::describe(base, mutation));
@@ -116,10 +116,10 @@ impl Plan {
                 rng.shuffle(queue.make_contiguous());
             }
             // Groups without a share are meant for full runs.
-            let full = if count >= FULL || *group == Group::Valid {
+            let full = if count >= FULL_RUN_CASES || *group == Group::Valid {
                 queue.len()
             } else {
-                queue.len() * count / FULL
+                queue.len() * count / FULL_RUN_CASES
             };
             wanted.push(if *share == 0 { full } else { queue.len().min(count * *share as usize / 1000) });
         }
@@ -142,7 +142,7 @@ impl Plan {
 }
 
 /// Number of cases in a full run.
-pub(crate) const FULL: usize = 50_000;
+pub(crate) const FULL_RUN_CASES: usize = 50_000;
 
 /// The cases to run.
 pub(crate) struct Queue {
@@ -152,7 +152,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Returns the next cases, alternating between the groups.
-    pub(crate) fn take(&mut self, plan: &Plan, count: usize) -> Vec<Case> {
+    pub(crate) fn take(&mut self, plan: &CasePlan, count: usize) -> Vec<Case> {
         let mut out = Vec::new();
         let mut dry = 0;
         while out.len() < count && dry < self.queues.len() {
@@ -214,9 +214,11 @@ fn mutations(base: &Base, rng: &mut Rng) -> Vec<Mutation> {
                 _ => (0..count).map(|_| rng.within(0..=len - 1) as u32).collect(),
             }
         };
-        out.extend(few(rng, len, SMALL).into_iter().map(|len| Mutation::Truncate { file, len }));
-        out.extend((0..NBEHIND).map(|kind| Mutation::Behind { file, kind }));
-        let bits = few(rng, len * 8, SMALL * 2);
+        out.extend(
+            few(rng, len, MAX_FULLY_DAMAGED_LEN).into_iter().map(|len| Mutation::Truncate { file, len }),
+        );
+        out.extend((0..APPENDED_VARIANTS).map(|kind| Mutation::Behind { file, kind }));
+        let bits = few(rng, len * 8, MAX_FULLY_DAMAGED_LEN * 2);
         out.extend(bits.into_iter().map(|bit| Mutation::Flip { file, bit, seal: any(rng) }));
     }
     out.extend((0..300).map(|number| Mutation::Byte { number, seal: any(rng) }));
@@ -234,7 +236,7 @@ fn mutations(base: &Base, rng: &mut Rng) -> Vec<Mutation> {
             }
         }
     }
-    if base.kind == Kind::Sparse {
+    if base.kind == BaseKind::Sparse {
         out.extend((0..sparse::count()).map(|kind| Mutation::Sparse { kind }));
     }
     out

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use b2_testkit::hostile::{self, Layout, Seal};
+use b2_testkit::hostile::{self, FrameLayout, Seal};
 
-use super::base::{Base, Kind};
+use super::base::{Base, BaseKind};
 use super::content::{Content, Node};
 
 /// The name and the value of a metalayer.
@@ -13,7 +13,7 @@ pub(crate) type Layer = (Vec<u8>, Vec<u8>);
 
 /// The parts of a frame, or of an index file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parts {
+pub(crate) struct FrameParts {
     /// The fixed part of the header. Lengths, type and the flag for vlmetalayers are set when the frame is assembled.
     pub(crate) fixed: Vec<u8>,
     pub(crate) metalayers: Vec<Layer>,
@@ -28,13 +28,13 @@ pub(crate) struct Parts {
     stale: (Vec<u8>, Vec<u8>),
 }
 
-impl Parts {
+impl FrameParts {
     /// Returns the parts of a base that is a frame.
     pub(crate) fn of(base: &Base) -> Option<Self> {
         let layout = base.layout.as_ref()?;
         let bytes = base.bytes(0);
         let data = match base.kind {
-            Kind::Contiguous if !layout.index.is_empty() => layout.header.end..layout.index.start,
+            BaseKind::Contiguous if !layout.index.is_empty() => layout.header.end..layout.index.start,
             _ => 0..0,
         };
         let take = |range: &Range<usize>| bytes.get(range.clone()).map(<[u8]>::to_vec);
@@ -109,14 +109,14 @@ impl Parts {
         bytes[16..24].copy_from_slice(&frame_len.to_be_bytes());
         bytes[68] = if self.vlmetalayers.is_empty() { 0xC2 } else { 0xC3 };
         if let (Some(sums), Seal::Sealed) = (&self.sums, seal) {
-            let layout = Layout {
+            let layout = FrameLayout {
                 header: 0..header_len,
                 sums: pages.last().map_or(index.end, |page: &Range<usize>| page.end)..start,
                 pages,
                 index,
                 trailer: start..bytes.len(),
                 metalayers,
-                ..Layout::default()
+                ..FrameLayout::default()
             };
             seal.apply(&mut bytes, &layout, sums);
         }
@@ -255,15 +255,15 @@ mod tests {
     use b2kit::chunk::DParams;
 
     use super::*;
-    use crate::made;
+    use crate::generated;
 
     /// Parts that are reassembled unchanged give the same file, with recomputed checksums.
     #[test]
     fn parts_make_the_same_frame() {
         let folder = tempfile::tempdir().unwrap();
         let mut same = 0;
-        for base in made::bases(3, folder.path()).unwrap() {
-            let Some(parts) = Parts::of(&base) else { continue };
+        for base in generated::bases(3, folder.path()).unwrap() {
+            let Some(parts) = FrameParts::of(&base) else { continue };
             if base.holes {
                 continue;
             }
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_is_made_from_nothing_is_read() {
-        let mut parts = Parts::empty(4, 400, 1000);
+        let mut parts = FrameParts::empty(4, 400, 1000);
         parts.set_entries(&[entry(1), entry(2), entry(4)]);
         let frame = SuperChunk::from_bytes(parts.encode_plain()).unwrap();
         let plain = frame.read_bytes(0..1000).unwrap();

@@ -4,7 +4,7 @@ use b2_testkit::Rng;
 use b2_testkit::hostile::Number;
 
 use super::base::Base;
-use super::rebuild::{self, Layer, Parts, b2nd, chunk_header, entry, memcpyed};
+use super::rebuild::{self, FrameParts, Layer, b2nd, chunk_header, entry, memcpyed};
 
 /// What is changed, and the number of variants.
 const CHANGES: &[(&str, u32)] = &[
@@ -41,7 +41,7 @@ pub(crate) fn describe(kind: u32) -> String {
 }
 
 /// Applies change number `kind`. Returns `None` if it is not possible for this base.
-pub(crate) fn change(base: &Base, mut parts: Parts, kind: u32, rng: &mut Rng) -> Option<Parts> {
+pub(crate) fn change(base: &Base, mut parts: FrameParts, kind: u32, rng: &mut Rng) -> Option<FrameParts> {
     let (what, kind) = split(kind);
     let entries = &base.entries;
     match what {
@@ -65,7 +65,7 @@ pub(crate) fn change(base: &Base, mut parts: Parts, kind: u32, rng: &mut Rng) ->
 }
 
 /// Returns the new value of an index entry.
-fn one_entry(entries: &[i64], at: usize, kind: u32, parts: &Parts) -> i64 {
+fn one_entry(entries: &[i64], at: usize, kind: u32, parts: &FrameParts) -> i64 {
     let (old, data) = (entries[at], parts.data.len() as i64);
     let other = entries[(at + 1) % entries.len()];
     match kind {
@@ -170,7 +170,7 @@ fn index_chunk(old: &[u8], entries: &[i64], kind: u32) -> Vec<u8> {
 /// Changes the value of the array's metalayer.
 fn array_value(
     base: &Base,
-    parts: &Parts,
+    parts: &FrameParts,
     what: usize,
     kind: u32,
     rng: &mut Rng,
@@ -312,7 +312,7 @@ fn layer(
     value
 }
 
-fn metalayers(parts: &mut Parts, kind: u32, rng: &mut Rng) {
+fn metalayers(parts: &mut FrameParts, kind: u32, rng: &mut Rng) {
     let layers = &mut parts.metalayers;
     let add = |layers: &mut Vec<Layer>, n: usize| {
         layers.extend((0..n).map(|k| (format!("n{k}").into_bytes(), vec![k as u8; k % 7])));
@@ -335,7 +335,7 @@ fn metalayers(parts: &mut Parts, kind: u32, rng: &mut Rng) {
     }
 }
 
-fn vlmetalayers(parts: &mut Parts, kind: u32, rng: &mut Rng) {
+fn vlmetalayers(parts: &mut FrameParts, kind: u32, rng: &mut Rng) {
     let layers = &mut parts.vlmetalayers;
     let plain = b"\x93\x01\x02\x03".repeat(20);
     let value = match kind {

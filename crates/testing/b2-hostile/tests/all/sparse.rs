@@ -2,12 +2,12 @@
 
 use b2_testkit::Rng;
 
-use super::base::{Base, INDEX, Kind};
+use super::base::{Base, BaseKind, INDEX};
 use super::content::{Content, Node};
 use super::expect::Expect::{self, Any, NotOk, Reject, Same};
 
 /// A file to change, and what a change may need.
-struct Target<'a> {
+struct SparseTarget<'a> {
     base: &'a Base,
     name: &'a str,
     own: Vec<u8>,
@@ -17,10 +17,10 @@ struct Target<'a> {
 }
 
 /// What happens to a file, or to the directory.
-type Change = fn(&mut Target<'_>) -> Option<Content>;
+type SparseChange = fn(&mut SparseTarget<'_>) -> Option<Content>;
 
 /// Changes to a chunk file. A chunk may be followed by other bytes, and the superuser can read every file.
-const CHUNK: &[(&str, Change, Expect)] = &[
+const CHUNK_FILE_CHANGES: &[(&str, SparseChange, Expect)] = &[
     ("missing", |t| t.without(), Reject),
     ("empty", |t| t.put(file("")), Reject),
     ("a FIFO", |t| t.put(Node::Fifo), Reject),
@@ -46,7 +46,7 @@ const CHUNK: &[(&str, Change, Expect)] = &[
 ];
 
 /// Changes to the index file and to the directory.
-const INDEXES: &[(&str, Change, Expect)] = &[
+const INDEX_CHANGES: &[(&str, SparseChange, Expect)] = &[
     ("no index", |t| t.without(), Reject),
     ("an empty index", |t| t.put(file("")), Reject),
     ("the index is a FIFO", |t| t.put(Node::Fifo), Reject),
@@ -71,7 +71,7 @@ const INDEXES: &[(&str, Change, Expect)] = &[
     ("a redo record", |t| t.put(file(t.own.repeat(2))), Any),
 ];
 
-impl Target<'_> {
+impl SparseTarget<'_> {
     /// Returns the base with another entry in place of the file.
     fn put(&self, node: Node) -> Option<Content> {
         self.beside(self.name, node)
@@ -102,27 +102,27 @@ fn with(mut content: Content, name: &str, node: Node) -> Option<Content> {
     Some(content)
 }
 
-fn noise(target: &mut Target<'_>, len: usize, name: &str) -> Option<Content> {
+fn noise(target: &mut SparseTarget<'_>, len: usize, name: &str) -> Option<Content> {
     let bytes = target.rng.bytes(len);
     target.beside(name, file(bytes))
 }
 
-fn garbage(target: &mut Target<'_>) -> Option<Content> {
+fn garbage(target: &mut SparseTarget<'_>) -> Option<Content> {
     let (len, name) = (target.own.len(), target.name);
     noise(target, len, name)
 }
 
-fn renamed(target: &Target<'_>, name: &str) -> Option<Content> {
+fn renamed(target: &SparseTarget<'_>, name: &str) -> Option<Content> {
     with(target.without()?, name, file(&target.own))
 }
 
 /// Changes the type of the frame.
-fn typed(target: &mut Target<'_>, kind: u8) -> Option<Content> {
+fn typed(target: &mut SparseTarget<'_>, kind: u8) -> Option<Content> {
     target.own[26] = kind;
     target.put(file(&target.own))
 }
 
-fn many(target: &mut Target<'_>) -> Option<Content> {
+fn many(target: &mut SparseTarget<'_>) -> Option<Content> {
     let mut content = target.base.content.clone();
     for n in 0..300 {
         content.set(&format!("{:08X}.chunk", 1000 + n), Node::File(vec![n as u8; 40]));
@@ -133,14 +133,14 @@ fn many(target: &mut Target<'_>) -> Option<Content> {
 /// Returns the number of changes.
 pub(crate) fn count() -> u32 {
     // Each change to a chunk file is applied to the first one and to another one.
-    (2 * CHUNK.len() + INDEXES.len()) as u32
+    (2 * CHUNK_FILE_CHANGES.len() + INDEX_CHANGES.len()) as u32
 }
 
-fn row(kind: u32) -> Option<&'static (&'static str, Change, Expect)> {
+fn row(kind: u32) -> Option<&'static (&'static str, SparseChange, Expect)> {
     let kind = kind as usize;
-    match kind.checked_sub(2 * CHUNK.len()) {
-        Some(kind) => INDEXES.get(kind),
-        None => CHUNK.get(kind / 2),
+    match kind.checked_sub(2 * CHUNK_FILE_CHANGES.len()) {
+        Some(kind) => INDEX_CHANGES.get(kind),
+        None => CHUNK_FILE_CHANGES.get(kind / 2),
     }
 }
 
@@ -149,16 +149,16 @@ pub(crate) fn describe(kind: u32) -> &'static str {
 }
 
 pub(crate) fn change(base: &Base, kind: u32, rng: &mut Rng) -> Option<(Content, Expect)> {
-    let (_, change, expect) = row(kind).filter(|_| base.kind == Kind::Sparse)?;
+    let (_, change, expect) = row(kind).filter(|_| base.kind == BaseKind::Sparse)?;
     let (index, files) = base.files.split_first()?;
     let (mut name, mut second) = (index, None);
-    if (kind as usize) < 2 * CHUNK.len() {
+    if (kind as usize) < 2 * CHUNK_FILE_CHANGES.len() {
         let at = if kind % 2 == 1 { rng.within(0..=files.len().max(1) - 1) } else { 0 };
         name = files.get(at)?;
         second = files.get((at + 1) % files.len()).filter(|second| *second != name);
     }
     let own = base.content.bytes(name)?.clone();
-    let mut target = Target { base, name, own, second, rng };
+    let mut target = SparseTarget { base, name, own, second, rng };
     let content = change(&mut target)?;
     // The bytes of two chunks may be the same, and without checksums they may be exchanged.
     let is_seen = base.has_sums() && content.bytes(name) != base.content.bytes(name);

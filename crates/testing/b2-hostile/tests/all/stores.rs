@@ -3,20 +3,20 @@
 use b2_testkit::Rng;
 
 use super::base::Base;
-use super::bombs::Made;
+use super::bombs::BuiltCase;
 use super::content::{Content, Node};
 use super::expect::Expect;
 use super::groups::Group;
-use super::rebuild::{Parts, extend, memcpyed};
+use super::rebuild::{FrameParts, extend, memcpyed};
 
 /// Returns all cases, built around a valid frame.
-pub(crate) fn all(bases: &[Base], seed: u64) -> Vec<Made> {
+pub(crate) fn all(bases: &[Base], seed: u64) -> Vec<BuiltCase> {
     let mut rng = Rng::case(seed, 78);
     let frame = bases.iter().find(|base| base.name == "array-2d").map(|base| base.bytes(0).to_vec());
     let frame = frame.unwrap_or_default();
     let mut out = Vec::new();
     let mut add = |group: Group, name: String, content: Content, expect: Expect| {
-        out.push(Made { group, name, content, expect });
+        out.push(BuiltCase { group, name, content, expect });
     };
     for (name, content) in archives(&frame, &mut rng) {
         add(Group::Stores, format!("archive: {name}"), content, Expect::Any);
@@ -146,7 +146,7 @@ fn folders(frame: &[u8]) -> Vec<(String, Content)> {
 /// Returns a frame that contains other frames, with this map of them.
 fn embedded(frame: &[u8], map: &[u8]) -> Vec<u8> {
     let plain = frame.repeat(2);
-    let mut parts = Parts::empty(1, plain.len() as u32, plain.len() as u64);
+    let mut parts = FrameParts::empty(1, plain.len() as u32, plain.len() as u64);
     parts.metalayers.push((b"b2embed".to_vec(), b"\x81\xa7version\x01".to_vec()));
     parts.data = memcpyed(&plain, 1);
     parts.set_entries(&[0]);

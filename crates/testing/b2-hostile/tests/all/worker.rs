@@ -15,11 +15,11 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::lab::{PATIENCE, PROGRAM, lock};
+use crate::lab::{CPU_TIMEOUT, PROGRAM, lock};
 
 /// How to start workers.
 #[derive(Clone, Debug)]
-pub(crate) struct Setup {
+pub(crate) struct WorkerSetup {
     /// The working directory: cases are named relative to it.
     pub(crate) folder: PathBuf,
     /// The inverse of the byte with which malloc fills memory (glibc's MALLOC_PERTURB_); 0 to leave memory as it is.
@@ -29,7 +29,7 @@ pub(crate) struct Setup {
     pub(crate) address_kib: u64,
 }
 
-impl Setup {
+impl WorkerSetup {
     /// Returns a command with the limits applied.
     fn command(&self, args: &[&str]) -> Command {
         // A shell sets the limits, which avoids unsafe code here.
@@ -44,7 +44,7 @@ impl Setup {
 
 /// The result of one command.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CommandOutput {
     pub(crate) rc: u8,
     pub(crate) err: String,
     /// The first bytes of its output.
@@ -56,13 +56,13 @@ pub(crate) struct Answer {
 
 /// How a process ended unexpectedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Death {
+pub(crate) enum ProcessDeath {
     Timeout,
     Code(i32),
     Signal(i32),
 }
 
-impl Death {
+impl ProcessDeath {
     fn of(status: ExitStatus, timeout: bool) -> Self {
         match (timeout, status.signal()) {
             (true, _) => Self::Timeout,
@@ -73,20 +73,20 @@ impl Death {
 }
 
 /// Maximum number of bytes of output that are kept of each command.
-const KEPT: usize = 1 << 20;
+const MAX_OUTPUT_LEN: usize = 1 << 20;
 
 /// A process that is killed if it takes too long.
-struct Guard {
+struct ProcessGuard {
     child: Mutex<Child>,
     pid: u32,
-    task: Mutex<Option<Task>>,
+    task: Mutex<Option<RunningCommand>>,
     late: AtomicBool,
     done: AtomicBool,
 }
 
 /// A running command.
 #[derive(Clone, Copy)]
-struct Task {
+struct RunningCommand {
     began: Instant,
     /// The CPU time of the process before the command.
     cpu: Duration,
@@ -95,11 +95,11 @@ struct Task {
 }
 
 /// A command that uses no CPU time for this long hangs. Even a busy machine schedules it more often.
-const STILL: Duration = Duration::from_secs(40);
+const HANG_TIMEOUT: Duration = Duration::from_secs(40);
 /// CPU time that counts as progress.
-const WORK: Duration = Duration::from_millis(30);
+const MIN_PROGRESS: Duration = Duration::from_millis(30);
 
-impl Task {
+impl RunningCommand {
     fn new(pid: u32) -> Self {
         let (began, cpu) = (Instant::now(), cpu_time(pid));
         Self { began, cpu, seen: (began, cpu) }
@@ -108,14 +108,14 @@ impl Task {
     /// Whether the command has used too much CPU time, or makes no progress. Time spent waiting for a processor does
     /// not count.
     fn is_late(&mut self, pid: u32) -> bool {
-        if self.began.elapsed() <= PATIENCE {
+        if self.began.elapsed() <= CPU_TIMEOUT {
             return false;
         }
         let cpu = cpu_time(pid);
-        if cpu.saturating_sub(self.seen.1) >= WORK {
+        if cpu.saturating_sub(self.seen.1) >= MIN_PROGRESS {
             self.seen = (Instant::now(), cpu);
         }
-        cpu.saturating_sub(self.cpu) > PATIENCE || self.seen.0.elapsed() > STILL
+        cpu.saturating_sub(self.cpu) > CPU_TIMEOUT || self.seen.0.elapsed() > HANG_TIMEOUT
     }
 }
 
@@ -129,7 +129,7 @@ fn cpu_time(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-impl Guard {
+impl ProcessGuard {
     fn start(child: Child) -> Arc<Self> {
         let guard = Arc::new(Self {
             pid: child.id(),
@@ -156,21 +156,21 @@ impl Guard {
 
     /// Starts the timeout of a command.
     fn begin(&self) {
-        *lock(&self.task) = Some(Task::new(self.pid));
+        *lock(&self.task) = Some(RunningCommand::new(self.pid));
     }
 
     fn end(&self) {
         *lock(&self.task) = None;
     }
 
-    fn ended(&self) -> Result<Death> {
+    fn ended(&self) -> Result<ProcessDeath> {
         let status = lock(&self.child).wait()?;
         self.done.store(true, Ordering::Relaxed);
-        Ok(Death::of(status, self.late.load(Ordering::Relaxed)))
+        Ok(ProcessDeath::of(status, self.late.load(Ordering::Relaxed)))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.guard.done.store(true, Ordering::Relaxed);
         let mut child = lock(&self.guard.child);
@@ -180,8 +180,8 @@ impl Drop for Running {
     }
 }
 
-struct Running {
-    guard: Arc<Guard>,
+struct RunningWorker {
+    guard: Arc<ProcessGuard>,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     /// Memory use before the first command, in KiB.
@@ -190,20 +190,20 @@ struct Running {
 
 /// A process that is started when it is first needed, and restarted after it dies.
 pub(crate) struct Worker {
-    pub(crate) setup: Setup,
+    pub(crate) setup: WorkerSetup,
     stderr: PathBuf,
     seen: u64,
-    running: Option<Running>,
+    running: Option<RunningWorker>,
 }
 
 impl Worker {
     /// Creates a worker, whose standard error goes to a file next to its folder.
-    pub(crate) fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: WorkerSetup) -> Self {
         let stderr = setup.folder.with_extension("stderr");
         Self { setup, stderr, seen: 0, running: None }
     }
 
-    fn running(&mut self) -> Result<&mut Running> {
+    fn running(&mut self) -> Result<&mut RunningWorker> {
         if self.running.is_none() {
             let threads = self.setup.threads.to_string();
             let mut command = self.setup.command(&["--quiet", "--threads", &threads, "batch"]);
@@ -212,7 +212,7 @@ impl Worker {
             let mut child = command.spawn().context("starting b2kit")?;
             let stdin = child.stdin.take().context("no pipe")?;
             let stdout = BufReader::new(child.stdout.take().context("no pipe")?);
-            let running = Running { guard: Guard::start(child), stdin, stdout, idle_kib: 0 };
+            let running = RunningWorker { guard: ProcessGuard::start(child), stdin, stdout, idle_kib: 0 };
             let running = self.running.insert(running);
             // Wait for a first response, since until then the shell would be measured.
             running.ask(&["--version".into()])?;
@@ -222,7 +222,7 @@ impl Worker {
     }
 
     /// Runs one command.
-    pub(crate) fn run(&mut self, args: &[String]) -> Result<Result<Answer, Death>> {
+    pub(crate) fn run(&mut self, args: &[String]) -> Result<Result<CommandOutput, ProcessDeath>> {
         let running = self.running()?;
         match running.ask(args) {
             Ok(answer) => Ok(Ok(answer)),
@@ -267,8 +267,8 @@ impl Worker {
     }
 }
 
-impl Running {
-    fn ask(&mut self, args: &[String]) -> Result<Answer> {
+impl RunningWorker {
+    fn ask(&mut self, args: &[String]) -> Result<CommandOutput> {
         self.guard.begin();
         let mut line = serde_json::to_vec(args)?;
         line.push(b'\n');
@@ -283,14 +283,14 @@ impl Running {
             let part = buffer.len().min(left as usize);
             self.stdout.read_exact(&mut buffer[..part])?;
             hasher.update(&buffer[..part]);
-            out.extend_from_slice(&buffer[..part.min(KEPT - out.len().min(KEPT))]);
+            out.extend_from_slice(&buffer[..part.min(MAX_OUTPUT_LEN - out.len().min(MAX_OUTPUT_LEN))]);
             left -= part as u64;
         }
         self.guard.end();
         let sha256 = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let rc = head["rc"].as_u64().context("no exit code")? as u8;
         let err = head["err"].as_str().unwrap_or_default().to_owned();
-        Ok(Answer { rc, err, out, len, sha256 })
+        Ok(CommandOutput { rc, err, out, len, sha256 })
     }
 }
 
@@ -303,25 +303,25 @@ fn memory_kib(pid: u32, name: &str) -> Option<u64> {
 
 /// The result of a command in its own process.
 #[derive(Clone, Debug)]
-pub(crate) struct Alone {
-    pub(crate) death: Death,
+pub(crate) struct SeparateProcess {
+    pub(crate) death: ProcessDeath,
     pub(crate) peak_kib: u64,
     pub(crate) stderr: String,
 }
 
-impl fmt::Display for Alone {
+impl fmt::Display for SeparateProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, {} KiB {}", self.death, self.peak_kib, self.stderr.trim())
     }
 }
 
 /// Runs one command in its own process, without batch mode.
-pub(crate) fn alone(setup: &Setup, args: &[String]) -> Result<Alone> {
+pub(crate) fn alone(setup: &WorkerSetup, args: &[String]) -> Result<SeparateProcess> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let errors = setup.folder.join("alone.stderr");
     let mut command = setup.command(&args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors)?);
-    let guard = Guard::start(command.spawn().context("starting b2kit")?);
+    let guard = ProcessGuard::start(command.spawn().context("starting b2kit")?);
     guard.begin();
     let mut peak_kib = 0;
     let status = loop {
@@ -332,7 +332,7 @@ pub(crate) fn alone(setup: &Setup, args: &[String]) -> Result<Alone> {
         thread::sleep(Duration::from_micros(300));
     };
     guard.done.store(true, Ordering::Relaxed);
-    let death = Death::of(status, guard.late.load(Ordering::Relaxed));
+    let death = ProcessDeath::of(status, guard.late.load(Ordering::Relaxed));
     let stderr = String::from_utf8_lossy(&fs::read(&errors)?).into_owned();
-    Ok(Alone { death, peak_kib, stderr })
+    Ok(SeparateProcess { death, peak_kib, stderr })
 }

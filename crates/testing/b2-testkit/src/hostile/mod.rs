@@ -11,4 +11,4 @@ mod walk;
 
 pub use number::Number;
 pub use seal::{Seal, sum};
-pub use walk::{Layer, Layout, Part, Walk, stored};
+pub use walk::{FilePart, FrameLayout, Layer, Walk, stored};

@@ -3,10 +3,10 @@
 use crate::Rng;
 
 /// A number of a structure: its offset there, width and name.
-pub(super) type Row = (usize, usize, &'static str);
+pub(super) type NumberField = (usize, usize, &'static str);
 
 /// The numbers of a frame header, big-endian.
-pub(super) const FRAME_HEADER: &[Row] = &[
+pub(super) const FRAME_HEADER: &[NumberField] = &[
     (0, 1, "marker"),
     (1, 1, "marker of magic"),
     (2, 4, "magic"),
@@ -49,7 +49,7 @@ pub(super) const FRAME_HEADER: &[Row] = &[
 ];
 
 /// The numbers of a chunk header, little-endian.
-pub(super) const CHUNK_HEADER: &[Row] = &[
+pub(super) const CHUNK_HEADER: &[NumberField] = &[
     (0, 1, "version"),
     (1, 1, "versionlz"),
     (2, 1, "flags"),
@@ -60,7 +60,7 @@ pub(super) const CHUNK_HEADER: &[Row] = &[
 ];
 
 /// The numbers that follow in an extended chunk header.
-pub(super) const EXTENDED_HEADER: &[Row] = &[
+pub(super) const EXTENDED_HEADER: &[NumberField] = &[
     (16, 1, "filter 0"),
     (17, 1, "filter 1"),
     (18, 1, "filter 2"),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-use super::walk::{Layout, MAGIC};
+use super::walk::{FrameLayout, MAGIC};
 
 /// How the checksums of a damaged frame are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Seal {
 
 impl Seal {
     /// Treats the checksums of a frame in `bytes`; `chunks` are the sums of its stored chunks.
-    pub fn apply(self, bytes: &mut [u8], layout: &Layout, chunks: &[u64]) {
+    pub fn apply(self, bytes: &mut [u8], layout: &FrameLayout, chunks: &[u64]) {
         match self {
             Self::Stale => {}
             Self::Sealed => seal(bytes, layout, chunks),
@@ -34,7 +34,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// Rewrites the pages and the block of checksums, and the fingerprint over the block.
-fn seal(bytes: &mut [u8], layout: &Layout, sums_of_chunks: &[u64]) {
+fn seal(bytes: &mut [u8], layout: &FrameLayout, sums_of_chunks: &[u64]) {
     let part = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default().to_vec();
     let mut header = part(&layout.header);
     let whole = sum(&header);
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     #[allow(clippy::single_range_in_vec_init, reason = "the ranges are meant, not their numbers")]
     fn seals_depend_on_all_parts_but_what_may_change() {
-        let layout = Layout {
+        let layout = FrameLayout {
             header: 0..100,
             index: 140..180,
             pages: vec![180..200],

@@ -6,23 +6,23 @@
 use std::fmt::Arguments;
 use std::ops::Range;
 
-use super::number::{CHUNK_HEADER, EXTENDED_HEADER, FRAME_HEADER, Number, Row};
+use super::number::{CHUNK_HEADER, EXTENDED_HEADER, FRAME_HEADER, Number, NumberField};
 
 /// The start of a block of checksums (docs/format/checksums.md).
 pub(super) const MAGIC: &[u8; 8] = b"b2sums\0\x01";
 /// Maximum number of blocks of a chunk that are walked over.
-const BLOCKS: usize = 6;
+const MAX_BLOCKS: usize = 6;
 /// Maximum number of metalayers, and of vlmetalayers.
-const LAYERS: usize = 40;
+const MAX_LAYERS: usize = 40;
 /// Length of the end of the checksum block, and of an entry in the list of pages that precedes it.
-const SUMS_END: usize = 56;
-const PAGE: usize = 24;
+const SUMS_END_LEN: usize = 56;
+const PAGE_ENTRY_LEN: usize = 24;
 /// Length of the end of a trailer: its length and the fingerprint.
-const TRAILER_END: usize = 23;
+const TRAILER_END_LEN: usize = 23;
 
 /// The part of a file to which a field belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum FilePart {
     /// The fixed part of the frame header.
     Header,
     /// The map of the metalayers.
@@ -48,7 +48,7 @@ pub type Layer = (Vec<u8>, Range<usize>);
 
 /// Where the parts of a frame, or of an index file, are.
 #[derive(Clone, Debug, Default)]
-pub struct Layout {
+pub struct FrameLayout {
     /// The header, which starts at byte 0.
     pub header: Range<usize>,
     /// The index chunk; empty without chunks.
@@ -65,7 +65,7 @@ pub struct Layout {
     pub vlmetalayers: Vec<Layer>,
 }
 
-impl Layout {
+impl FrameLayout {
     /// Finds the parts of a frame, without its fields.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         Walk::new(bytes, &mut |_, _, _| {}).frame()
@@ -85,12 +85,12 @@ pub fn stored(bytes: &[u8], start: usize) -> Option<Range<usize>> {
 }
 
 /// What takes the fields: part, name, number.
-type Sink<'a> = &'a mut dyn FnMut(Part, Arguments<'_>, Number);
+type FieldSink<'a> = &'a mut dyn FnMut(FilePart, Arguments<'_>, Number);
 
 /// A walk over a file, which passes each field on.
 pub struct Walk<'a> {
     bytes: &'a [u8],
-    sink: Sink<'a>,
+    sink: FieldSink<'a>,
     /// The codec streams seen so far.
     pub streams: Vec<Range<usize>>,
 }
@@ -103,18 +103,25 @@ impl std::fmt::Debug for Walk<'_> {
 
 impl<'a> Walk<'a> {
     /// Starts a walk over `bytes`, which passes each field to `sink`.
-    pub fn new(bytes: &'a [u8], sink: Sink<'a>) -> Self {
+    pub fn new(bytes: &'a [u8], sink: FieldSink<'a>) -> Self {
         Self { bytes, sink, streams: Vec::new() }
     }
 
-    fn field(&mut self, part: Part, at: usize, width: usize, big_endian: bool, name: Arguments<'_>) {
+    fn field(&mut self, part: FilePart, at: usize, width: usize, big_endian: bool, name: Arguments<'_>) {
         if at.saturating_add(width) <= self.bytes.len() {
             (self.sink)(part, name, Number { at, width, big_endian });
         }
     }
 
     /// Passes on the fields of a structure that starts at `start`.
-    fn fields(&mut self, part: Part, start: usize, big_endian: bool, label: Arguments<'_>, rows: &[Row]) {
+    fn fields(
+        &mut self,
+        part: FilePart,
+        start: usize,
+        big_endian: bool,
+        label: Arguments<'_>,
+        rows: &[NumberField],
+    ) {
         for (offset, width, name) in rows {
             self.field(
                 part,
@@ -145,32 +152,32 @@ impl<'a> Walk<'a> {
     }
 
     /// Walks over the frame that starts at byte 0. Returns `None` if its lengths contradict each other.
-    pub fn frame(&mut self) -> Option<Layout> {
-        self.fields(Part::Header, 0, true, format_args!("header"), FRAME_HEADER);
+    pub fn frame(&mut self) -> Option<FrameLayout> {
+        self.fields(FilePart::Header, 0, true, format_args!("header"), FRAME_HEADER);
         let (header_len, frame_len) = (self.be(11, 4), self.be(16, 8));
-        let trailer = frame_len.checked_sub(self.be(frame_len.checked_sub(TRAILER_END - 1)?, 4))?;
-        let mut layout = Layout {
+        let trailer = frame_len.checked_sub(self.be(frame_len.checked_sub(TRAILER_END_LEN - 1)?, 4))?;
+        let mut layout = FrameLayout {
             header: 0..header_len,
             index: trailer..trailer,
             trailer: trailer..frame_len,
-            ..Layout::default()
+            ..FrameLayout::default()
         };
         if self.be(30, 8) > 0 {
             let data_len = if self.byte(26) == 1 { 0 } else { self.be(39, 8) };
             layout.index = stored(self.bytes, header_len.checked_add(data_len)?)?;
         }
         let order = [97, header_len, layout.index.start, layout.index.end, trailer];
-        if !order.is_sorted() || frame_len - trailer < TRAILER_END || frame_len > self.bytes.len() {
+        if !order.is_sorted() || frame_len - trailer < TRAILER_END_LEN || frame_len > self.bytes.len() {
             return None;
         }
-        layout.metalayers = self.section(Part::Metalayers, 87, &layout.header);
+        layout.metalayers = self.section(FilePart::Metalayers, 87, &layout.header);
         for (name, value) in &layout.metalayers {
             if matches!(name.as_slice(), b"b2nd" | b"caterva") {
                 self.array(value);
             }
         }
         if !layout.index.is_empty() {
-            self.chunk_of(layout.index.start, Part::Index, Part::Index, format_args!("index"));
+            self.chunk_of(layout.index.start, FilePart::Index, FilePart::Index, format_args!("index"));
             self.checksums(&mut layout);
         }
         self.trailer(&mut layout);
@@ -179,13 +186,13 @@ impl<'a> Walk<'a> {
 
     /// Walks over a section of metalayers, which has the same form in header and trailer. It starts at `start` with the
     /// byte `93`; offsets count from the start of `whole`.
-    fn section(&mut self, part: Part, start: usize, whole: &Range<usize>) -> Vec<Layer> {
-        let what = if part == Part::Metalayers { "metalayers" } else { "vlmetalayers" };
+    fn section(&mut self, part: FilePart, start: usize, whole: &Range<usize>) -> Vec<Layer> {
+        let what = if part == FilePart::Metalayers { "metalayers" } else { "vlmetalayers" };
         let head = [(0, 1, "marker"), (1, 1, "marker"), (2, 2, "size"), (4, 1, "marker"), (5, 2, "count")];
         self.fields(part, start, true, format_args!("{what}"), &head);
         let mut at = start + 7;
         let mut layers = Vec::new();
-        for n in 0..self.be(start + 5, 2).min(LAYERS) {
+        for n in 0..self.be(start + 5, 2).min(MAX_LAYERS) {
             let len = self.byte(at) & 0x1F;
             let name = self.bytes.get(at + 1..at + 1 + len).unwrap_or_default().to_vec();
             let rows = [
@@ -212,36 +219,36 @@ impl<'a> Walk<'a> {
     /// Walks over the metalayer of arrays.
     pub fn array(&mut self, value: &Range<usize>) {
         let head = [(0, 1, "marker"), (1, 1, "version"), (2, 1, "ndim")];
-        self.fields(Part::Array, value.start, true, format_args!("b2nd"), &head);
+        self.fields(FilePart::Array, value.start, true, format_args!("b2nd"), &head);
         let ndim = self.byte(value.start + 2);
         let mut at = value.start + 3;
         for (name, width) in [("shape", 8), ("chunkshape", 4), ("blockshape", 4)] {
-            self.field(Part::Array, at, 1, true, format_args!("b2nd: marker of {name}"));
+            self.field(FilePart::Array, at, 1, true, format_args!("b2nd: marker of {name}"));
             at += 1;
             for k in 0..ndim {
-                self.field(Part::Array, at, 1, true, format_args!("b2nd: marker of {name} {k}"));
-                self.field(Part::Array, at + 1, width, true, format_args!("b2nd: {name} {k}"));
+                self.field(FilePart::Array, at, 1, true, format_args!("b2nd: marker of {name} {k}"));
+                self.field(FilePart::Array, at + 1, width, true, format_args!("b2nd: {name} {k}"));
                 at += 1 + width;
             }
         }
         let rows = [(0, 1, "dtype format"), (1, 1, "marker of dtype"), (2, 4, "length of dtype")];
-        self.fields(Part::Array, at, true, format_args!("b2nd"), &rows);
+        self.fields(FilePart::Array, at, true, format_args!("b2nd"), &rows);
         for k in 0..value.end.saturating_sub(at + 6).min(4) {
-            self.field(Part::Array, at + 6 + k, 1, true, format_args!("b2nd: dtype byte {k}"));
+            self.field(FilePart::Array, at + 6 + k, 1, true, format_args!("b2nd: dtype byte {k}"));
         }
     }
 
-    fn checksums(&mut self, layout: &mut Layout) {
+    fn checksums(&mut self, layout: &mut FrameLayout) {
         // The block ends where the trailer starts.
-        let Some(end) = layout.trailer.start.checked_sub(SUMS_END) else { return };
-        let start = end.checked_sub(self.le(end + 12).saturating_mul(PAGE));
+        let Some(end) = layout.trailer.start.checked_sub(SUMS_END_LEN) else { return };
+        let start = end.checked_sub(self.le(end + 12).saturating_mul(PAGE_ENTRY_LEN));
         let Some(start) = start.filter(|start| layout.index.end <= *start) else { return };
         if !self.bytes.get(end..).is_some_and(|bytes| bytes.starts_with(MAGIC)) {
             return;
         }
-        let part = Part::Checksums;
+        let part = FilePart::Checksums;
         layout.sums = start..layout.trailer.start;
-        for (n, at) in (start..end).step_by(PAGE).enumerate() {
+        for (n, at) in (start..end).step_by(PAGE_ENTRY_LEN).enumerate() {
             let (page, nsums) = (self.get(at, 8, false), self.get(at + 8, 8, false));
             layout.pages.push(page..page.saturating_add(nsums.saturating_mul(8)));
             for (k, name) in ["place", "number of sums", "sum"].iter().enumerate() {
@@ -265,13 +272,13 @@ impl<'a> Walk<'a> {
         self.fields(part, end, false, format_args!("checksums"), &rows);
     }
 
-    fn trailer(&mut self, layout: &mut Layout) {
+    fn trailer(&mut self, layout: &mut FrameLayout) {
         let range = layout.trailer.clone();
         let head = [(0, 1, "marker"), (1, 1, "version")];
-        self.fields(Part::Trailer, range.start, true, format_args!("trailer"), &head);
-        layout.vlmetalayers = self.section(Part::VlMetalayers, range.start + 2, &range);
+        self.fields(FilePart::Trailer, range.start, true, format_args!("trailer"), &head);
+        layout.vlmetalayers = self.section(FilePart::VlMetalayers, range.start + 2, &range);
         for (_, value) in &layout.vlmetalayers {
-            let part = Part::VlMetalayers;
+            let part = FilePart::VlMetalayers;
             self.chunk_of(value.start, part, part, format_args!("vlmetalayer"));
         }
         let rows = [
@@ -280,21 +287,23 @@ impl<'a> Walk<'a> {
             (5, 1, "marker of fingerprint"),
             (6, 1, "kind of fingerprint"),
         ];
-        let end = range.end - TRAILER_END;
-        self.fields(Part::Trailer, end, true, format_args!("trailer"), &rows);
+        let end = range.end - TRAILER_END_LEN;
+        self.fields(FilePart::Trailer, end, true, format_args!("trailer"), &rows);
         let rows = [(7, 8, "fingerprint"), (15, 8, "fingerprint, second half")];
-        self.fields(Part::Trailer, end, false, format_args!("trailer"), &rows);
+        self.fields(FilePart::Trailer, end, false, format_args!("trailer"), &rows);
     }
 
     /// Walks over the data chunk that starts here, with number `chunk` in its frame.
     pub fn chunk(&mut self, start: usize, chunk: Option<usize>) {
         match chunk {
-            Some(n) => self.chunk_of(start, Part::ChunkHeader, Part::Streams, format_args!("chunk {n}")),
-            None => self.chunk_of(start, Part::ChunkHeader, Part::Streams, format_args!("chunk")),
+            Some(n) => {
+                self.chunk_of(start, FilePart::ChunkHeader, FilePart::Streams, format_args!("chunk {n}"))
+            }
+            None => self.chunk_of(start, FilePart::ChunkHeader, FilePart::Streams, format_args!("chunk")),
         }
     }
 
-    fn chunk_of(&mut self, start: usize, header: Part, tables: Part, label: Arguments<'_>) {
+    fn chunk_of(&mut self, start: usize, header: FilePart, tables: FilePart, label: Arguments<'_>) {
         self.fields(header, start, false, label, CHUNK_HEADER);
         let flags = self.byte(start + 2);
         let extended = flags & 5 == 5;
@@ -315,7 +324,7 @@ impl<'a> Walk<'a> {
         let blocksize = if vl { blocksize } else { blocksize.min(nbytes) };
         let nblocks = if vl { blocksize } else { nbytes.div_ceil(blocksize) };
         let bstarts = start + header_len;
-        for n in 0..nblocks.min(BLOCKS) {
+        for n in 0..nblocks.min(MAX_BLOCKS) {
             self.field(tables, bstarts + 4 * n, 4, false, format_args!("{label}: bstart {n}"));
         }
         let behind = bstarts + 4 * nblocks;
@@ -323,7 +332,7 @@ impl<'a> Walk<'a> {
             self.field(tables, behind, 4, false, format_args!("{label}: size of dictionary"));
             self.stream(behind + 4, self.le(behind));
         }
-        for n in 0..nblocks.min(BLOCKS) {
+        for n in 0..nblocks.min(MAX_BLOCKS) {
             let block = start + self.le(bstarts + 4 * n);
             if vl {
                 self.field(tables, block, 4, false, format_args!("{label}: size of block {n}"));
@@ -338,7 +347,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn block(&mut self, start: usize, nstreams: usize, part: Part, label: Arguments<'_>) {
+    fn block(&mut self, start: usize, nstreams: usize, part: FilePart, label: Arguments<'_>) {
         let mut at = start;
         for stream in 0..nstreams {
             let csize = self.le(at);
@@ -391,10 +400,10 @@ mod tests {
         assert_eq!(walk.streams, std::slice::from_ref(&(44..47)));
         assert_eq!(names.len(), CHUNK_HEADER.len() + EXTENDED_HEADER.len() + 5);
         for (part, name, at) in [
-            (Part::ChunkHeader, "chunk 3: cbytes", 12),
-            (Part::Streams, "chunk 3: bstart 1", 36),
-            (Part::Streams, "chunk 3: block 0: csize 0", 40),
-            (Part::Streams, "chunk 3: block 1: token 0", 51),
+            (FilePart::ChunkHeader, "chunk 3: cbytes", 12),
+            (FilePart::Streams, "chunk 3: bstart 1", 36),
+            (FilePart::Streams, "chunk 3: block 0: csize 0", 40),
+            (FilePart::Streams, "chunk 3: block 1: token 0", 51),
         ] {
             assert!(names.contains(&(part, name.to_owned(), at)), "{name}: {names:?}");
         }

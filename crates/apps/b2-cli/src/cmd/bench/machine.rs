@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use b2_measure::{Clock, Spent, SplitMix64, least, median, repeat};
+use b2_measure::{Clock, SplitMix64, TimeSpent, least, median, repeat};
 use b2kit::chunk::{CParams, Compression, DParams, FilterSlot};
 use b2kit::chunk::{ChunkReader, Destination, EXTENDED_HEADER_LEN, MAX_CHUNK_NBYTES};
 use b2kit::{Chunk, CodecId, FilterId};
@@ -288,8 +288,8 @@ impl<'a> Bench<'a> {
                 }
             }
             let scale = calls as f64 / f64::from(done);
-            let Spent { wall, cpu } = clock.stop();
-            Ok(Spent { wall: wall * scale, cpu: cpu * scale })
+            let TimeSpent { wall, cpu } = clock.stop();
+            Ok(TimeSpent { wall: wall * scale, cpu: cpu * scale })
         })?;
         Ok(self.line(op, &times, bytes / times.len(), calls))
     }
@@ -323,11 +323,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures as often as requested, at least once.
-    fn repeat(&mut self, mut measure: impl FnMut(&mut Self, Clock) -> Result<Spent>) -> Result<Vec<Spent>> {
+    fn repeat(
+        &mut self,
+        mut measure: impl FnMut(&mut Self, Clock) -> Result<TimeSpent>,
+    ) -> Result<Vec<TimeSpent>> {
         repeat(self.args.repeat.get(), self.args.budget, || measure(self, Clock::start()))
     }
 
-    fn line(&self, op: Op, times: &[Spent], bytes_per_rep: usize, calls: usize) -> Value {
+    fn line(&self, op: Op, times: &[TimeSpent], bytes_per_rep: usize, calls: usize) -> Value {
         let seconds: Vec<f64> = times.iter().map(|time| time.wall).collect();
         json!({
             "impl": "b2kit",

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use b2_measure::{Clock, Spent, SplitMix64, least, repeat};
+use b2_measure::{Clock, SplitMix64, TimeSpent, least, repeat};
 use b2kit::{CodecId, NdArray, SuperChunk};
 use serde_json::{Value, json};
 
@@ -160,7 +160,7 @@ fn slice_shape(shape: &[u64]) -> Vec<u64> {
 }
 
 fn best_of(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-    let measure = || -> Result<Spent> {
+    let measure = || -> Result<TimeSpent> {
         let clock = Clock::start();
         work()?;
         Ok(clock.stop())

@@ -1,6 +1,6 @@
 //! Oddities that `verify` reports for files without checksums: what no known writer produces.
 
-use b2kit::frame::{Checksums, Verified};
+use b2kit::frame::{Checksums, VerifyReport};
 use b2kit::nd::ArrayMeta;
 use b2kit::nd::Geometry;
 use b2kit::{Dtype, NdArray, SuperChunk};
@@ -11,7 +11,7 @@ use crate::read::Input;
 const PRINTED: usize = 8;
 
 /// Describes what is odd about a frame without being an error.
-pub(crate) fn notes(input: &Input, found: &Verified) -> Vec<String> {
+pub(crate) fn notes(input: &Input, found: &VerifyReport) -> Vec<String> {
     if found.checksums == Checksums::Ok {
         return Vec::new();
     }

@@ -31,7 +31,7 @@ pub(super) enum Key {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Picture,
-    Grid,
+    PixelGrid,
     Histogram,
     Chunks,
 }
@@ -39,7 +39,7 @@ pub(super) enum Mode {
 impl Mode {
     pub(super) const ALL: [(Self, &'static str); 4] = [
         (Self::Picture, "picture"),
-        (Self::Grid, "values"),
+        (Self::PixelGrid, "values"),
         (Self::Histogram, "histogram"),
         (Self::Chunks, "chunks"),
     ];
@@ -152,8 +152,8 @@ impl App {
     pub(super) fn look(&self, pixels: [usize; 2], cells: [usize; 2]) -> Look {
         let what = match (&self.facts, self.mode) {
             (None, _) => What::Facts,
-            (Some(_), Mode::Grid) if self.axes.iter().all(|axis| axis.len > 0) => {
-                What::Grid { axes: self.grid_axes(cells) }
+            (Some(_), Mode::PixelGrid) if self.axes.iter().all(|axis| axis.len > 0) => {
+                What::PixelGrid { axes: self.grid_axes(cells) }
             }
             (Some(_), Mode::Chunks) => What::Chunks { most: pixels[0] * pixels[1] },
             (Some(facts), Mode::Picture | Mode::Histogram) => {
@@ -254,7 +254,7 @@ impl App {
                 self.scale_to(&ends);
                 self.sample = Some(Sample::Line { window, line });
             }
-            Told::Grid { axes, texts } => self.grid = Some((axes, texts)),
+            Told::PixelGrid { axes, texts } => self.grid = Some((axes, texts)),
             Told::Chunks(chunks) => self.chunks = Some(chunks),
             Told::Item(item) => self.item = Some(item),
             Told::Done => self.reading = false,
@@ -305,7 +305,7 @@ impl App {
                 self.message = Some(format!("--field {}: there is none that can be drawn", printable(field)));
             }
             if facts.fields.is_empty() || self.dims.is_empty() {
-                self.mode = Mode::Grid;
+                self.mode = Mode::PixelGrid;
             }
             (self.sample, self.scale) = (None, None);
         }
@@ -369,7 +369,7 @@ impl App {
             Key::Char('?') => self.help = true,
             Key::Tab => self.in_tree = !self.in_tree && !self.members.is_empty(),
             Key::Char('1') => self.set_mode(Mode::Picture),
-            Key::Char('2') => self.set_mode(Mode::Grid),
+            Key::Char('2') => self.set_mode(Mode::PixelGrid),
             Key::Char('3') => self.set_mode(Mode::Histogram),
             Key::Char('4') => self.set_mode(Mode::Chunks),
             Key::Char('v') => {
@@ -471,7 +471,7 @@ impl App {
     fn pan(&mut self, k: usize, sign: i64) {
         let (Some(dim), Some(window)) = (self.dims.get(k), self.windows.get_mut(k)) else { return };
         let (len, wide) = (self.axes[*dim].len, window.end - window.start);
-        if self.mode == Mode::Grid {
+        if self.mode == Mode::PixelGrid {
             let corner = &mut self.corner[k];
             *corner = if sign < 0 { corner.saturating_sub(1) } else { (*corner + 1).min(len - 1) };
             return;
@@ -750,10 +750,10 @@ mod tests {
         press(&mut app, "r");
         assert_ne!(look(&app), first);
         press(&mut app, "2");
-        let Look { what: What::Grid { axes }, .. } = look(&app) else { panic!() };
+        let Look { what: What::PixelGrid { axes }, .. } = look(&app) else { panic!() };
         assert_eq!(axes.iter().map(|axis| axis.len).collect::<Vec<_>>(), [1, 10, 4]);
         (0..100).for_each(|_| app.key(Key::Down));
-        let Look { what: What::Grid { axes }, .. } = look(&app) else { panic!() };
+        let Look { what: What::PixelGrid { axes }, .. } = look(&app) else { panic!() };
         assert_eq!((axes[1].start, axes[1].len), (19, 1));
         press(&mut app, "4");
         assert_eq!(look(&app).what, What::Chunks { most: 2400 });

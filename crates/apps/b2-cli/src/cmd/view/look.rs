@@ -54,7 +54,7 @@ pub(super) enum What {
         most: usize,
     },
     /// The values of a box, one item along all dimensions but the last ones, as text.
-    Grid {
+    PixelGrid {
         axes: Vec<Axis>,
     },
     /// About so many chunks.
@@ -79,7 +79,7 @@ pub(super) enum Told {
         window: Range<u64>,
         line: Lined,
     },
-    Grid {
+    PixelGrid {
         axes: Vec<Axis>,
         texts: Vec<String>,
     },

@@ -239,7 +239,7 @@ impl Screen<'_> {
                 }
                 _ => {}
             },
-            Mode::Grid => self.grid(picture, app),
+            Mode::PixelGrid => self.grid(picture, app),
             Mode::Histogram => self.histogram(picture, app),
             Mode::Chunks => {
                 if let Some(chunks) = &app.chunks {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use b2_view::edges::Points;
+use b2_view::edges::Coordinates;
 use b2kit::Dtype;
 use b2kit::chunk::SpecialKind;
 use b2kit::frame::Entry;
@@ -121,7 +121,7 @@ struct Open {
     data: Data,
     source: Source,
     /// The coordinates that were looked for.
-    points: HashMap<usize, Option<Points>>,
+    points: HashMap<usize, Option<Coordinates>>,
 }
 
 impl Reader {
@@ -264,14 +264,14 @@ impl Reader {
                     }
                 }
             }
-            What::Grid { axes } => {
+            What::PixelGrid { axes } => {
                 let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
                 let mut buffer = Vec::new();
                 let nbytes = axes.iter().fold(dtype.itemsize() as u64, |n, axis| n.saturating_mul(axis.len));
                 ensure!(nbytes <= LARGE, "items of {} bytes are too large for a grid", dtype.itemsize());
                 data.view(&[])?.read(axes, &mut buffer)?;
                 let texts = buffer.chunks_exact(dtype.itemsize().max(1)).map(|item| text(&dtype, item));
-                let _ = self.answers.send(Told::Grid { axes: axes.clone(), texts: texts.collect() });
+                let _ = self.answers.send(Told::PixelGrid { axes: axes.clone(), texts: texts.collect() });
             }
             What::Chunks { most } => {
                 let chunks = self.chunks(data, *most, &cost(u64::MAX))?;

@@ -1,6 +1,6 @@
 //! Puts images and lines on a canvas, with titles, axes and a colour bar.
 
-use b2_view::edges::Edge;
+use b2_view::edges::AxisMarks;
 use b2_view::ticks::{label, round};
 
 use super::canvas::{Anchor, Canvas, Colour, INK, Mark};
@@ -35,8 +35,8 @@ pub(crate) struct Image<'a> {
     pub(crate) scale: Scale,
     /// What the numbers are.
     pub(crate) unit: &'a str,
-    pub(crate) across: Edge,
-    pub(crate) down: Edge,
+    pub(crate) across: AxisMarks,
+    pub(crate) down: AxisMarks,
 }
 
 /// One pixel column of a line: the items there, of which those that are missing do not count.
@@ -77,7 +77,7 @@ pub(crate) struct Line<'a> {
     pub(crate) columns: &'a [Column],
     pub(crate) scale: Scale,
     pub(crate) unit: &'a str,
-    pub(crate) across: Edge,
+    pub(crate) across: AxisMarks,
 }
 
 impl Image<'_> {
@@ -127,7 +127,7 @@ impl Line<'_> {
         // From the top.
         let marks = down.marks.into_iter().map(|(place, text)| (1.0 - place, text)).collect();
         let missing = columns.iter().any(|column| column.count == 0 && column.missing > 0);
-        let down = Edge { title: unit.to_owned(), marks };
+        let down = AxisMarks { title: unit.to_owned(), marks };
         let (mut canvas, at) = begin(titles, LINE, &across, &down, 2 * GAP);
         let wide = LINE[0] as f64 / columns.len().max(1) as f64;
         let x = |k: usize| at[0] as f64 + (k as f64 + 0.5) * wide;
@@ -181,19 +181,19 @@ fn runs(columns: &[Column]) -> Vec<(usize, &[Column])> {
 }
 
 /// Round values of a scale, and where they are in it.
-fn colour_marks(scale: Scale, height: usize) -> Edge {
+fn colour_marks(scale: Scale, height: usize) -> AxisMarks {
     let (low, high) = (scale.range.low, scale.range.high);
     let (marks, step) = round(low, high, (height / 45).max(2), scale.log);
     let marks = marks.into_iter().map(|x| (scale.share(x), label(x, step))).collect();
-    Edge { title: String::new(), marks }
+    AxisMarks { title: String::new(), marks }
 }
 
 /// A canvas with titles and axes around a plot of this size, and where the plot starts.
 fn begin(
     titles: &[String],
     size: [usize; 2],
-    across: &Edge,
-    down: &Edge,
+    across: &AxisMarks,
+    down: &AxisMarks,
     right: usize,
 ) -> (Canvas, [usize; 2]) {
     let widest = down.marks.iter().map(|(_, text)| font::width(text)).max().unwrap_or(0);
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn hostile_names_are_text() {
         let titles = ["<script>\u{1b}[2J & \u{202e}".to_owned()];
-        let edge = Edge { title: "\"><".into(), marks: vec![(0.5, "<".into())] };
+        let edge = AxisMarks { title: "\"><".into(), marks: vec![(0.5, "<".into())] };
         let image = Image {
             titles: &titles,
             shape: [2, 1],
@@ -290,7 +290,8 @@ mod tests {
     fn odd_sizes_are_drawn() {
         for shape in [[1, 1], [1, 540], [720, 1], [720, 540], [3, 500]] {
             let values = vec![1.0; shape[0] * shape[1]];
-            let edge = || Edge { title: "x".repeat(500), marks: vec![(0.0, "0".into()), (1.0, "1".into())] };
+            let edge =
+                || AxisMarks { title: "x".repeat(500), marks: vec![(0.0, "0".into()), (1.0, "1".into())] };
             let titles = ["t".repeat(1000)];
             let scale = scale(1.0, 1.0);
             let unit = &"u".repeat(300);
@@ -309,7 +310,7 @@ mod tests {
                 columns: &columns,
                 scale: scale(0.0, 5.0),
                 unit: "",
-                across: Edge::default(),
+                across: AxisMarks::default(),
             };
             line.draw().png().unwrap();
         }

@@ -1,23 +1,27 @@
-//! Making, opening, saving, copying and freeing arrays.
+//! Creating, opening, saving, copying and freeing arrays.
 
 use b2_frame::{INDEXES, Storage};
 
 use super::*;
 use crate::core::frame::to_write;
 
-/// What a new array is filled with.
-pub(super) enum Fill<'a> {
+/// The content of a new array.
+pub(super) enum FillSource<'a> {
     Special(c_int),
     Value(&'a [u8]),
     /// All items, in C order.
     Items(&'a [u8]),
     /// A box of another array.
-    Of(Array<'a>, Vec<i64>),
+    Of(ArrayHandle<'a>, Vec<i64>),
     Nothing,
 }
 
-/// Makes an array.
-pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Result<*mut b2nd_array_t> {
+/// Creates an array.
+pub(super) fn create(
+    params: &mut ArrayParams,
+    shapes: &Shapes,
+    fill: FillSource<'_>,
+) -> Result<*mut b2nd_array_t> {
     shapes.check()?;
     ensure(params.dtype.1 >= 0, code::FAILURE)?;
     let itemsize = params.cparams.typesize;
@@ -27,28 +31,28 @@ pub(super) fn create(params: &mut Params, shapes: &Shapes, fill: Fill<'_>) -> Re
     let storage = params.storage();
     let meta = nd::serialize(shapes, &params.dtype.0, params.dtype.1);
     let metas: Vec<_> = [(META.to_vec(), meta)].into_iter().chain(params.metas.iter().cloned()).collect();
-    // SAFETY: all that it refers to is in `params`.
-    let full = unsafe { schunk::new(&storage, &metas) }?;
-    full.set_blockshape(&shapes.block)?;
+    // SAFETY: everything it refers to is in `params`.
+    let state = unsafe { schunk::new(&storage, &metas) }?;
+    state.set_blockshape(&shapes.block)?;
     let dtype = &params.dtype;
-    finish(full, |sc, full| {
-        let array = wrap(sc, full, shapes, Some(dtype))?;
-        // SAFETY: it was just made, and is used by nobody else.
-        let filled =
-            unsafe { shared(array) }.and_then(|c| full.together(|full| fill_new(c, full, shapes, fill)));
+    finish(state, |sc, state| {
+        let array = wrap(sc, state, shapes, Some(dtype))?;
+        // SAFETY: it was just created and is not shared.
+        let filled = unsafe { shared(array) }
+            .and_then(|c| state.in_transaction(|state| fill_new(c, state, shapes, fill)));
         if let Err(error) = filled {
             // SAFETY: as above.
             unsafe { free_array(array) };
             return Err(error);
         }
         // SAFETY: as above.
-        unsafe { shared(array) }?.last_tick.set(full.c.change_tick.get());
+        unsafe { shared(array) }?.last_tick.set(state.c.change_tick.get());
         Ok(array)
     })
 }
 
-fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> Result<()> {
-    let itemsize = length(full.c.typesize.get())?;
+fn fill_new(c: &b2nd_array_t, state: &SchunkState, shapes: &Shapes, fill: FillSource<'_>) -> Result<()> {
+    let itemsize = length(state.c.typesize.get())?;
     let stored = shapes.chunk_stored();
     let nbytes = i32::try_from(stored * itemsize as i64).map_err(|_| Error(code::MAX_BUFSIZE_EXCEEDED))?;
     ensure(nbytes <= MAX_BUFFERSIZE, code::MAX_BUFSIZE_EXCEEDED)?;
@@ -57,16 +61,16 @@ fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> R
         return Ok(());
     }
     let mut of = match fill {
-        Fill::Nothing => return Ok(()),
-        Fill::Special(kind) => {
-            schunk::fill_special(full, nchunks * stored, kind, nbytes)?;
+        FillSource::Nothing => return Ok(()),
+        FillSource::Special(kind) => {
+            schunk::fill_special(state, nchunks * stored, kind, nbytes)?;
             return Ok(());
         }
-        Fill::Value(value) => {
-            let cparams = full.cctx()?.cparams();
+        FillSource::Value(value) => {
+            let cparams = state.cctx()?.cparams();
             let chunk = special(&cparams, SpecialKind::Value, value, nbytes)?;
             for n in 0..length(nchunks)? {
-                full.insert(n, Malloced::copy(chunk.as_bytes())?, code::CHUNK_APPEND)?;
+                state.insert(n, MallocBytes::copy(chunk.as_bytes())?, code::CHUNK_APPEND)?;
             }
             return Ok(());
         }
@@ -76,31 +80,36 @@ fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> R
     let mut part = Vec::new();
     let (zeros, stop) = (vec![0; shapes.ndim()], shapes.shape.clone());
     for n in 0..nchunks {
-        let array = Array { c, full, shapes: shapes.clone(), itemsize };
+        let array = ArrayHandle { c, state, shapes: shapes.clone(), itemsize };
         let (origin, from, to) = array.overlap(n, &zeros, &stop);
         plain.fill(0);
         match &mut of {
-            Fill::Items(items) => {
+            FillSource::Items(items) => {
                 array.fill(
                     &mut plain,
                     (&origin, &from, &to),
                     items,
-                    Part { shape: &shapes.shape, start: &zeros },
+                    BoxPart { shape: &shapes.shape, start: &zeros },
                 )?;
             }
-            Fill::Of(source, start) => {
+            FillSource::Of(source, start) => {
                 let lens: Vec<i64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
                 let part =
                     b2_core::memory::sized(&mut part, lens.iter().product::<i64>() as usize * itemsize)?;
                 let first: Vec<i64> = from.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
                 let last: Vec<i64> = to.iter().zip(start.iter()).map(|(at, start)| at + start).collect();
                 source.read(&first, &last, part, &lens)?;
-                array.fill(&mut plain, (&origin, &from, &to), part, Part { shape: &lens, start: &from })?;
+                array.fill(
+                    &mut plain,
+                    (&origin, &from, &to),
+                    part,
+                    BoxPart { shape: &lens, start: &from },
+                )?;
             }
             _ => {}
         }
-        let chunk = full.compressed(n as usize, &plain)?;
-        full.insert(n as usize, chunk, code::CHUNK_APPEND)?;
+        let chunk = state.compressed(n as usize, &plain)?;
+        state.insert(n as usize, chunk, code::CHUNK_APPEND)?;
     }
     Ok(())
 }
@@ -108,9 +117,9 @@ fn fill_new(c: &b2nd_array_t, full: &Full, shapes: &Shapes, fill: Fill<'_>) -> R
 /// Frees the structure of an array, not its super-chunk.
 ///
 /// # Safety
-/// `array` is from [`wrap`], and nobody uses it any more.
+/// `array` is from [`wrap`], and no longer in use.
 pub(super) unsafe fn free_array(array: *mut b2nd_array_t) {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let array = Box::from_raw(array);
         free(array.dtype.get());
@@ -118,7 +127,7 @@ pub(super) unsafe fn free_array(array: *mut b2nd_array_t) {
     }
 }
 
-/// Keeps what a new array is made with. Without a dtype, items are bytes: `|S` and their size.
+/// Creates the parameters of new arrays. Without a dtype, items are bytes: `|S` and their size.
 ///
 /// # Safety
 /// The pointers are null or valid, with `ndim` and `nmetalayers` values.
@@ -137,7 +146,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
     guard(|| {
         let n = length(ndim)?;
         ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (shape, chunk, block) =
             unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };
         // SAFETY: as above.
@@ -171,7 +180,7 @@ pub unsafe extern "C" fn b2nd_create_ctx(
         }
         let (shape, chunkshape, blockshape) =
             (fixed(&shapes.shape, 1), fixed(&shapes.chunk, 1), fixed(&shapes.block, 1));
-        let params = Params {
+        let params = ArrayParams {
             ndim,
             shape,
             chunkshape,
@@ -189,27 +198,27 @@ pub unsafe extern "C" fn b2nd_create_ctx(
     })
 }
 
-/// Frees it.
+/// Frees the parameters.
 ///
 /// # Safety
-/// `ctx` is null or from [`b2nd_create_ctx`], and nobody uses it any more.
+/// `ctx` is null or from [`b2nd_create_ctx`], and no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_free_ctx(ctx: *mut c_void) -> c_int {
     if ctx.is_null() {
         return code::NULL_POINTER;
     }
     guard(|| {
-        // SAFETY: it came from a box, and the caller gives it back.
-        drop(unsafe { Box::from_raw(ctx.cast::<Params>()) });
+        // SAFETY: it came from a box, and the caller returns it.
+        drop(unsafe { Box::from_raw(ctx.cast::<ArrayParams>()) });
         Ok(0)
     })
 }
 
 /// # Safety
-/// `ctx` is null or valid, `array` null or a place for a pointer.
-unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: Fill<'_>) -> Result<c_int> {
+/// `ctx` is null or valid, `array` null or valid for writing.
+unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: FillSource<'_>) -> Result<c_int> {
     ensure(!array.is_null(), code::NULL_POINTER)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let mut params = unsafe { params(ctx) }?;
     let shapes = params.shapes.clone();
     let new = create(&mut params, &shapes, fill)?;
@@ -218,47 +227,47 @@ unsafe fn made(ctx: *mut c_void, array: *mut *mut b2nd_array_t, fill: Fill<'_>) 
     Ok(0)
 }
 
-/// Makes an array of items that do not matter.
+/// Creates an array of uninitialised items.
 ///
 /// # Safety
-/// `ctx` is null or valid, `array` null or a place for a pointer.
+/// `ctx` is null or valid, `array` null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_uninit(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
-    guard(|| unsafe { made(ctx, array, Fill::Special(4)) })
+    // SAFETY: guaranteed by the caller.
+    guard(|| unsafe { made(ctx, array, FillSource::Special(4)) })
 }
 
-/// Makes an array of zeros.
+/// Creates an array of zeros.
 ///
 /// # Safety
 /// As [`b2nd_uninit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_empty(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
-    guard(|| unsafe { made(ctx, array, Fill::Special(1)) })
+    // SAFETY: guaranteed by the caller.
+    guard(|| unsafe { made(ctx, array, FillSource::Special(1)) })
 }
 
-/// Makes an array of zeros.
+/// Creates an array of zeros.
 ///
 /// # Safety
 /// As [`b2nd_uninit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_zeros(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
-    guard(|| unsafe { made(ctx, array, Fill::Special(1)) })
+    // SAFETY: guaranteed by the caller.
+    guard(|| unsafe { made(ctx, array, FillSource::Special(1)) })
 }
 
-/// Makes an array of NaNs, of items of 4 or 8 bytes.
+/// Creates an array of NaNs, of items of 4 or 8 bytes.
 ///
 /// # Safety
 /// As [`b2nd_uninit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_nans(ctx: *mut c_void, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
-    guard(|| unsafe { made(ctx, array, Fill::Special(2)) })
+    // SAFETY: guaranteed by the caller.
+    guard(|| unsafe { made(ctx, array, FillSource::Special(2)) })
 }
 
-/// Makes an array of one repeated item.
+/// Creates an array of one repeated item.
 ///
 /// # Safety
 /// As [`b2nd_uninit`]; `fill_value` is an item.
@@ -269,24 +278,24 @@ pub unsafe extern "C" fn b2nd_full(
     fill_value: *const c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let value = unsafe { bytes(fill_value, length(params(ctx)?.cparams.typesize)?) }?;
         // SAFETY: as above.
-        unsafe { made(ctx, array, Fill::Value(value)) }
+        unsafe { made(ctx, array, FillSource::Value(value)) }
     })
 }
 
 /// Frees an array and its super-chunk.
 ///
 /// # Safety
-/// `array` is null or an array that nobody uses any more.
+/// `array` is null or an array that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_free(array: *mut b2nd_array_t) -> c_int {
     if array.is_null() {
         return 0;
     }
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let sc = shared(array)?.sc.get();
             free_array(array);
@@ -296,27 +305,27 @@ pub unsafe extern "C" fn b2nd_free(array: *mut b2nd_array_t) -> c_int {
     })
 }
 
-/// Makes an array of a super-chunk, which belongs to it from now on.
+/// Creates an array from a super-chunk and takes ownership of it.
 ///
 /// # Safety
-/// `schunk` is null or a super-chunk, `array` null or a place for a pointer.
+/// `schunk` is null or a super-chunk, `array` null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_from_schunk(
     schunk: *mut blosc2_schunk,
     array: *mut *mut b2nd_array_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        let new = of_schunk(schunk, full)?;
+        let new = of_schunk(schunk, state)?;
         // SAFETY: as above.
         unsafe { put(array, new) };
         Ok(0)
     })
 }
 
-/// Answers the array as a contiguous frame, in memory that the caller frees.
+/// Returns the array as a contiguous frame, in memory that the caller frees.
 ///
 /// # Safety
 /// `array` is null or an array, the others are null or valid.
@@ -329,10 +338,10 @@ pub unsafe extern "C" fn b2nd_to_cframe(
 ) -> c_int {
     guard(|| {
         ensure(!cframe.is_null() && !cframe_len.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
-        let mut answer = |full: &Full| {
-            let frame = schunk::to_frame(full)?;
+        let mut answer = |state: &SchunkState| {
+            let frame = schunk::to_frame(state)?;
             // SAFETY: as above.
             unsafe {
                 put(cframe, copied(&frame)?);
@@ -341,19 +350,23 @@ pub unsafe extern "C" fn b2nd_to_cframe(
             }
             Ok(0)
         };
-        if array.full.c.view.get() { with_copy(&mut array, &mut answer) } else { answer(array.full) }
+        if array.state.c.view.get() { with_copy(&mut array, &mut answer) } else { answer(array.state) }
     })
 }
 
-/// Calls `work` with an array in memory that has the shape of a view, for which the metalayer of its chunks is wrong.
-fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&Full) -> Result<c_int>) -> Result<c_int> {
-    let cparams = blosc2_cparams { prefilter: None, tuner_id: 0, ..array.full.cctx()?.cparams() };
+/// Calls `work` with an in-memory copy that has the shape of a view, since the metalayer of the chunks has another
+/// shape.
+fn with_copy(
+    array: &mut ArrayHandle<'_>,
+    work: &mut dyn FnMut(&SchunkState) -> Result<c_int>,
+) -> Result<c_int> {
+    let cparams = blosc2_cparams { prefilter: None, tuner_id: 0, ..array.state.cctx()?.cparams() };
     let dtype = match array.c.dtype.get().is_null() {
         true => (b"|u1".to_vec(), 0),
         // SAFETY: a C string that belongs to the array.
         false => (unsafe { text(array.c.dtype.get()) }?.to_bytes().to_vec(), array.c.dtype_format.get()),
     };
-    let mut params = Params {
+    let mut params = ArrayParams {
         ndim: array.shapes.ndim() as i8,
         shape: fixed(&array.shapes.shape, 1),
         chunkshape: fixed(&array.shapes.chunk, 1),
@@ -368,15 +381,15 @@ fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&Full) -> Result<c_int>
         metas: Vec::new(),
     };
     let shapes = array.shapes.clone();
-    let copy = create(&mut params, &shapes, Fill::Nothing)?;
+    let copy = create(&mut params, &shapes, FillSource::Nothing)?;
     let mut copied = || {
-        // SAFETY: it was just made, and is used by nobody else.
-        let full = unsafe { full(shared(copy)?.sc.get()) }?;
-        for n in 0..length(array.full.c.nchunks.get())? {
-            let chunk = Malloced::copy(&array.full.chunk(n)?)?;
-            full.insert(n, chunk, code::CHUNK_APPEND)?;
+        // SAFETY: it was just created and is not shared.
+        let state = unsafe { state(shared(copy)?.sc.get()) }?;
+        for n in 0..length(array.state.c.nchunks.get())? {
+            let chunk = MallocBytes::copy(&array.state.chunk(n)?)?;
+            state.insert(n, chunk, code::CHUNK_APPEND)?;
         }
-        work(full)
+        work(state)
     };
     let result = copied();
     // SAFETY: as above.
@@ -387,8 +400,8 @@ fn with_copy(array: &mut Array<'_>, work: &mut dyn FnMut(&Full) -> Result<c_int>
 /// Opens an array in memory.
 ///
 /// # Safety
-/// `cframe` has `cframe_len` bytes; without `copy` they stay until the array is freed, which does not free them unless
-/// `blosc2_schunk_avoid_cframe_free` says so.
+/// `cframe` has `cframe_len` bytes; without `copy` they must stay valid until the array is freed, which frees them only
+/// if `blosc2_schunk_avoid_cframe_free` was called with false.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_from_cframe(
     cframe: *mut u8,
@@ -398,9 +411,9 @@ pub unsafe extern "C" fn b2nd_from_cframe(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
-        let full = unsafe { schunk::from_buffer(cframe, cframe_len, copy) }?;
-        let new = finish(full, of_schunk)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { schunk::from_buffer(cframe, cframe_len, copy) }?;
+        let new = finish(state, of_schunk)?;
         // SAFETY: as above.
         unsafe { put(array, new) };
         Ok(0)
@@ -410,10 +423,10 @@ pub unsafe extern "C" fn b2nd_from_cframe(
 /// Opens an array in a file or directory.
 ///
 /// # Safety
-/// `urlpath` is null or a C string, `array` null or a place for a pointer.
+/// `urlpath` is null or a C string, `array` null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_open(urlpath: *const c_char, array: *mut *mut b2nd_array_t) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { b2nd_open_offset(urlpath, array, 0) }
 }
 
@@ -429,57 +442,57 @@ pub unsafe extern "C" fn b2nd_open_offset(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
-        let full = unsafe { schunk::open(urlpath, offset, std::ptr::null()) }?;
-        let new = finish(full, of_schunk)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { schunk::open(urlpath, offset, std::ptr::null()) }?;
+        let new = finish(state, of_schunk)?;
         // SAFETY: as above.
         unsafe { put(array, new) };
         Ok(0)
     })
 }
 
-/// Writes an array into a new file or, if it is not contiguous, into a new directory. Nothing is replaced: what is at the path
-/// already makes it fail.
+/// Writes an array to a new file or, if it is not contiguous, to a new directory. Nothing is replaced: what is at the
+/// path already makes it fail.
 ///
 /// # Safety
 /// `array` is null or an array, `urlpath` null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_save(array: *const b2nd_array_t, urlpath: *mut c_char) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut array, path) = unsafe { (array_at(array)?, text(urlpath)?) };
         let path = paths::without_scheme(path);
-        let (path, storage) = match array.full.is_contiguous()? {
+        let (path, storage) = match array.state.is_contiguous()? {
             true => (paths::of_file(path, code::FAILURE)?, Storage::Contiguous),
             false => (paths::trimmed(path), Storage::Sparse),
         };
-        let mut save = |full: &Full| {
-            let params = full.frame_params()?;
-            let saved = full.store().save(path, params, to_write().storage(storage));
+        let mut save = |state: &SchunkState| {
+            let params = state.frame_params()?;
+            let saved = state.store().save(path, params, to_write().storage(storage));
             saved.map(|_| 0).map_err(|_| Error(code::FAILURE))
         };
-        if array.full.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.full) }
+        if array.state.c.view.get() { with_copy(&mut array, &mut save) } else { save(array.state) }
     })
 }
 
-/// Appends an array as a contiguous frame to a file, which is made if there is none. Answers where it starts.
+/// Appends an array as a contiguous frame to a file, which is created if it does not exist. Returns its offset.
 ///
 /// # Safety
 /// As [`b2nd_save`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_save_append(array: *const b2nd_array_t, urlpath: *const c_char) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let array = unsafe { array_at(array) }?;
         // SAFETY: as above.
         Ok(unsafe { schunk::blosc2_schunk_append_file(array.c.sc.get(), urlpath) })
     })
 }
 
-/// Makes an array of items in C order.
+/// Creates an array of items in C order.
 ///
 /// # Safety
-/// `ctx` is null or valid, `array` null or a place for a pointer, `buffer` has `buffersize` bytes.
+/// `ctx` is null or valid, `array` null or valid for writing, `buffer` has `buffersize` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_from_cbuffer(
     ctx: *mut c_void,
@@ -488,21 +501,21 @@ pub unsafe extern "C" fn b2nd_from_cbuffer(
     buffersize: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let params = unsafe { params(ctx) }?;
         let need = params.shapes.nitems().saturating_mul(i64::from(params.cparams.typesize));
         ensure(buffersize >= need, code::INVALID_PARAM)?;
         // SAFETY: as above.
         let items = unsafe { bytes(buffer, length(need)?) }?;
         // SAFETY: as above.
-        unsafe { made(ctx, array, Fill::Items(items)) }
+        unsafe { made(ctx, array, FillSource::Items(items)) }
     })
 }
 
-/// Makes an array of a box of another.
+/// Creates an array from a box of another one.
 ///
 /// # Safety
-/// `ctx` is null or valid, `array` null or a place for a pointer, `src` null or an array; the limits have a value for each
+/// `ctx` is null or valid, `array` null or valid for writing, `src` null or an array; the limits have a value for each
 /// dimension.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_get_slice(
@@ -514,7 +527,7 @@ pub unsafe extern "C" fn b2nd_get_slice(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
         let n = source.shapes.ndim();
         // SAFETY: as above.
@@ -527,8 +540,8 @@ pub unsafe extern "C" fn b2nd_get_slice(
 }
 
 pub(super) fn slice(
-    params: &mut Params,
-    source: &mut Array<'_>,
+    params: &mut ArrayParams,
+    source: &mut ArrayHandle<'_>,
     start: &[i64],
     stop: &[i64],
 ) -> Result<*mut b2nd_array_t> {
@@ -538,14 +551,14 @@ pub(super) fn slice(
     let shapes = Shapes::new(&shape, &params.shapes.chunk, &params.shapes.block, source.itemsize as i64)?;
     params.shapes = shapes.clone();
     params.cparams.typesize = source.itemsize as i32;
-    let again = Array { shapes: source.shapes.clone(), ..*source };
-    create(params, &shapes, Fill::Of(again, start.to_vec()))
+    let again = ArrayHandle { shapes: source.shapes.clone(), ..*source };
+    create(params, &shapes, FillSource::Of(again, start.to_vec()))
 }
 
 /// Copies an array, with other parameters, dtype, chunks or blocks.
 ///
 /// # Safety
-/// `ctx` is null or valid, `src` null or an array, `array` null or a place for a pointer.
+/// `ctx` is null or valid, `src` null or an array, `array` null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_copy(
     ctx: *mut c_void,
@@ -554,7 +567,7 @@ pub unsafe extern "C" fn b2nd_copy(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut params, mut source) = unsafe { (params(ctx)?, array_at(src)?) };
         let new = copy(&mut params, &mut source)?;
         // SAFETY: as above.
@@ -563,21 +576,21 @@ pub unsafe extern "C" fn b2nd_copy(
     })
 }
 
-pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b2nd_array_t> {
-    let metas = source.full.store().metas()?;
+pub(super) fn copy(params: &mut ArrayParams, source: &mut ArrayHandle<'_>) -> Result<*mut b2nd_array_t> {
+    let metas = source.state.store().metas()?;
     for (name, value) in metas {
-        let known = name == META || name == META_BEFORE || params.metas.iter().any(|meta| meta.0 == name);
+        let known = name == META || name == OLD_META || params.metas.iter().any(|meta| meta.0 == name);
         if !known {
             params.metas.push((name, value));
         }
     }
-    // The items keep their size, so they keep a dtype that a wanted one of another size would not fit.
+    // The item size does not change, so a requested dtype of another size is ignored.
     if params.cparams.typesize != source.itemsize as i32 && !source.c.dtype.get().is_null() {
         // SAFETY: a C string that belongs to the array.
         params.dtype =
             (unsafe { text(source.c.dtype.get()) }?.to_bytes().to_vec(), source.c.dtype_format.get());
     }
-    let own = source.full.cctx()?.cparams();
+    let own = source.state.cctx()?.cparams();
     let wanted = params.cparams;
     let key = |c: &blosc2_cparams| {
         (
@@ -592,26 +605,26 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
         )
     };
     let hooked =
-        own.prefilter.is_some() || wanted.prefilter.is_some() || source.full.dctx()?.hooks.has_postfilter();
+        own.prefilter.is_some() || wanted.prefilter.is_some() || source.state.dctx()?.hooks.has_postfilter();
     let same = params.shapes.chunk == source.shapes.chunk && params.shapes.block == source.shapes.block;
     let (start, stop) = (vec![0; source.shapes.ndim()], source.shapes.shape.clone());
     let new = if same && key(&own) == key(&wanted) && !hooked {
         let shapes = source.shapes.clone();
         params.shapes = shapes.clone();
-        let new = create(params, &shapes, Fill::Nothing)?;
+        let new = create(params, &shapes, FillSource::Nothing)?;
         let fill = || {
-            // SAFETY: it was just made.
-            let full = unsafe { full(shared(new)?.sc.get()) }?;
-            full.together(|full| {
-                for n in 0..length(source.full.c.nchunks.get())? {
-                    let chunk = Malloced::copy(&source.full.chunk(n)?)?;
-                    full.insert(n, chunk, code::CHUNK_APPEND)?;
+            // SAFETY: it was just created.
+            let state = unsafe { state(shared(new)?.sc.get()) }?;
+            state.in_transaction(|state| {
+                for n in 0..length(source.state.c.nchunks.get())? {
+                    let chunk = MallocBytes::copy(&source.state.chunk(n)?)?;
+                    state.insert(n, chunk, code::CHUNK_APPEND)?;
                 }
                 Ok(())
             })
         };
         if let Err(error) = fill() {
-            // SAFETY: nobody else knows it.
+            // SAFETY: it is not shared.
             unsafe { b2nd_free(new) };
             return Err(error);
         }
@@ -619,16 +632,16 @@ pub(super) fn copy(params: &mut Params, source: &mut Array<'_>) -> Result<*mut b
     } else {
         slice(params, source, &start, &stop)?
     };
-    // SAFETY: it was just made.
-    let full = unsafe { full(shared(new)?.sc.get()) }?;
+    // SAFETY: it was just created.
+    let state = unsafe { state(shared(new)?.sc.get()) }?;
     // The files of the indexes of python-blosc2 are not copied.
-    let layers = source.full.store().vlmetas()?;
+    let layers = source.state.store().vlmetas()?;
     for (name, chunk) in layers.into_iter().filter(|meta| meta.0 != INDEXES.as_bytes()) {
         let value = b2_chunk::Chunk::from_bytes(chunk.clone())?.decompress_bytes()?;
-        full.store().set_vlmeta(&name, chunk, &value, None)?;
+        state.store().set_vlmeta(&name, chunk, &value, None)?;
     }
-    full.mirror_metas()?;
+    state.mirror_metas()?;
     // SAFETY: as above.
-    unsafe { shared(new)? }.last_tick.set(full.c.change_tick.get());
+    unsafe { shared(new)? }.last_tick.set(state.c.change_tick.get());
     Ok(new)
 }

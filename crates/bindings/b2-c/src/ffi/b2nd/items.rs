@@ -1,15 +1,15 @@
-//! Items of arrays: boxes, single ones, and selections.
+//! Items of arrays: boxes, single items, and selections.
 
-use super::work::Selected;
+use super::work::ItemBuffer;
 use super::*;
 
 /// A box of an array, the shape of its buffer, and the size of that in bytes.
-type Boxed<'a> = (&'a [i64], &'a [i64], &'a [i64], usize);
+type BoxArgs<'a> = (&'a [i64], &'a [i64], &'a [i64], usize);
 
 /// Positions along each axis, the shape of their buffer, and its size in bytes.
-type Positions<'a> = (Vec<&'a [i64]>, &'a [i64], usize);
+type PositionArgs<'a> = (Vec<&'a [i64]>, &'a [i64], usize);
 
-/// Copies all items, in C order. What the buffer has beyond them becomes zero.
+/// Copies all items in C order, and zeros the rest of the buffer.
 ///
 /// # Safety
 /// `array` is null or an array, `buffer` has `buffersize` bytes.
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn b2nd_to_cbuffer(
     buffersize: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         let need = length(array.shapes.nitems())?.saturating_mul(array.itemsize);
         ensure(buffersize >= need as i64, code::INVALID_PARAM)?;
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn b2nd_get_sparse_cbuffer(
     buffersize: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let array = unsafe { array_at(array) }?;
         ensure(ncoords >= 0, code::INVALID_PARAM)?;
         if ncoords == 0 {
@@ -77,20 +77,20 @@ pub unsafe extern "C" fn b2nd_get_sparse_cbuffer(
             coords.iter().enumerate().map(|(n, item)| (place(*item), n)).collect();
         order.sort_unstable();
         let mut items = order.iter().map(|(place, n)| (*n, *place as usize));
-        schunk::gather(array.full, size, stored as usize * size, &mut items, buffer)?;
+        schunk::gather(array.state, size, stored as usize * size, &mut items, buffer)?;
         Ok(0)
     })
 }
 
 /// # Safety
-/// The limits and the shape have a value for each dimension.
+/// The limits and the shape have one value per dimension.
 unsafe fn box_at<'a>(
-    array: &Array<'_>,
+    array: &ArrayHandle<'_>,
     (start, stop, shape): (*const i64, *const i64, *const i64),
     buffersize: i64,
-) -> Result<Boxed<'a>> {
+) -> Result<BoxArgs<'a>> {
     let n = array.shapes.ndim();
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let (start, stop, shape) = unsafe { (values(start, n)?, values(stop, n)?, values(shape, n)?) };
     array.check(start, stop)?;
     let fits = (0..n).all(|axis| stop[axis] - start[axis] <= shape[axis]);
@@ -100,10 +100,10 @@ unsafe fn box_at<'a>(
     Ok((start, stop, shape, length(need)?))
 }
 
-/// Copies a box of an array into a buffer. Whatever else is in the buffer becomes zero.
+/// Copies a box of an array into a buffer. The rest of the buffer is zeroed.
 ///
 /// # Safety
-/// `array` is null or an array, `buffer` has `buffersize` bytes; the limits and the shape have a value for each dimension.
+/// `array` is null or an array, `buffer` has `buffersize` bytes; the limits and the shape have one value per dimension.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_get_slice_cbuffer(
     array: *const b2nd_array_t,
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn b2nd_get_slice_cbuffer(
     buffersize: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         // SAFETY: as above.
         let (start, stop, shape, need) = unsafe { box_at(&array, (start, stop, buffershape), buffersize) }?;
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn b2nd_get_slice_cbuffer(
     })
 }
 
-/// Replaces a box of an array by a buffer.
+/// Replaces a box of an array with a buffer.
 ///
 /// # Safety
 /// As [`b2nd_get_slice_cbuffer`].
@@ -144,9 +144,9 @@ pub unsafe extern "C" fn b2nd_set_slice_cbuffer(
     array: *mut b2nd_array_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            together(array, |array| {
+            in_transaction(array, |array| {
                 let (start, stop, shape, need) = box_at(array, (start, stop, buffershape), buffersize)?;
                 array.write(start, stop, bytes(buffer, need)?, shape)
             })?;
@@ -156,16 +156,16 @@ pub unsafe extern "C" fn b2nd_set_slice_cbuffer(
 }
 
 /// # Safety
-/// The pointers have a value for each dimension, and the lists the lengths given.
+/// The pointers have one value per dimension, and the lists the lengths given.
 unsafe fn selection_at<'a>(
-    array: &Array<'_>,
+    array: &ArrayHandle<'_>,
     selection: *mut *mut i64,
     selection_size: *mut i64,
     buffershape: *mut i64,
     buffersize: i64,
-) -> Result<Positions<'a>> {
+) -> Result<PositionArgs<'a>> {
     let n = array.shapes.ndim();
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let (lists, sizes, shape) =
         unsafe { (values(selection, n)?, values(selection_size, n)?, values(buffershape, n)?) };
     let mut selected = Vec::new();
@@ -182,7 +182,7 @@ unsafe fn selection_at<'a>(
 /// Copies the items at all combinations of positions along each axis into a buffer.
 ///
 /// # Safety
-/// `array` is null or an array; the others are as long as the dimensions and the sizes say.
+/// `array` is null or an array; the others have the lengths given by dimensions and sizes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_get_orthogonal_selection(
     array: *const b2nd_array_t,
@@ -193,13 +193,13 @@ pub unsafe extern "C" fn b2nd_get_orthogonal_selection(
     buffersize: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         // SAFETY: as above.
         let (selected, shape, need) =
             unsafe { selection_at(&array, selection, selection_size, buffershape, buffersize) }?;
         // SAFETY: as above.
-        array.orthogonal(&selected, shape, Selected::Get(unsafe { bytes_mut(buffer, need) }?))?;
+        array.orthogonal(&selected, shape, ItemBuffer::Get(unsafe { bytes_mut(buffer, need) }?))?;
         Ok(0)
     })
 }
@@ -218,12 +218,12 @@ pub unsafe extern "C" fn b2nd_set_orthogonal_selection(
     buffersize: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            together(array, |array| {
+            in_transaction(array, |array| {
                 let (selected, shape, need) =
                     selection_at(array, selection, selection_size, buffershape, buffersize)?;
-                array.orthogonal(&selected, shape, Selected::Set(bytes(buffer, need)?))
+                array.orthogonal(&selected, shape, ItemBuffer::Set(bytes(buffer, need)?))
             })?;
         }
         Ok(0)

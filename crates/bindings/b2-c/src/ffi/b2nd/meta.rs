@@ -9,7 +9,7 @@ use super::*;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_print_meta(array: *const b2nd_array_t) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let array = unsafe { array_at(array) }?;
         let list = |lens: &[i64]| lens.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         let shapes = &array.shapes;
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn b2nd_print_meta(array: *const b2nd_array_t) -> c_int {
     })
 }
 
-/// Encodes the metalayer of an array, into memory that the caller frees. Answers its length.
+/// Encodes the metalayer of an array, into memory that the caller frees. Returns its length.
 ///
 /// # Safety
 /// The pointers are null or valid, with a value for each dimension.
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn b2nd_serialize_meta(
         let n = length(ndim)?;
         ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
         ensure(dtype_format >= 0, code::FAILURE)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (shape, chunk, block) =
             unsafe { (values(shape, n)?, values(chunkshape, n)?, values(blockshape, n)?) };
         // SAFETY: as above.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn b2nd_serialize_meta(
     })
 }
 
-/// Decodes the metalayer of an array. Answers its length; the caller frees the dtype.
+/// Decodes the metalayer of an array. Returns its length; the caller frees the dtype.
 ///
 /// # Safety
 /// `smeta` has `smeta_len` bytes; the shapes have room for 16 lengths; `dtype` and `dtype_format` may be null.
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn b2nd_deserialize_meta(
             || chunkshape.is_null()
             || blockshape.is_null();
         ensure(!nulls, code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             put(dtype, std::ptr::null_mut());
             put(dtype_format, 0);
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn b2nd_copy_buffer(
     dst_pad_shape: *const i64,
     dst_start: *const i64,
 ) -> c_int {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         b2nd_copy_buffer2(
             ndim,
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn b2nd_copy_buffer2(
     guard(|| {
         let (n, size) = (length(ndim)?, length(itemsize)?);
         ensure(n <= MAX_DIM && size > 0, code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (from_shape, start, stop) =
             unsafe { (values(src_pad_shape, n)?, values(src_start, n)?, values(src_stop, n)?) };
         // SAFETY: as above.
@@ -177,8 +177,8 @@ pub unsafe extern "C" fn b2nd_copy_buffer2(
         };
         // SAFETY: as above.
         let (from, to) = unsafe { (bytes(src, length(from_len)?)?, bytes_mut(dst, length(to_len)?)?) };
-        let from_part = Part { shape: from_shape, start };
-        nd::copy(&lens, size, from, from_part, to, Part { shape: to_shape, start: to_start })?;
+        let from_part = BoxPart { shape: from_shape, start };
+        nd::copy(&lens, size, from, from_part, to, BoxPart { shape: to_shape, start: to_start })?;
         Ok(0)
     })
 }

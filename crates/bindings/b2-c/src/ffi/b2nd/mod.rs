@@ -17,22 +17,22 @@ use crate::abi::{
 };
 use crate::core::context::special;
 use crate::core::error::{Error, Result, ensure};
-use crate::core::nd::{self, Dtype, Part, Shapes};
-use crate::ffi::memory::{Malloced, copied, copied_text, free};
-use crate::ffi::schunk::{self, Full, full};
+use crate::core::nd::{self, BoxPart, DtypeText, Shapes};
+use crate::ffi::memory::{MallocBytes, copied, copied_text, free};
+use crate::ffi::schunk::{self, SchunkState, state};
 use crate::ffi::{bytes, bytes_mut, copy_at, guard, length, paths, put, shared, text, values};
 
-/// The most chunks of an array, so that lists of them fit into memory.
+/// Maximum number of chunks of an array, so that lists of them fit into memory.
 pub(super) const MAX_NCHUNKS: i64 = 1 << 26;
 
 pub(super) const META: &[u8] = b"b2nd";
 
-pub(super) const META_BEFORE: &[u8] = b"caterva";
+pub(super) const OLD_META: &[u8] = b"caterva";
 
-/// What is behind a `b2nd_context_t *`. The first fields are where C-Blosc2 has them, since its own tests read them.
+/// The target of a `b2nd_context_t *`. The first fields match C-Blosc2, since its tests read them.
 #[repr(C)]
 #[derive(Clone)]
-pub(crate) struct Params {
+pub(crate) struct ArrayParams {
     ndim: i8,
     shape: [i64; MAX_DIM],
     chunkshape: [i32; MAX_DIM],
@@ -43,12 +43,12 @@ pub(crate) struct Params {
     io: crate::abi::blosc2_io,
     path: Option<CString>,
     shapes: Shapes,
-    dtype: Dtype,
+    dtype: DtypeText,
     metas: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Params {
-    /// Returns the storage, whose pointers are valid while the parameters are, and stay where they are.
+impl ArrayParams {
+    /// Returns the storage. Its pointers are valid as long as the parameters exist and are not moved.
     fn storage(&mut self) -> blosc2_storage {
         let urlpath = self.path.as_ref().map_or(std::ptr::null_mut(), |path| path.as_ptr().cast_mut());
         blosc2_storage {
@@ -62,33 +62,34 @@ impl Params {
 }
 
 /// # Safety
-/// `ctx` is null or from [`b2nd_create_ctx`], and not freed meanwhile.
-pub(super) unsafe fn params(ctx: *mut c_void) -> Result<Params> {
-    // SAFETY: the caller promises so; nothing changes parameters once they are made, since each call takes a copy.
-    unsafe { shared::<Params>(ctx.cast_const().cast()) }.cloned()
+/// `ctx` is null or from [`b2nd_create_ctx`], and not freed during the call.
+pub(super) unsafe fn params(ctx: *mut c_void) -> Result<ArrayParams> {
+    // SAFETY: guaranteed by the caller; parameters never change after creation, since each call copies them.
+    unsafe { shared::<ArrayParams>(ctx.cast_const().cast()) }.cloned()
 }
 
 /// # Safety
 /// `array` is null or from this library, and not freed for `'a`.
-pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<Array<'a>> {
-    // SAFETY: the caller promises so.
+pub(super) unsafe fn array_at<'a>(array: *const b2nd_array_t) -> Result<ArrayHandle<'a>> {
+    // SAFETY: guaranteed by the caller.
     let c = unsafe { shared(array) }?;
     // SAFETY: an array has its super-chunk.
-    let full = unsafe { full(c.sc.get()) }?;
-    let mut array = Array { shapes: shapes_in(c)?, itemsize: length(full.c.typesize.get())?, c, full };
+    let state = unsafe { state(c.sc.get()) }?;
+    let mut array =
+        ArrayHandle { shapes: shapes_in(c)?, itemsize: length(state.c.typesize.get())?, c, state };
     array.look()?;
     Ok(array)
 }
 
-/// An array, as functions work on it.
-pub(super) struct Array<'a> {
+/// An array during a call.
+pub(super) struct ArrayHandle<'a> {
     c: &'a b2nd_array_t,
-    full: &'a Full,
+    state: &'a SchunkState,
     shapes: Shapes,
     itemsize: usize,
 }
 
-/// Takes the shapes from what C sees.
+/// Reads the shapes from the C structure.
 pub(super) fn shapes_in(c: &b2nd_array_t) -> Result<Shapes> {
     let n = length(c.ndim.get())?;
     ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
@@ -100,17 +101,17 @@ pub(super) fn shapes_in(c: &b2nd_array_t) -> Result<Shapes> {
 }
 
 /// Reads the metalayer of an array.
-pub(super) fn meta_of(full: &Full) -> Result<Option<(Shapes, Option<Dtype>)>> {
-    let metas = full.store().metas()?;
+pub(super) fn meta_of(state: &SchunkState) -> Result<Option<(Shapes, Option<DtypeText>)>> {
+    let metas = state.store().metas()?;
     let find = |name: &[u8]| metas.iter().find(|meta| meta.0 == name);
-    let Some((_, meta)) = find(META).or_else(|| find(META_BEFORE)) else { return Ok(None) };
+    let Some((_, meta)) = find(META).or_else(|| find(OLD_META)) else { return Ok(None) };
     let (shapes, dtype, _) = nd::deserialize(meta)?;
     Ok(Some((shapes, dtype)))
 }
 
 /// Returns the shapes of a super-chunk that holds an array.
-pub(crate) fn shapes_of(full: &Full) -> Result<Option<Shapes>> {
-    Ok(meta_of(full)?.map(|(shapes, _)| shapes))
+pub(crate) fn shapes_of(state: &SchunkState) -> Result<Option<Shapes>> {
+    Ok(meta_of(state)?.map(|(shapes, _)| shapes))
 }
 
 pub(super) fn fixed<T: Copy>(list: &[T], rest: T) -> [T; MAX_DIM] {
@@ -119,7 +120,7 @@ pub(super) fn fixed<T: Copy>(list: &[T], rest: T) -> [T; MAX_DIM] {
     all
 }
 
-/// Shows C the shapes of an array, and all that follows from them.
+/// Sets the shapes of an array and derived fields in the C structure.
 pub(super) fn show(c: &b2nd_array_t, shapes: &Shapes) {
     let (ext, ext_chunk) = (shapes.ext(), shapes.ext_chunk());
     set_all(&c.shape, &shapes.shape, 1);
@@ -142,75 +143,75 @@ pub(super) fn show(c: &b2nd_array_t, shapes: &Shapes) {
     c.chunk_cache.nchunk.set(-1);
 }
 
-/// Sets fields in a row: to the values of a list, and what is after it to another.
+/// Sets consecutive fields to the values of a list, and the rest to a default.
 fn set_all<T: Copy, F: Field<T>>(fields: &[F; MAX_DIM], list: &[T], rest: T) {
     let values = list.iter().copied().chain(std::iter::repeat(rest));
     fields.iter().zip(values).for_each(|(field, value)| field.set(value));
 }
 
-/// Makes the structure of an array over a super-chunk.
+/// Creates the structure of an array for a super-chunk.
 pub(super) fn wrap(
     sc: *mut blosc2_schunk,
-    full: &Full,
+    state: &SchunkState,
     shapes: &Shapes,
-    dtype: Option<&Dtype>,
+    dtype: Option<&DtypeText>,
 ) -> Result<*mut b2nd_array_t> {
     let text = match dtype {
         Some((text, _)) => copied_text(&CString::new(text.clone()).map_err(|_| Error(code::FAILURE))?)?,
         None => std::ptr::null_mut(),
     };
-    // SAFETY: all its fields are numbers and pointers, for which zeros are valid.
+    // SAFETY: all fields are numbers and pointers, for which zeros are valid.
     let array: Box<b2nd_array_t> = Box::new(unsafe { std::mem::zeroed() });
     array.sc.set(sc);
     array.dtype.set(text);
     array.dtype_format.set(dtype.map_or(0, |dtype| dtype.1));
-    array.last_tick.set(full.c.change_tick.get());
+    array.last_tick.set(state.c.change_tick.get());
     show(&array, shapes);
-    full.set_blockshape(&shapes.block)?;
+    state.set_blockshape(&shapes.block)?;
     Ok(Box::into_raw(array))
 }
 
-/// Makes an array over a super-chunk that has the metalayer.
-pub(super) fn of_schunk(sc: *mut blosc2_schunk, full: &Full) -> Result<*mut b2nd_array_t> {
-    let (shapes, dtype) = meta_of(full)?.ok_or(Error(code::METALAYER_NOT_FOUND))?;
-    let itemsize = i64::from(full.c.typesize.get());
+/// Creates an array over a super-chunk that has the metalayer.
+pub(super) fn of_schunk(sc: *mut blosc2_schunk, state: &SchunkState) -> Result<*mut b2nd_array_t> {
+    let (shapes, dtype) = meta_of(state)?.ok_or(Error(code::METALAYER_NOT_FOUND))?;
+    let itemsize = i64::from(state.c.typesize.get());
     let shapes = Shapes::new(&shapes.shape, &shapes.chunk, &shapes.block, itemsize)?;
-    wrap(sc, full, &shapes, dtype.as_ref())
+    wrap(sc, state, &shapes, dtype.as_ref())
 }
 
 /// Finishes a super-chunk as an array.
 pub(super) fn finish(
-    full: Box<Full>,
-    array: impl FnOnce(*mut blosc2_schunk, &Full) -> Result<*mut b2nd_array_t>,
+    state: Box<SchunkState>,
+    array: impl FnOnce(*mut blosc2_schunk, &SchunkState) -> Result<*mut b2nd_array_t>,
 ) -> Result<*mut b2nd_array_t> {
-    let sc: *mut blosc2_schunk = Box::into_raw(full).cast();
-    // SAFETY: it was just made.
-    let result = unsafe { self::full(sc) }.and_then(|full| array(sc, full));
+    let sc: *mut blosc2_schunk = Box::into_raw(state).cast();
+    // SAFETY: it was just created.
+    let result = unsafe { self::state(sc) }.and_then(|state| array(sc, state));
     if result.is_err() {
-        // SAFETY: nobody else knows it.
+        // SAFETY: it is not shared.
         unsafe { schunk::blosc2_schunk_free(sc) };
     }
     result
 }
 
-/// Makes all that `work` changes one commit.
+/// Runs `work` in a transaction.
 ///
 /// # Safety
-/// `array` is null or an array, and nobody else uses it.
-pub(super) unsafe fn together<T>(
+/// `array` is null or an array, and not in use elsewhere.
+pub(super) unsafe fn in_transaction<T>(
     array: *mut b2nd_array_t,
-    work: impl FnOnce(&mut Array<'_>) -> Result<T>,
+    work: impl FnOnce(&mut ArrayHandle<'_>) -> Result<T>,
 ) -> Result<T> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let sc = unsafe { shared(array) }?.sc.get();
     // SAFETY: an array has its super-chunk.
-    let full = unsafe { full(sc) }?;
-    let result = full.together(|_| {
+    let state = unsafe { state(sc) }?;
+    let result = state.in_transaction(|_| {
         // SAFETY: as above.
         let mut array = unsafe { array_at(array) }?;
         work(&mut array)
     });
-    // SAFETY: as above; after an error this takes the old shape again.
+    // SAFETY: as above; after an error this restores the old shape.
     drop(unsafe { array_at(array) });
     result
 }

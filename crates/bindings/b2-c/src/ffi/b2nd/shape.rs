@@ -1,12 +1,12 @@
-//! Other shapes: resizing, inserting, joining, views.
+//! Changing shapes: resizing, inserting, joining, views.
 
 use super::create::{self, b2nd_free};
 use super::*;
 
-/// Makes a view of an array without the axes of length 1 that `index` names.
+/// Creates a view of an array without the axes of length 1 selected by `index`.
 ///
 /// # Safety
-/// `array` is null or an array, `view` null or a place for a pointer, `index` has a value for each dimension.
+/// `array` is null or an array, `view` null or valid for writing, `index` has one value per dimension.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_squeeze_index(
     array: *mut b2nd_array_t,
@@ -14,7 +14,7 @@ pub unsafe extern "C" fn b2nd_squeeze_index(
     index: *const bool,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         // SAFETY: as above.
         let index = unsafe { values(index, array.shapes.ndim()) }?;
@@ -26,14 +26,14 @@ pub unsafe extern "C" fn b2nd_squeeze_index(
     })
 }
 
-/// Makes a view of an array without its axes of length 1.
+/// Creates a view of an array without its axes of length 1.
 ///
 /// # Safety
 /// As [`b2nd_squeeze_index`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_squeeze(array: *mut b2nd_array_t, view: *mut *mut b2nd_array_t) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         let n = array.shapes.ndim();
         let axes: Vec<Option<usize>> =
@@ -43,10 +43,10 @@ pub unsafe extern "C" fn b2nd_squeeze(array: *mut b2nd_array_t, view: *mut *mut 
     })
 }
 
-/// Makes a view of an array with axes of length 1 where `axis` says so.
+/// Creates a view of an array with new axes of length 1 where `axis` is set.
 ///
 /// # Safety
-/// `array` is null or an array, `view` null or a place for a pointer, `axis` has `final_dims` values.
+/// `array` is null or an array, `view` null or valid for writing, `axis` has `final_dims` values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_expand_dims(
     array: *const b2nd_array_t,
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn b2nd_expand_dims(
     final_dims: u8,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let mut array = unsafe { array_at(array) }?;
         let n = usize::from(final_dims);
         ensure(n <= MAX_DIM, code::INVALID_PARAM)?;
@@ -71,9 +71,9 @@ pub unsafe extern "C" fn b2nd_expand_dims(
 }
 
 /// # Safety
-/// `view` is null or a place for a pointer.
+/// `view` is null or valid for writing.
 unsafe fn make_view(
-    array: &mut Array<'_>,
+    array: &mut ArrayHandle<'_>,
     view: *mut *mut b2nd_array_t,
     axes: &[Option<usize>],
 ) -> Result<c_int> {
@@ -91,17 +91,17 @@ unsafe fn make_view(
             Some((unsafe { text(array.c.dtype.get()) }?.to_bytes().to_vec(), array.c.dtype_format.get()))
         }
     };
-    let full = schunk::view_of(array.full)?;
-    let new = finish(full, |sc, full| wrap(sc, full, &shapes, dtype.as_ref()))?;
-    // SAFETY: the caller promises so.
+    let state = schunk::view_of(array.state)?;
+    let new = finish(state, |sc, state| wrap(sc, state, &shapes, dtype.as_ref()))?;
+    // SAFETY: guaranteed by the caller.
     unsafe { put(view, new) };
     Ok(0)
 }
 
-/// Joins two arrays along an axis: into a new array or, without `copy`, onto the first.
+/// Concatenates two arrays along an axis: into a new array or, without `copy`, into the first.
 ///
 /// # Safety
-/// `ctx` is null or valid, the sources are null or arrays, `array` is null or a place for a pointer.
+/// `ctx` is null or valid, the sources are null or arrays, `array` is null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_concatenate(
     ctx: *mut c_void,
@@ -113,11 +113,11 @@ pub unsafe extern "C" fn b2nd_concatenate(
 ) -> c_int {
     guard(|| {
         ensure(!array.is_null(), code::NULL_POINTER)?;
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let (mut params, mut first) = unsafe { (params(ctx)?, array_at(src1)?) };
         // SAFETY: as above.
         let second = unsafe { array_at(src2) }?;
-        ensure(second.shapes.nchunks() == second.full.c.nchunks.get(), code::DATA)?;
+        ensure(second.shapes.nchunks() == second.state.c.nchunks.get(), code::DATA)?;
         let second_shapes = second.shapes;
         let axis = length(axis)?;
         let n = first.shapes.ndim();
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
             if can_move_chunks(&to, &from, axis, offset)? {
                 // SAFETY: as above.
                 return unsafe {
-                    together(result, |to| {
+                    in_transaction(result, |to| {
                         to.resize(&shape, None)?;
                         move_chunks(to, &from, axis, offset)
                     })
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
             drop(from);
             to.resize(&shape, None)?;
             let zeros = vec![0; n];
-            // By chunks of the second array, so that no more is in memory.
+            // Chunk by chunk of the second array, to limit memory.
             for nchunk in nd::chunks_of(&second_shapes, &zeros, &second_shapes.shape) {
                 // SAFETY: as above.
                 let mut from = unsafe { array_at(src2) }?;
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn b2nd_concatenate(
         };
         if let Err(error) = join() {
             if copy {
-                // SAFETY: nobody else knows it.
+                // SAFETY: it is not shared.
                 unsafe { b2nd_free(result) };
             }
             return Err(error);
@@ -183,30 +183,30 @@ pub unsafe extern "C" fn b2nd_concatenate(
     })
 }
 
-/// Whether the chunks of an array can become chunks of another one, from `offset` on along an axis.
-fn can_move_chunks(to: &Array<'_>, from: &Array<'_>, axis: usize, offset: i64) -> Result<bool> {
+/// Returns whether the chunks of an array can be moved to another one, from `offset` on along an axis.
+fn can_move_chunks(to: &ArrayHandle<'_>, from: &ArrayHandle<'_>, axis: usize, offset: i64) -> Result<bool> {
     let alike = to.shapes.chunk == from.shapes.chunk && to.shapes.block == from.shapes.block;
     let aligned = offset.checked_rem(i64::from(to.shapes.chunk[axis])) == Some(0);
-    let hooked = to.full.cctx()?.cparams().prefilter.is_some() || from.full.dctx()?.hooks.has_postfilter();
-    Ok(alike && aligned && !hooked && !to.full.has_chunks_of(from.full))
+    let hooked = to.state.cctx()?.cparams().prefilter.is_some() || from.state.dctx()?.hooks.has_postfilter();
+    Ok(alike && aligned && !hooked && !to.state.has_chunks_of(from.state))
 }
 
-fn move_chunks(to: &Array<'_>, from: &Array<'_>, axis: usize, offset: i64) -> Result<()> {
+fn move_chunks(to: &ArrayHandle<'_>, from: &ArrayHandle<'_>, axis: usize, offset: i64) -> Result<()> {
     let strides = nd::strides(&to.shapes.grid());
     for nchunk in 0..from.shapes.nchunks() {
         let mut index = nd::index_of(&from.shapes.grid(), nchunk);
         index[axis] += offset / i64::from(to.shapes.chunk[axis]);
         let place: i64 = index.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
-        let chunk = Malloced::copy(&from.full.chunk(length(nchunk)?)?)?;
-        to.full.update(length(place)?, chunk)?;
+        let chunk = MallocBytes::copy(&from.state.chunk(length(nchunk)?)?)?;
+        to.state.update(length(place)?, chunk)?;
     }
     Ok(())
 }
 
-/// Changes the shape of an array, at the end of each axis or at `start`. New items are zeros.
+/// Resizes an array at the end of each axis or at `start`. New items are zeros.
 ///
 /// # Safety
-/// `array` is null or an array, `new_shape` has a value for each dimension, and so has `start`, unless it is null.
+/// `array` is null or an array, `new_shape` has one value per dimension, and so has `start`, unless it is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_resize(
     array: *mut b2nd_array_t,
@@ -214,9 +214,9 @@ pub unsafe extern "C" fn b2nd_resize(
     start: *const i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            together(array, |array| {
+            in_transaction(array, |array| {
                 let n = array.shapes.ndim();
                 let start = if start.is_null() { None } else { Some(values(start, n)?) };
                 array.resize(values(new_shape, n)?, start)
@@ -226,14 +226,14 @@ pub unsafe extern "C" fn b2nd_resize(
     })
 }
 
-/// Takes a new shape from the file, where another handle has changed it. Answers 1 if it has.
+/// Reloads the shape if another handle changed it in the file. Returns 1 if it did.
 ///
 /// # Safety
 /// `array` is null or an array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn b2nd_refresh(array: *mut b2nd_array_t) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let before = values_of(&unsafe { shared(array) }?.shape);
         // SAFETY: as above.
         let array = unsafe { array_at(array) }?;
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn b2nd_refresh(array: *mut b2nd_array_t) -> c_int {
 /// # Safety
 /// `buffer` has `buffersize` bytes.
 unsafe fn insert(
-    array: &mut Array<'_>,
+    array: &mut ArrayHandle<'_>,
     buffer: *const c_void,
     buffersize: i64,
     axis: i8,
@@ -256,7 +256,7 @@ unsafe fn insert(
     let others = (0..n).filter(|other| *other != axis).map(|other| array.shapes.shape[other]);
     let row = others.product::<i64>().saturating_mul(array.itemsize as i64);
     ensure(row > 0 && buffersize >= 0 && buffersize % row == 0, code::INVALID_PARAM)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let items = unsafe { bytes(buffer, length(buffersize)?) }?;
     let mut shape = array.shapes.shape.clone();
     let count = buffersize / row;
@@ -283,8 +283,8 @@ pub unsafe extern "C" fn b2nd_insert(
     insert_start: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        unsafe { together(array, |array| insert(array, buffer, buffersize, axis, insert_start)) }?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { in_transaction(array, |array| insert(array, buffer, buffersize, axis, insert_start)) }?;
         Ok(0)
     })
 }
@@ -301,9 +301,9 @@ pub unsafe extern "C" fn b2nd_append(
     axis: i8,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            together(array, |array| {
+            in_transaction(array, |array| {
                 let end = *array.shapes.shape.get(length(axis)?).ok_or(Error(code::INVALID_PARAM))?;
                 insert(array, buffer, buffersize, axis, end)
             })?;
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn b2nd_append(
     })
 }
 
-fn delete(array: &mut Array<'_>, axis: i8, delete_start: i64, delete_len: i64) -> Result<()> {
+fn delete(array: &mut ArrayHandle<'_>, axis: i8, delete_start: i64, delete_len: i64) -> Result<()> {
     let axis = length(axis)?;
     ensure(axis < array.shapes.ndim() && delete_start >= 0 && delete_len >= 0, code::INVALID_PARAM)?;
     let mut shape = array.shapes.shape.clone();
@@ -335,8 +335,8 @@ pub unsafe extern "C" fn b2nd_delete(
     delete_len: i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        unsafe { together(array, |array| delete(array, axis, delete_start, delete_len)) }?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { in_transaction(array, |array| delete(array, axis, delete_start, delete_len)) }?;
         Ok(0)
     })
 }

@@ -2,15 +2,15 @@
 
 use super::*;
 
-impl Array<'_> {
-    /// Takes a new shape from the file where another handle has changed it. Returns whether it was changed.
+impl ArrayHandle<'_> {
+    /// Reloads the shape if another handle changed it in the file. Returns whether it did.
     pub(super) fn look(&mut self) -> Result<bool> {
-        self.full.refresh()?;
-        if self.c.last_tick.get() == self.full.c.change_tick.get() || self.full.c.view.get() {
+        self.state.refresh()?;
+        if self.c.last_tick.get() == self.state.c.change_tick.get() || self.state.c.view.get() {
             return Ok(false);
         }
-        self.c.last_tick.set(self.full.c.change_tick.get());
-        let Some((shapes, _)) = meta_of(self.full)? else { return Ok(false) };
+        self.c.last_tick.set(self.state.c.change_tick.get());
+        let Some((shapes, _)) = meta_of(self.state)? else { return Ok(false) };
         let same = shapes.chunk == self.shapes.chunk && shapes.block == self.shapes.block;
         ensure(same && shapes.ndim() == self.shapes.ndim(), code::DATA)?;
         if shapes.shape == self.shapes.shape {
@@ -31,7 +31,7 @@ impl Array<'_> {
         self.shapes.block_nitems() as usize * self.itemsize
     }
 
-    /// The box of a chunk that a box of the array touches: its start and end in the array.
+    /// The part of a chunk that overlaps a box of the array: start and end in the array.
     pub(super) fn overlap(&self, nchunk: i64, start: &[i64], stop: &[i64]) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
         let origin = self.shapes.chunk_start(nchunk);
         let from = origin.iter().zip(start).map(|(at, start)| *at.max(start)).collect();
@@ -44,7 +44,7 @@ impl Array<'_> {
         (origin, from, to)
     }
 
-    /// The blocks of a chunk that a box of it touches: their numbers, and where they start in the chunk.
+    /// The blocks of a chunk that overlap a box: their numbers and starts in the chunk.
     pub(super) fn blocks(&self, from: &[i64], to: &[i64]) -> Vec<(usize, Vec<i64>)> {
         let block = self.shapes.block64();
         let ranges: Vec<Range<i64>> =
@@ -75,13 +75,13 @@ impl Array<'_> {
             let (first, last) = (local(&from), local(&to));
             let blocks = self.blocks(&first, &last);
             let whole = self.shapes.blocks().iter().product::<i64>() as usize;
-            // Decompressing a chunk as a whole uses all threads.
+            // Decompressing a whole chunk uses all threads.
             let all = blocks.len() == whole || blocks.len() * 2 > whole && whole > 4;
             let (size, shape) = (self.block_nbytes(), self.shapes.block64());
             if all {
                 let nbytes = self.chunk_nbytes()?;
                 let plain = b2_core::memory::sized(&mut plain, nbytes)?;
-                let got = self.full.decompress(length(nchunk)?, plain)?;
+                let got = self.state.decompress(length(nchunk)?, plain)?;
                 ensure(got == nbytes, code::DATA)?;
             }
             for (nblock, block_start) in blocks {
@@ -89,7 +89,7 @@ impl Array<'_> {
                     plain.get(nblock * size..(nblock + 1) * size).ok_or(Error(code::DATA))?
                 } else {
                     let block = b2_core::memory::sized(&mut plain, size)?;
-                    self.full.read(length(nchunk)?, nblock * size..(nblock + 1) * size, block)?;
+                    self.state.read(length(nchunk)?, nblock * size..(nblock + 1) * size, block)?;
                     &*block
                 };
                 let n = shape.len();
@@ -101,8 +101,15 @@ impl Array<'_> {
                     begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
                 let in_buffer: Vec<i64> =
                     (0..n).map(|axis| begin[axis] + origin[axis] - start[axis]).collect();
-                let from = Part { shape: &shape, start: &in_block };
-                nd::copy(&lens, self.itemsize, block, from, buffer, Part { shape: room, start: &in_buffer })?;
+                let from = BoxPart { shape: &shape, start: &in_block };
+                nd::copy(
+                    &lens,
+                    self.itemsize,
+                    block,
+                    from,
+                    buffer,
+                    BoxPart { shape: room, start: &in_buffer },
+                )?;
             }
         }
         Ok(())
@@ -115,13 +122,13 @@ impl Array<'_> {
         ensure(inside, code::INVALID_PARAM)
     }
 
-    /// Puts a box of a buffer into the bytes of a chunk.
+    /// Copies a box of a buffer into the bytes of a chunk.
     pub(super) fn fill(
         &self,
         plain: &mut [u8],
         (origin, from, to): (&[i64], &[i64], &[i64]),
         buffer: &[u8],
-        room: Part<'_>,
+        room: BoxPart<'_>,
     ) -> Result<()> {
         let local =
             |at: &[i64]| -> Vec<i64> { at.iter().zip(origin).map(|(at, origin)| at - origin).collect() };
@@ -136,8 +143,8 @@ impl Array<'_> {
             let in_block: Vec<i64> = begin.iter().zip(&block_start).map(|(at, start)| at - start).collect();
             let in_buffer: Vec<i64> =
                 (0..n).map(|axis| begin[axis] + origin[axis] - room.start[axis]).collect();
-            let from = Part { shape: room.shape, start: &in_buffer };
-            nd::copy(&lens, self.itemsize, buffer, from, block, Part { shape: &shape, start: &in_block })?;
+            let from = BoxPart { shape: room.shape, start: &in_buffer };
+            nd::copy(&lens, self.itemsize, buffer, from, block, BoxPart { shape: &shape, start: &in_block })?;
         }
         Ok(())
     }
@@ -150,7 +157,7 @@ impl Array<'_> {
         for nchunk in nd::chunks_of(&self.shapes, start, stop) {
             let n = length(nchunk)?;
             let (origin, from, to) = self.overlap(nchunk, start, stop);
-            // What is beyond the array does not count.
+            // The padding does not count.
             let whole = (0..origin.len()).all(|axis| {
                 let end = (origin[axis] + i64::from(self.shapes.chunk[axis])).min(self.shapes.shape[axis]);
                 from[axis] == origin[axis] && to[axis] == end
@@ -158,18 +165,18 @@ impl Array<'_> {
             if whole {
                 plain.fill(0);
             } else {
-                let got = self.full.decompress(n, &mut plain)?;
+                let got = self.state.decompress(n, &mut plain)?;
                 ensure(got == nbytes, code::DATA)?;
             }
-            self.fill(&mut plain, (&origin, &from, &to), buffer, Part { shape: room, start })?;
-            let chunk = self.full.compressed(n, &plain)?;
-            self.full.update(n, chunk)?;
-            self.c.last_tick.set(self.full.c.change_tick.get());
+            self.fill(&mut plain, (&origin, &from, &to), buffer, BoxPart { shape: room, start })?;
+            let chunk = self.state.compressed(n, &plain)?;
+            self.state.update(n, chunk)?;
+            self.c.last_tick.set(self.state.c.change_tick.get());
         }
         Ok(())
     }
 
-    /// Writes the shape into the metalayer.
+    /// Writes the shape to the metalayer.
     pub(super) fn save_shape(&mut self) -> Result<()> {
         let dtype = match self.c.dtype.get().is_null() {
             true => Vec::new(),
@@ -178,23 +185,23 @@ impl Array<'_> {
         };
         let meta = nd::serialize(&self.shapes, &dtype, self.c.dtype_format.get());
         let name =
-            if self.full.store().metas()?.iter().any(|meta| meta.0 == META) { META } else { META_BEFORE };
-        schunk::update_meta(self.full, name, &meta)?;
+            if self.state.store().metas()?.iter().any(|meta| meta.0 == META) { META } else { OLD_META };
+        schunk::update_meta(self.state, name, &meta)?;
         show(self.c, &self.shapes);
-        self.c.last_tick.set(self.full.c.change_tick.get());
+        self.c.last_tick.set(self.state.c.change_tick.get());
         Ok(())
     }
 
     /// Changes the shape. Along each axis, items are added or removed at `start`, or at the end.
     pub(super) fn resize(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
-        ensure(!self.full.c.view.get(), code::INVALID_PARAM)?;
+        ensure(!self.state.c.view.get(), code::INVALID_PARAM)?;
         let old = self.shapes.clone();
         let new = Shapes::new(shape, &old.chunk, &old.block, self.itemsize as i64)?;
-        // Shapes of damaged files may ask for more chunks than there are, and for more memory than there is.
-        ensure(old.nchunks() == self.full.c.nchunks.get(), code::DATA)?;
+        // Shapes of damaged files may require more chunks than exist, and more memory than available.
+        ensure(old.nchunks() == self.state.c.nchunks.get(), code::DATA)?;
         let most = |grid: &[i64]| grid.iter().all(|len| *len <= MAX_NCHUNKS);
         ensure(most(&old.grid()) && most(&new.grid()) && new.nchunks() <= MAX_NCHUNKS, code::INVALID_PARAM)?;
-        // Which old chunk is where along each axis.
+        // The old chunk at each position along each axis.
         let mut axes: Vec<Vec<Option<i64>>> = Vec::new();
         for axis in 0..old.ndim() {
             let (from, to, chunk) = (old.grid()[axis], new.grid()[axis], i64::from(old.chunk[axis]));
@@ -237,30 +244,30 @@ impl Array<'_> {
         self.save_shape()
     }
 
-    /// Makes the chunks those of a list: an old one, or a new one of zeros.
+    /// Rearranges the chunks by a list of old chunks, or new chunks of zeros.
     pub(super) fn rearrange(&mut self, list: &[Option<i64>]) -> Result<()> {
         let mut kept = list.iter().flatten().copied().collect::<Vec<_>>();
         kept.sort_unstable();
-        for nchunk in (0..self.full.c.nchunks.get()).rev() {
+        for nchunk in (0..self.state.c.nchunks.get()).rev() {
             if kept.binary_search(&nchunk).is_err() {
-                self.full.delete(length(nchunk)?)?;
+                self.state.delete(length(nchunk)?)?;
             }
         }
         let nbytes = self.chunk_nbytes()?;
-        let cparams = self.full.cctx()?.cparams();
+        let cparams = self.state.cctx()?.cparams();
         let zeros = special(&cparams, SpecialKind::Zeros, &[], nbytes as i32)?;
         for (n, chunk) in list.iter().enumerate() {
             if chunk.is_none() {
-                self.full.insert(n, Malloced::copy(zeros.as_bytes())?, code::CHUNK_INSERT)?;
+                self.state.insert(n, MallocBytes::copy(zeros.as_bytes())?, code::CHUNK_INSERT)?;
             }
         }
         Ok(())
     }
 
-    /// Sets to zero what a smaller shape leaves in the chunks at its edges, which would otherwise come back with a larger one.
+    /// Zeros the items outside a smaller shape in edge chunks, which would otherwise reappear when it grows.
     fn clear_edges(&mut self, shape: &[i64], start: Option<&[i64]>) -> Result<()> {
         for (axis, new) in shape.iter().enumerate() {
-            // Chunks that go from the middle leave those at the edge as they are.
+            // Removing chunks in the middle leaves edge chunks unchanged.
             if start.is_some_and(|start| start[axis] != *new) {
                 continue;
             }
@@ -291,13 +298,13 @@ impl Array<'_> {
     fn select(
         &mut self,
         nchunk: usize,
-        axes: &[&Group],
+        axes: &[&ChunkPositions],
         places: &[i64],
         plain: &mut [u8],
-        buffer: &mut Selected<'_>,
+        buffer: &mut ItemBuffer<'_>,
     ) -> Result<()> {
         let size = self.itemsize;
-        self.full.decompress(nchunk, plain)?;
+        self.state.decompress(nchunk, plain)?;
         let items: Vec<Range<i64>> = axes.iter().map(|axis| 0..axis.1.len() as i64).collect();
         let mut fits = true;
         nd::for_each_index(&items, &mut |index| {
@@ -311,27 +318,27 @@ impl Array<'_> {
             fits &= buffer.item(place..place + size, plain.get_mut(offset..offset + size));
         });
         ensure(fits, code::INVALID_PARAM)?;
-        if matches!(buffer, Selected::Set(_)) {
-            let chunk = self.full.compressed(nchunk, plain)?;
-            self.full.update(nchunk, chunk)?;
-            self.c.last_tick.set(self.full.c.change_tick.get());
+        if matches!(buffer, ItemBuffer::Set(_)) {
+            let chunk = self.state.compressed(nchunk, plain)?;
+            self.state.update(nchunk, chunk)?;
+            self.c.last_tick.set(self.state.c.change_tick.get());
         }
         Ok(())
     }
 
-    /// Copies items between the array and a buffer, by lists of positions along each axis.
+    /// Copies items between the array and a buffer, given by lists of positions along each axis.
     pub(super) fn orthogonal(
         &mut self,
         selection: &[&[i64]],
         room: &[i64],
-        mut buffer: Selected<'_>,
+        mut buffer: ItemBuffer<'_>,
     ) -> Result<()> {
         for (axis, list) in selection.iter().enumerate() {
             let len = self.shapes.shape[axis];
             ensure(list.iter().all(|at| (0..len).contains(at)), code::INVALID_PARAM)?;
         }
-        // Of each axis and chunk: the places in the buffer, and what they add to the offset in the chunk.
-        let groups: Vec<Vec<Group>> = selection
+        // For each axis and chunk: positions in the buffer, and their contribution to the offset in the chunk.
+        let groups: Vec<Vec<ChunkPositions>> = selection
             .iter()
             .enumerate()
             .map(|(axis, list)| {
@@ -352,7 +359,7 @@ impl Array<'_> {
             if result.is_err() {
                 return;
             }
-            let axes: Vec<&Group> =
+            let axes: Vec<&ChunkPositions> =
                 index.iter().zip(&groups).filter_map(|(at, groups)| groups.get(*at as usize)).collect();
             let nchunk = axes.iter().zip(&grid).map(|(axis, stride)| axis.0 * stride).sum::<i64>() as usize;
             result = self.select(nchunk, &axes, &places, &mut plain, &mut buffer);
@@ -361,16 +368,17 @@ impl Array<'_> {
     }
 }
 
-/// A chunk along an axis, and the selected positions in it: their places in the buffer, and what they add to the offset.
-pub(super) type Group = (i64, Vec<(i64, i64)>);
+/// A chunk along an axis, and the selected positions in it: positions in the buffer and their contribution to the
+/// offset.
+pub(super) type ChunkPositions = (i64, Vec<(i64, i64)>);
 
 /// A buffer to copy items to, or from.
-pub(super) enum Selected<'a> {
+pub(super) enum ItemBuffer<'a> {
     Get(&'a mut [u8]),
     Set(&'a [u8]),
 }
 
-impl Selected<'_> {
+impl ItemBuffer<'_> {
     fn item(&mut self, place: Range<usize>, item: Option<&mut [u8]>) -> bool {
         match (self, item) {
             (Self::Get(buffer), Some(item)) => {

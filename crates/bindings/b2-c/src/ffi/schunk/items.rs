@@ -3,38 +3,38 @@
 use super::lazy::lazy_chunk;
 use super::*;
 
-/// Calls `work` with a chunk that a program gives: a copy of it, or the memory itself.
+/// Calls `work` with a chunk passed by a program: a copy, or the memory itself.
 ///
 /// # Safety
 /// `chunk` is a chunk; without `copy` it is from `malloc`.
-unsafe fn give(
-    full: &Full,
+unsafe fn return_chunk(
+    state: &SchunkState,
     chunk: *mut u8,
     copy: bool,
-    work: impl FnOnce(Malloced) -> Result<i64>,
+    work: impl FnOnce(MallocBytes) -> Result<i64>,
 ) -> Result<i64> {
-    // SAFETY: the caller promises so: a program gives no size, the header has it.
+    // SAFETY: guaranteed by the caller: programs pass no size, it is in the header.
     let bytes = unsafe { chunk_at(chunk.cast(), i32::MAX) }?;
     let lazy = crate::core::header::is_lazy(bytes);
     ensure(!lazy, code::INVALID_PARAM)?;
-    if copy || full.is_frame() {
-        let n = work(Malloced::copy(bytes)?)?;
+    if copy || state.is_frame() {
+        let n = work(MallocBytes::copy(bytes)?)?;
         if !copy {
-            // SAFETY: it was given away, and has been copied.
+            // SAFETY: ownership was passed, and it has been copied.
             unsafe { free(chunk) };
         }
         return Ok(n);
     }
     // SAFETY: the memory is from `malloc`; a smaller size keeps it valid where `realloc` fails.
     let shrunk = unsafe { libc::realloc(chunk.cast(), bytes.len()) }.cast::<u8>();
-    // SAFETY: as above; the program has given it away.
-    work(unsafe { Malloced::adopt(if shrunk.is_null() { chunk } else { shrunk }, bytes.len()) }?)
+    // SAFETY: as above; ownership was passed.
+    work(unsafe { MallocBytes::adopt(if shrunk.is_null() { chunk } else { shrunk }, bytes.len()) }?)
 }
 
-/// Appends a chunk. Answers the number of chunks.
+/// Appends a chunk. Returns the number of chunks.
 ///
 /// # Safety
-/// `schunk` is null or a super-chunk, `chunk` a chunk; without `copy` it is from `malloc`, and given away.
+/// `schunk` is null or a super-chunk, `chunk` a chunk; without `copy` it is from `malloc`, and ownership is passed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_append_chunk(
     schunk: *mut blosc2_schunk,
@@ -42,17 +42,17 @@ pub unsafe extern "C" fn blosc2_schunk_append_chunk(
     copy: bool,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.change(|full| {
-            let end = length(full.c.nchunks.get())?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        state.change(|state| {
+            let end = length(state.c.nchunks.get())?;
             // SAFETY: as above.
-            unsafe { give(full, chunk, copy, |chunk| full.insert(end, chunk, code::CHUNK_APPEND)) }
+            unsafe { return_chunk(state, chunk, copy, |chunk| state.insert(end, chunk, code::CHUNK_APPEND)) }
         })
     })
 }
 
-/// Inserts a chunk. Answers the number of chunks.
+/// Inserts a chunk. Returns the number of chunks.
 ///
 /// # Safety
 /// As [`blosc2_schunk_append_chunk`].
@@ -64,18 +64,20 @@ pub unsafe extern "C" fn blosc2_schunk_insert_chunk(
     copy: bool,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.change(|full| {
-            ensure((0..=full.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        state.change(|state| {
+            ensure((0..=state.c.nchunks.get()).contains(&nchunk), code::INVALID_PARAM)?;
             let place = length(nchunk)?;
             // SAFETY: as above.
-            unsafe { give(full, chunk, copy, |chunk| full.insert(place, chunk, code::CHUNK_INSERT)) }
+            unsafe {
+                return_chunk(state, chunk, copy, |chunk| state.insert(place, chunk, code::CHUNK_INSERT))
+            }
         })
     })
 }
 
-/// Replaces a chunk. Answers the number of chunks.
+/// Replaces a chunk. Returns the number of chunks.
 ///
 /// # Safety
 /// As [`blosc2_schunk_append_chunk`].
@@ -87,29 +89,29 @@ pub unsafe extern "C" fn blosc2_schunk_update_chunk(
     copy: bool,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.change(|full| {
-            let nchunk = full.nchunk(nchunk)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        state.change(|state| {
+            let nchunk = state.nchunk(nchunk)?;
             // SAFETY: as above.
-            unsafe { give(full, chunk, copy, |chunk| full.update(nchunk, chunk)) }
+            unsafe { return_chunk(state, chunk, copy, |chunk| state.update(nchunk, chunk)) }
         })
     })
 }
 
-/// Removes a chunk. Answers the number of chunks.
+/// Removes a chunk. Returns the number of chunks.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_delete_chunk(schunk: *mut blosc2_schunk, nchunk: i64) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        unsafe { full(schunk) }?.change(|full| full.delete(full.nchunk(nchunk)?))
+        // SAFETY: guaranteed by the caller.
+        unsafe { state(schunk) }?.change(|state| state.delete(state.nchunk(nchunk)?))
     })
 }
 
-/// Compresses bytes and appends them as a chunk. Answers the number of chunks.
+/// Compresses bytes and appends them as a chunk. Returns the number of chunks.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `src` has `nbytes` bytes.
@@ -120,26 +122,26 @@ pub unsafe extern "C" fn blosc2_schunk_append_buffer(
     nbytes: i32,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
         let len = size(nbytes, code::MAX_BUFSIZE_EXCEEDED)?;
         let blank;
-        let src = if src.is_null() && full.cctx()?.hooks.has_prefilter() {
+        let src = if src.is_null() && state.cctx()?.hooks.has_prefilter() {
             blank = b2_core::memory::zeroed(len)?;
             &blank[..]
         } else {
             // SAFETY: as above.
             unsafe { bytes(src, len) }?
         };
-        full.change(|full| {
-            let nchunk = length(full.c.nchunks.get())?;
-            let chunk = full.compressed(nchunk, src)?;
-            full.insert(nchunk, chunk, code::CHUNK_APPEND)
+        state.change(|state| {
+            let nchunk = length(state.c.nchunks.get())?;
+            let chunk = state.compressed(nchunk, src)?;
+            state.insert(nchunk, chunk, code::CHUNK_APPEND)
         })
     })
 }
 
-/// Decompresses a chunk. Answers its size.
+/// Decompresses a chunk. Returns its size.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `dest` has `nbytes` bytes.
@@ -151,24 +153,24 @@ pub unsafe extern "C" fn blosc2_schunk_decompress_chunk(
     nbytes: i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let unchanged = full.unchanged()?;
-        let nchunk = full.nchunk(nchunk)?;
-        // As in C-Blosc2, whose frames have checks of their own.
-        let small = if full.is_frame() { code::WRITE_BUFFER } else { code::INVALID_PARAM };
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        let refresh_locked = state.refresh_locked()?;
+        let nchunk = state.nchunk(nchunk)?;
+        // As in C-Blosc2, whose frames are checked separately.
+        let small = if state.is_frame() { code::WRITE_BUFFER } else { code::INVALID_PARAM };
         // SAFETY: as above.
         let dest = unsafe { bytes_mut(dest, size(nbytes, small)?) }?;
-        ensure(full.chunk_nbytes(nchunk)? <= dest.len(), small)?;
-        let chunk = full.chunk(nchunk)?;
-        // Functions of the program may change the frame.
-        drop(unchanged);
-        full.c.current_nchunk.set(nchunk as i64);
-        Ok(full.dctx()?.decompress_for_program(&chunk, dest)? as c_int)
+        ensure(state.chunk_nbytes(nchunk)? <= dest.len(), small)?;
+        let chunk = state.chunk(nchunk)?;
+        // Callbacks of the program may change the frame.
+        drop(refresh_locked);
+        state.c.current_nchunk.set(nchunk as i64);
+        Ok(state.dctx()?.decompress_for_program(&chunk, dest)? as c_int)
     })
 }
 
-/// Answers a chunk, and whether the caller frees it.
+/// Returns a chunk, and whether the caller must free it.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, the others are null or valid.
@@ -180,17 +182,17 @@ pub unsafe extern "C" fn blosc2_schunk_get_chunk(
     needs_free: *mut bool,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let _unchanged = full.unchanged()?;
-        let nchunk = full.nchunk(nchunk)?;
-        full.c.current_nchunk.set(nchunk as i64);
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        let _unchanged = state.refresh_locked()?;
+        let nchunk = state.nchunk(nchunk)?;
+        state.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
-        unsafe { answer(full, nchunk, chunk, needs_free, Store::chunk) }
+        unsafe { copy_chunk(state, nchunk, chunk, needs_free, ChunkStore::chunk) }
     })
 }
 
-/// Answers a chunk; of a file, without its blocks, which a context of this super-chunk reads when it needs them.
+/// Returns a chunk; a lazy chunk if it is in a file, whose blocks are read on demand by a context of this super-chunk.
 ///
 /// # Safety
 /// As [`blosc2_schunk_get_chunk`].
@@ -202,27 +204,27 @@ pub unsafe extern "C" fn blosc2_schunk_get_lazychunk(
     needs_free: *mut bool,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let _unchanged = full.unchanged()?;
-        let nchunk = full.nchunk(nchunk)?;
-        full.c.current_nchunk.set(nchunk as i64);
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        let _unchanged = state.refresh_locked()?;
+        let nchunk = state.nchunk(nchunk)?;
+        state.c.current_nchunk.set(nchunk as i64);
         // SAFETY: as above.
-        unsafe { answer(full, nchunk, chunk, needs_free, lazy_chunk) }
+        unsafe { copy_chunk(state, nchunk, chunk, needs_free, lazy_chunk) }
     })
 }
 
 /// # Safety
 /// As [`blosc2_schunk_get_chunk`].
-unsafe fn answer(
-    full: &Full,
+unsafe fn copy_chunk(
+    state: &SchunkState,
     nchunk: usize,
     chunk: *mut *mut u8,
     needs_free: *mut bool,
-    read: impl FnOnce(&mut Store, usize) -> Result<Stored>,
+    read: impl FnOnce(&mut ChunkStore, usize) -> Result<ChunkBytes>,
 ) -> Result<c_int> {
     ensure(!chunk.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
-    let mut store = full.store();
+    let mut store = state.store();
     let (data, len, free) = match store.listed(nchunk) {
         Some((data, len)) => (data, len, false),
         None => {
@@ -230,7 +232,7 @@ unsafe fn answer(
             (copied(&bytes)?, bytes.len(), true)
         }
     };
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         put(chunk, data);
         put(needs_free, free);
@@ -238,7 +240,7 @@ unsafe fn answer(
     Ok(len as c_int)
 }
 
-/// Decompresses one block of any length, into memory that the caller frees.
+/// Decompresses one variable-length block into memory that the caller frees.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, the others are null or valid.
@@ -251,13 +253,13 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
     destsize: *mut i32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        let nchunk = full.nchunk(nchunk)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        state.refresh()?;
+        let nchunk = state.nchunk(nchunk)?;
         ensure(!dest.is_null() && !destsize.is_null(), code::NULL_POINTER)?;
-        let dctx = full.dctx()?;
-        let block = dctx.block(&full.chunk(nchunk)?, length(nblock)?)?;
+        let dctx = state.dctx()?;
+        let block = dctx.block(&state.chunk(nchunk)?, length(nblock)?)?;
         // SAFETY: as above.
         unsafe {
             put(dest, copied(&block)?);
@@ -267,34 +269,35 @@ pub unsafe extern "C" fn blosc2_schunk_get_vlblock(
     })
 }
 
-/// A range of items as bytes.
-fn range_of(full: &Full, start: i64, stop: i64) -> Result<(u64, usize)> {
-    let size = i64::from(full.c.typesize.get());
+/// Converts a range of items to bytes.
+fn range_of(state: &SchunkState, start: i64, stop: i64) -> Result<(u64, usize)> {
+    let size = i64::from(state.c.typesize.get());
     ensure(start <= stop && size > 0, code::INVALID_PARAM)?;
-    let end = stop.checked_mul(size).filter(|end| start >= 0 && *end <= full.c.nbytes.get());
+    let end = stop.checked_mul(size).filter(|end| start >= 0 && *end <= state.c.nbytes.get());
     let end = end.ok_or(Error(code::FAILURE))?;
     Ok(((start * size) as u64, length(end - start * size)?))
 }
 
-/// Calls `work` with each chunk that a range of bytes touches, its part of the range, and the place of that in the range.
+/// Calls `work` for each chunk that overlaps a range of bytes, with the range in the chunk and its position in the
+/// given range.
 fn for_chunks(
-    full: &Full,
+    state: &SchunkState,
     start: u64,
     len: usize,
-    mut work: impl FnMut(&Full, usize, Range<usize>, usize) -> Result<()>,
+    mut work: impl FnMut(&SchunkState, usize, Range<usize>, usize) -> Result<()>,
 ) -> Result<()> {
     let (mut at, mut nchunk) = (0_u64, 0_usize);
-    if full.c.chunksize.get() > 0 {
-        let size = full.c.chunksize.get() as u64;
+    if state.c.chunksize.get() > 0 {
+        let size = state.c.chunksize.get() as u64;
         nchunk = (start / size) as usize;
         at = nchunk as u64 * size;
     }
     let end = start + len as u64;
     while at < end {
-        let nbytes = full.chunk_nbytes(nchunk)? as u64;
+        let nbytes = state.chunk_nbytes(nchunk)? as u64;
         let (from, to) = (start.max(at), end.min(at + nbytes));
         if from < to {
-            work(full, nchunk, (from - at) as usize..(to - at) as usize, (from - start) as usize)?;
+            work(state, nchunk, (from - at) as usize..(to - at) as usize, (from - start) as usize)?;
         }
         at += nbytes;
         nchunk += 1;
@@ -302,7 +305,7 @@ fn for_chunks(
     Ok(())
 }
 
-/// Decompresses the items from `start` to before `stop`.
+/// Decompresses the items `start..stop`.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `buffer` has room for them.
@@ -314,24 +317,24 @@ pub unsafe extern "C" fn blosc2_schunk_get_slice_buffer(
     buffer: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        let (start, len) = range_of(full, start, stop)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        state.refresh()?;
+        let (start, len) = range_of(state, start, stop)?;
         // SAFETY: as above.
         let buffer = unsafe { bytes_mut(buffer, len) }?;
-        for_chunks(full, start, len, |full, nchunk, range, at| {
+        for_chunks(state, start, len, |state, nchunk, range, at| {
             let dst = &mut buffer[at..at + range.len()];
-            match range.len() == full.chunk_nbytes(nchunk)? {
-                true => full.decompress(nchunk, dst).map(|_| ()),
-                false => full.read(nchunk, range, dst),
+            match range.len() == state.chunk_nbytes(nchunk)? {
+                true => state.decompress(nchunk, dst).map(|_| ()),
+                false => state.read(nchunk, range, dst),
             }
         })?;
         Ok(0)
     })
 }
 
-/// Replaces the items from `start` to before `stop`.
+/// Replaces the items `start..stop`.
 ///
 /// # Safety
 /// As [`blosc2_schunk_get_slice_buffer`].
@@ -343,25 +346,25 @@ pub unsafe extern "C" fn blosc2_schunk_set_slice_buffer(
     buffer: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
         let mut plain = Vec::new();
-        full.together(|full| {
-            let (start, len) = range_of(full, start, stop)?;
+        state.in_transaction(|state| {
+            let (start, len) = range_of(state, start, stop)?;
             // SAFETY: as above.
             let buffer = unsafe { bytes(buffer, len) }?;
-            for_chunks(full, start, len, |full, nchunk, range, at| {
-                let nbytes = full.chunk_nbytes(nchunk)?;
+            for_chunks(state, start, len, |state, nchunk, range, at| {
+                let nbytes = state.chunk_nbytes(nchunk)?;
                 let new = &buffer[at..at + range.len()];
                 let chunk = if range.len() == nbytes {
-                    full.compressed(nchunk, new)?
+                    state.compressed(nchunk, new)?
                 } else {
                     let plain = b2_core::memory::sized(&mut plain, nbytes)?;
-                    full.decompress(nchunk, plain)?;
+                    state.decompress(nchunk, plain)?;
                     plain[range].copy_from_slice(new);
-                    full.compressed(nchunk, plain)?
+                    state.compressed(nchunk, plain)?
                 };
-                full.update(nchunk, chunk).map(|_| ())
+                state.update(nchunk, chunk).map(|_| ())
             })
         })?;
         Ok(0)
@@ -385,26 +388,26 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
             return Ok(0);
         }
         ensure(!coords.is_null() && !buffer.is_null() && !schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
-        let (full, coords) = unsafe { (full(schunk)?, values(coords, length(ncoords)?)?) };
-        full.refresh()?;
-        let (size, chunksize) = (length(full.c.typesize.get())?, length(full.c.chunksize.get())?);
+        // SAFETY: guaranteed by the caller.
+        let (state, coords) = unsafe { (state(schunk)?, values(coords, length(ncoords)?)?) };
+        state.refresh()?;
+        let (size, chunksize) = (length(state.c.typesize.get())?, length(state.c.chunksize.get())?);
         ensure(size > 0 && chunksize > 0 && chunksize.is_multiple_of(size), code::INVALID_PARAM)?;
-        ensure(full.c.flags2.get() & 1 == 0, code::INVALID_PARAM)?;
-        let nitems = full.c.nbytes.get() / size as i64;
+        ensure(state.c.flags2.get() & 1 == 0, code::INVALID_PARAM)?;
+        let nitems = state.c.nbytes.get() / size as i64;
         ensure(coords.iter().all(|at| (0..nitems).contains(at)), code::INVALID_PARAM)?;
         // SAFETY: as above.
         let buffer = unsafe { bytes_mut(buffer, coords.len().saturating_mul(size)) }?;
         let mut order: Vec<usize> = (0..coords.len()).collect();
         order.sort_unstable_by_key(|n| coords[*n]);
-        gather(full, size, chunksize, &mut order.iter().map(|n| (*n, coords[*n] as usize)), buffer)?;
+        gather(state, size, chunksize, &mut order.iter().map(|n| (*n, coords[*n] as usize)), buffer)?;
         Ok(0)
     })
 }
 
-/// Copies items, given in order as their place in `buffer` and their number. Each block is decompressed once.
+/// Copies items, given in order as pairs of position in `buffer` and number. Each block is decompressed once.
 pub(crate) fn gather(
-    full: &Full,
+    state: &SchunkState,
     size: usize,
     chunksize: usize,
     items: &mut dyn Iterator<Item = (usize, usize)>,
@@ -417,21 +420,21 @@ pub(crate) fn gather(
         let (nchunk, at) = (byte / chunksize, byte % chunksize);
         if held.0 != nchunk || !held.1.contains(&at) {
             if sizes.0 != nchunk {
-                let (header, _) = full.store().header(nchunk)?;
+                let (header, _) = state.store().header(nchunk)?;
                 sizes = (nchunk, header.nbytes(), header.blocksize().max(1));
             }
             let (_, nbytes, blocksize) = sizes;
             let start = at / blocksize * blocksize;
-            // Blocks may end inside of an item.
+            // Blocks may end inside an item.
             let end = nbytes.min((start + blocksize).max(at + size));
             ensure(at + size <= end, code::DATA)?;
             let block = b2_core::memory::sized(&mut block, end - start)?;
-            full.read(nchunk, start..end, block)?;
+            state.read(nchunk, start..end, block)?;
             held = (nchunk, start..end);
         }
         let from = at - held.1.start;
         if at + size > held.1.end {
-            full.read(nchunk, at..at + size, &mut buffer[place * size..(place + 1) * size])?;
+            state.read(nchunk, at..at + size, &mut buffer[place * size..(place + 1) * size])?;
             continue;
         }
         buffer[place * size..(place + 1) * size].copy_from_slice(&block[from..from + size]);
@@ -439,7 +442,7 @@ pub(crate) fn gather(
     Ok(())
 }
 
-/// Puts the chunks into another order: the new n-th is the old `offsets_order[n]`-th.
+/// Reorders the chunks: chunk n is the old chunk `offsets_order[n]`.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, there are as many numbers as chunks.
@@ -449,21 +452,21 @@ pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(
     offsets_order: *mut i64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.change(|full| {
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        state.change(|state| {
             // SAFETY: as above.
-            let order = unsafe { values(offsets_order, length(full.c.nchunks.get())?) }?;
+            let order = unsafe { values(offsets_order, length(state.c.nchunks.get())?) }?;
             let order: Result<Vec<usize>> =
                 order.iter().map(|n| usize::try_from(*n).map_err(|_| Error(code::DATA))).collect();
-            full.store().reorder(&order?)?;
-            full.mirror();
+            state.store().reorder(&order?)?;
+            state.mirror();
             Ok(0)
         })
     })
 }
 
-/// Fills an empty super-chunk with chunks of a repeated value, of `chunksize` bytes. Answers the number of chunks.
+/// Fills an empty super-chunk with chunks of a repeated value, of `chunksize` bytes. Returns the number of chunks.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
@@ -475,19 +478,19 @@ pub unsafe extern "C" fn blosc2_schunk_fill_special(
     chunksize: i32,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        unsafe { full(schunk) }?.change(|full| fill_special(full, nitems, special_value, chunksize))
+        // SAFETY: guaranteed by the caller.
+        unsafe { state(schunk) }?.change(|state| fill_special(state, nitems, special_value, chunksize))
     })
 }
 
-pub(crate) fn fill_special(full: &Full, nitems: i64, value: c_int, chunksize: i32) -> Result<i64> {
+pub(crate) fn fill_special(state: &SchunkState, nitems: i64, value: c_int, chunksize: i32) -> Result<i64> {
     if nitems == 0 {
         return Ok(0);
     }
-    let size = full.c.typesize.get();
+    let size = state.c.typesize.get();
     ensure(nitems > 0 && size > 0 && chunksize >= size, code::INVALID_PARAM)?;
-    ensure(full.c.nbytes.get() == 0 && full.c.nchunks.get() == 0, code::FRAME_SPECIAL)?;
-    let failed = if full.is_frame() { code::FRAME_SPECIAL } else { code::SCHUNK_SPECIAL };
+    ensure(state.c.nbytes.get() == 0 && state.c.nchunks.get() == 0, code::FRAME_SPECIAL)?;
+    let failed = if state.is_frame() { code::FRAME_SPECIAL } else { code::SCHUNK_SPECIAL };
     let kind = match value {
         1 => SpecialKind::Zeros,
         2 => SpecialKind::NaN,
@@ -499,22 +502,23 @@ pub(crate) fn fill_special(full: &Full, nitems: i64, value: c_int, chunksize: i3
     let nbytes = nitems.checked_mul(i64::from(size)).ok_or(Error(failed))?;
     let nchunks = (nbytes - 1) / i64::from(chunksize) + 1;
     ensure(nchunks <= i64::from(i32::MAX), failed)?;
-    let cparams = full.cctx()?.cparams();
-    // Before the lock is taken: functions of the program may run. Frames only need to know the kind.
-    let listed = matches!(&*full.store(), Store::Memory(_));
+    let cparams = state.cctx()?.cparams();
+    // Before the lock is taken, since callbacks of the program may run. Frames need only the kind.
+    let listed = matches!(&*state.store(), ChunkStore::MemoryChunks(_));
     let make =
         |nbytes: i32| if listed && nbytes > 0 { Some(special(&cparams, kind, &[], nbytes)) } else { None };
     let rest = (nbytes % i64::from(chunksize)) as i32;
     let chunks = (make(chunksize).transpose()?, make(rest).transpose()?);
-    full.store()
+    state
+        .store()
         .fill_special(kind, nbytes as u64, chunksize as usize, chunks)
         .map_err(|error| if error.0 == code::MEMORY_ALLOC { error } else { Error(failed) })?;
-    full.c.chunksize.set(chunksize);
-    full.c.nbytes.set(nbytes);
-    full.c.nchunks.set(nchunks);
-    if !full.is_frame() {
-        full.c.cbytes.set(nchunks * EXTENDED_HEADER as i64);
+    state.c.chunksize.set(chunksize);
+    state.c.nbytes.set(nbytes);
+    state.c.nchunks.set(nchunks);
+    if !state.is_frame() {
+        state.c.cbytes.set(nchunks * EXTENDED_HEADER as i64);
     }
-    full.mirror();
+    state.mirror();
     Ok(nchunks)
 }

@@ -1,27 +1,27 @@
-//! Chunks of frames without their blocks.
+//! Lazy chunks: chunks of frames without their blocks.
 
 use b2_chunk::LazyChunk;
 
 use super::*;
 
-/// Returns the whole chunk behind one without its blocks, which the context's super-chunk has.
+/// Returns the whole chunk of a lazy one, from the context's super-chunk.
 ///
 /// # Safety
 /// The context's super-chunk is null or valid.
-pub(crate) unsafe fn behind(context: &Context, lazy: &[u8]) -> Result<Bytes> {
-    // SAFETY: the caller promises so.
-    let full = unsafe { full(schunk_of(context)) }?;
+pub(crate) unsafe fn stored_after(context: &Context, lazy: &[u8]) -> Result<Bytes> {
+    // SAFETY: guaranteed by the caller.
+    let state = unsafe { state(schunk_of(context)) }?;
     let nchunk = lazy_nchunk(lazy)?;
-    let chunk = match full.store().chunk(nchunk)? {
-        Stored::Read(bytes) => bytes,
-        Stored::Listed(bytes) => Bytes::from(b2_core::memory::copied(&bytes)?),
+    let chunk = match state.store().chunk(nchunk)? {
+        ChunkBytes::Read(bytes) => bytes,
+        ChunkBytes::Listed(bytes) => Bytes::from(b2_core::memory::copied(&bytes)?),
     };
     // The chunk may have been replaced since.
     ensure(chunk.get(4..8) == lazy.get(4..8), code::READ_BUFFER)?;
     Ok(chunk)
 }
 
-/// Returns which chunk a lazy chunk stands for.
+/// Returns the chunk number of a lazy chunk.
 fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
     let int = |at: usize| {
         let bytes = lazy.get(at..at.checked_add(4)?)?;
@@ -36,9 +36,9 @@ fn lazy_nchunk(lazy: &[u8]) -> Result<usize> {
     find().ok_or(Error(code::INVALID_HEADER))
 }
 
-/// Returns a chunk of a frame without its blocks.
-pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Stored> {
-    let Store::Frame(frame) = store else { return store.chunk(nchunk) };
+/// Returns a chunk of a frame as a lazy chunk.
+pub(super) fn lazy_chunk(store: &mut ChunkStore, nchunk: usize) -> Result<ChunkBytes> {
+    let ChunkStore::Frame(frame) = store else { return store.chunk(nchunk) };
     frame.reading(|reader| {
         ensure(nchunk < reader.nchunks(), code::INVALID_PARAM)?;
         let chunk = reader.chunk(nchunk);
@@ -46,10 +46,10 @@ pub(super) fn lazy_chunk(store: &mut Store, nchunk: usize) -> Result<Stored> {
             let head = chunk.head()?;
             let header = head.header();
             if header.special().is_none() && !header.is_vl() && header.nbytes() > 0 {
-                return Ok(Stored::Read(without_blocks(&head, nchunk, offset).into()));
+                return Ok(ChunkBytes::Read(without_blocks(&head, nchunk, offset).into()));
             }
         }
-        Ok(Stored::Read(chunk.read()?.into_bytes()))
+        Ok(ChunkBytes::Read(chunk.read()?.into_bytes()))
     })
 }
 

@@ -3,13 +3,13 @@
 use super::*;
 use crate::core::store::MAX_STORED_VLMETALAYERS;
 
-/// Answers a name from C, of at most 31 bytes.
+/// Returns a name from C, of at most 31 bytes.
 ///
 /// # Safety
 /// `name` is null or a C string.
 unsafe fn name_at<'a>(name: *const c_char) -> Result<&'a [u8]> {
     ensure(!name.is_null(), code::INVALID_PARAM)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { text(name) }?.to_bytes();
     ensure(name.len() <= METALAYER_NAME_MAXLEN, code::INVALID_PARAM)?;
     Ok(name)
@@ -18,11 +18,11 @@ unsafe fn name_at<'a>(name: *const c_char) -> Result<&'a [u8]> {
 /// # Safety
 /// `content` is null or has `content_len` bytes.
 unsafe fn content_at<'a>(content: *const u8, content_len: i32) -> Result<&'a [u8]> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     unsafe { bytes(content.cast(), length(content_len)?) }.map_err(|_| Error(code::INVALID_PARAM))
 }
 
-/// Adds a metalayer. Answers its number.
+/// Adds a metalayer. Returns its index.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string, `content` has `content_len` bytes.
@@ -35,21 +35,21 @@ pub unsafe extern "C" fn blosc2_meta_add(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
-        let (full, name, content) =
-            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        full.change(|full| {
-            let metas = full.store().metas()?;
+        // SAFETY: guaranteed by the caller.
+        let (state, name, content) =
+            unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        state.change(|state| {
+            let metas = state.store().metas()?;
             ensure(!metas.iter().any(|meta| meta.0 == name), code::INVALID_PARAM)?;
             ensure(metas.len() < MAX_METALAYERS, code::INVALID_PARAM)?;
-            full.store().add_meta(name, content)?;
-            full.mirror_metas()?;
+            state.store().add_meta(name, content)?;
+            state.mirror_metas()?;
             Ok(metas.len() as c_int)
         })
     })
 }
 
-/// Replaces the start of a metalayer. Answers its number.
+/// Replaces the start of a metalayer. Returns its index.
 ///
 /// # Safety
 /// As [`blosc2_meta_add`].
@@ -62,32 +62,32 @@ pub unsafe extern "C" fn blosc2_meta_update(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
-        let (full, name, content) =
-            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        update_meta(full, name, content)
+        // SAFETY: guaranteed by the caller.
+        let (state, name, content) =
+            unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        update_meta(state, name, content)
     })
 }
 
-pub(crate) fn update_meta(full: &Full, name: &[u8], content: &[u8]) -> Result<c_int> {
-    full.change(|full| {
-        let metas = full.store().metas()?;
+pub(crate) fn update_meta(state: &SchunkState, name: &[u8], content: &[u8]) -> Result<c_int> {
+    state.change(|state| {
+        let metas = state.store().metas()?;
         let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
         let mut value = metas[n].1.clone();
         value.get_mut(..content.len()).ok_or(Error(code::INVALID_PARAM))?.copy_from_slice(content);
-        full.store().update_meta(name, &value)?;
-        full.mirror_metas()?;
+        state.store().update_meta(name, &value)?;
+        state.mirror_metas()?;
         Ok(n as c_int)
     })
 }
 
-fn vlmeta_at(full: &Full, name: &[u8]) -> Result<(usize, Bytes)> {
-    let metas = full.store().vlmetas()?;
+fn vlmeta_at(state: &SchunkState, name: &[u8]) -> Result<(usize, Bytes)> {
+    let metas = state.store().vlmetas()?;
     let n = metas.iter().position(|meta| meta.0 == name).ok_or(Error(code::NOT_FOUND))?;
     Ok((n, metas[n].1.clone()))
 }
 
-/// Answers the number of a metalayer of any length.
+/// Returns the index of a vlmetalayer.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string.
@@ -95,17 +95,22 @@ fn vlmeta_at(full: &Full, name: &[u8]) -> Result<(usize, Bytes)> {
 pub unsafe extern "C" fn blosc2_vlmeta_exists(schunk: *mut blosc2_schunk, name: *const c_char) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
-        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
-        full.refresh()?;
-        Ok(vlmeta_at(full, name)?.0 as c_int)
+        // SAFETY: guaranteed by the caller.
+        let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
+        state.refresh()?;
+        Ok(vlmeta_at(state, name)?.0 as c_int)
     })
 }
 
 /// # Safety
 /// `cparams` is null or valid.
-unsafe fn set_vlmeta(full: &Full, name: &[u8], content: &[u8], cparams: *mut blosc2_cparams) -> Result<()> {
-    // SAFETY: the caller promises so.
+unsafe fn set_vlmeta(
+    state: &SchunkState,
+    name: &[u8],
+    content: &[u8],
+    cparams: *mut blosc2_cparams,
+) -> Result<()> {
+    // SAFETY: guaranteed by the caller.
     let cparams = unsafe { cparams.as_ref() }.copied().unwrap_or(blosc2_cparams::DEFAULT);
     let cparams = blosc2_cparams { schunk: std::ptr::null_mut(), ..cparams };
     // SAFETY: as above.
@@ -113,13 +118,13 @@ unsafe fn set_vlmeta(full: &Full, name: &[u8], content: &[u8], cparams: *mut blo
     let mut chunk = b2_core::memory::zeroed(content.len() + MAX_OVERHEAD)?;
     let cbytes = context.compress(content, &mut chunk)?;
     chunk.truncate(cbytes);
-    let chunksize = full.chunksize_to_store(full.c.chunksize.get());
-    full.store().set_vlmeta(name, chunk.into(), content, chunksize)?;
-    full.c.change_tick.add(1);
-    full.mirror_metas()
+    let chunksize = state.chunksize_to_store(state.c.chunksize.get());
+    state.store().set_vlmeta(name, chunk.into(), content, chunksize)?;
+    state.c.change_tick.add(1);
+    state.mirror_metas()
 }
 
-/// Adds a metalayer of any length. Answers its number.
+/// Adds a vlmetalayer. Returns its index.
 ///
 /// # Safety
 /// As [`blosc2_meta_add`]; `cparams` is null or valid.
@@ -133,21 +138,21 @@ pub unsafe extern "C" fn blosc2_vlmeta_add(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
-        let (full, name, content) =
-            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        full.change(|full| {
-            let n = full.store().vlmetas()?.len();
-            ensure(vlmeta_at(full, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
-            ensure(n < MAX_STORED_VLMETALAYERS || !full.is_contiguous()?, code::FAILURE)?;
+        // SAFETY: guaranteed by the caller.
+        let (state, name, content) =
+            unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        state.change(|state| {
+            let n = state.store().vlmetas()?.len();
+            ensure(vlmeta_at(state, name).is_err() && n < MAX_VLMETALAYERS, code::INVALID_PARAM)?;
+            ensure(n < MAX_STORED_VLMETALAYERS || !state.is_contiguous()?, code::FAILURE)?;
             // SAFETY: as above.
-            unsafe { set_vlmeta(full, name, content, cparams) }?;
+            unsafe { set_vlmeta(state, name, content, cparams) }?;
             Ok(n as c_int)
         })
     })
 }
 
-/// Replaces a metalayer of any length. Answers its number.
+/// Replaces a vlmetalayer. Returns its index.
 ///
 /// # Safety
 /// As [`blosc2_vlmeta_add`].
@@ -161,19 +166,19 @@ pub unsafe extern "C" fn blosc2_vlmeta_update(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
-        let (full, name, content) =
-            unsafe { (full(schunk)?, name_at(name)?, content_at(content, content_len)?) };
-        full.change(|full| {
-            let (n, _) = vlmeta_at(full, name)?;
+        // SAFETY: guaranteed by the caller.
+        let (state, name, content) =
+            unsafe { (state(schunk)?, name_at(name)?, content_at(content, content_len)?) };
+        state.change(|state| {
+            let (n, _) = vlmeta_at(state, name)?;
             // SAFETY: as above.
-            unsafe { set_vlmeta(full, name, content, cparams) }?;
+            unsafe { set_vlmeta(state, name, content, cparams) }?;
             Ok(n as c_int)
         })
     })
 }
 
-/// Answers the content of a metalayer of any length, in memory that the caller frees: null if it is empty.
+/// Returns the content of a vlmetalayer in memory that the caller frees; null if it is empty.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string, the others are null or valid.
@@ -186,11 +191,11 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
 ) -> c_int {
     guard(|| {
         ensure(!schunk.is_null() && !content.is_null() && !content_len.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
-        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
-        full.refresh()?;
-        let (n, chunk) = vlmeta_at(full, name)?;
-        let chunk = full.store().shown_vlmeta(name).unwrap_or(chunk);
+        // SAFETY: guaranteed by the caller.
+        let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
+        state.refresh()?;
+        let (n, chunk) = vlmeta_at(state, name)?;
+        let chunk = state.store().shown_vlmeta(name).unwrap_or(chunk);
         let plain = Chunk::from_bytes(chunk)?.decompress_bytes()?;
         // SAFETY: as above.
         unsafe {
@@ -201,7 +206,7 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
     })
 }
 
-/// Removes a metalayer of any length. Answers how many are left.
+/// Removes a vlmetalayer. Returns the number of remaining ones.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `name` a C string.
@@ -209,19 +214,19 @@ pub unsafe extern "C" fn blosc2_vlmeta_get(
 pub unsafe extern "C" fn blosc2_vlmeta_delete(schunk: *mut blosc2_schunk, name: *const c_char) -> c_int {
     guard(|| {
         ensure(!schunk.is_null(), code::INVALID_PARAM)?;
-        // SAFETY: the caller promises so.
-        let (full, name) = unsafe { (full(schunk)?, name_at(name)?) };
-        full.change(|full| {
-            vlmeta_at(full, name)?;
-            full.store().delete_vlmeta(name)?;
-            full.c.change_tick.add(1);
-            full.mirror_metas()?;
-            Ok(c_int::from(full.c.nvlmetalayers.get()))
+        // SAFETY: guaranteed by the caller.
+        let (state, name) = unsafe { (state(schunk)?, name_at(name)?) };
+        state.change(|state| {
+            vlmeta_at(state, name)?;
+            state.store().delete_vlmeta(name)?;
+            state.c.change_tick.add(1);
+            state.mirror_metas()?;
+            Ok(c_int::from(state.c.nvlmetalayers.get()))
         })
     })
 }
 
-/// Answers the names of the metalayers of any length, which belong to the super-chunk.
+/// Returns the names of the vlmetalayers, owned by the super-chunk.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk; there is room for as many names as it has.
@@ -231,12 +236,12 @@ pub unsafe extern "C" fn blosc2_vlmeta_get_names(
     names: *mut *mut c_char,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let _shown = locked(&full.shown);
-        let n = usize::try_from(full.c.nvlmetalayers.get()).unwrap_or(0);
-        for (place, meta) in full.c.vlmetalayers.iter().take(n).enumerate() {
-            // SAFETY: as above; the metalayers were made by `mirror_metas`.
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        let _shown = locked(&state.shown);
+        let n = usize::try_from(state.c.nvlmetalayers.get()).unwrap_or(0);
+        for (place, meta) in state.c.vlmetalayers.iter().take(n).enumerate() {
+            // SAFETY: as above; the metalayers were created by `mirror_metas`.
             unsafe { put(names.add(place), copy_at(meta.get())?.name) };
         }
         Ok(n as c_int)

@@ -1,8 +1,8 @@
-//! Super-chunks: the structure that C programs read and write, in front of a [`Store`].
+//! Super-chunks: the structure visible to C programs, followed by a [`ChunkStore`].
 //!
-//! A super-chunk may be read from several threads at once, also by functions for blocks while it is used itself. All functions here
-//! take it as a shared reference; its numbers are atomics, its chunks are behind a lock that is not held while anything of the
-//! program runs. Changes need one thread at a time, as in C: memory that C sees, like `schunk->data`, is freed by them.
+//! A super-chunk may be read from several threads concurrently, and by block functions during a call. All functions
+//! here take it as a shared reference; its numbers are atomics, its chunks are behind a lock that is not held while
+//! callbacks run. Changes need one thread at a time, as in C: they free memory visible to C, like `schunk->data`.
 
 pub(super) mod items;
 mod lazy;
@@ -25,35 +25,35 @@ use crate::abi::{
 };
 use crate::core::context::{Context, special};
 use crate::core::error::{Error, Result, ensure};
-use crate::core::frame::{Frame, Meta, Shared, to_write};
+use crate::core::frame::{Frame, NamedContent, SharedLock, to_write};
 use crate::core::params;
-use crate::core::store::{Memory, Store, Stored};
-use crate::ffi::callbacks::Call;
+use crate::core::store::{ChunkBytes, ChunkStore, MemoryChunks};
+use crate::ffi::callbacks::CallContext;
 use crate::ffi::contexts::{chunk_at, context, create_cctx, create_dctx, schunk_of};
-use crate::ffi::memory::{self, Malloced, copied, copied_text, copied_value, free};
+use crate::ffi::memory::{self, MallocBytes, copied, copied_text, copied_value, free};
 use crate::ffi::{
     bytes, bytes_mut, callbacks, copy_at, guard, io, length, locked, paths, put, shared, size, text, values,
 };
 
 pub(crate) use items::{fill_special, gather};
-pub(crate) use lazy::behind;
+pub(crate) use lazy::stored_after;
 pub(crate) use meta::update_meta;
 pub(crate) use open::{
     blosc2_schunk_append_file, blosc2_schunk_free, from_buffer, new, open, to_frame, view_of,
 };
 
-/// What is behind a `blosc2_schunk *`: what C sees, and after it what it does not.
+/// The target of a `blosc2_schunk *`: the fields visible to C, followed by private ones.
 #[repr(C)]
-pub(crate) struct Full {
+pub(crate) struct SchunkState {
     pub(crate) c: blosc2_schunk,
-    store: Arc<Mutex<Store>>,
-    /// Whether the bytes of a frame in memory are freed with it.
+    store: Arc<Mutex<ChunkStore>>,
+    /// Whether the bytes of a frame in memory are freed with the super-chunk.
     frees: Option<Arc<AtomicBool>>,
-    /// Room for a chunk that is compressed.
+    /// Buffer for compressing a chunk.
     spare: Mutex<Vec<u8>>,
-    /// The shape of a block, which `c.blockshape` shows.
+    /// The shape of a block, which `c.blockshape` points to.
     blockshape: Mutex<Arc<[u32]>>,
-    /// Held while the metalayers that C sees are replaced.
+    /// Locked while the metalayers visible to C are replaced.
     shown: Mutex<()>,
 }
 
@@ -61,46 +61,47 @@ pub(crate) struct Full {
 ///
 /// # Safety
 /// `schunk` is null or from this library, and not freed for `'a`.
-pub(crate) unsafe fn full<'a>(schunk: *mut blosc2_schunk) -> Result<&'a Full> {
-    // SAFETY: all super-chunks are made here, as the first field of this structure, whose fields are atomics and locks.
+pub(crate) unsafe fn state<'a>(schunk: *mut blosc2_schunk) -> Result<&'a SchunkState> {
+    // SAFETY: all super-chunks are created here as the first field of this structure, whose fields are atomics and
+    // locks.
     unsafe { shared(schunk.cast_const().cast()) }
 }
 
-/// The bytes that a program gave as a frame.
-pub(super) struct Lent {
+/// The bytes of a frame passed by a program.
+pub(super) struct BorrowedFrame {
     data: *mut u8,
     len: usize,
     frees: Arc<AtomicBool>,
 }
 
 // SAFETY: the bytes are only read, and freed by the last owner.
-unsafe impl Send for Lent {}
+unsafe impl Send for BorrowedFrame {}
 
 // SAFETY: as above.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for BorrowedFrame {}
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for BorrowedFrame {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the program promised these bytes for as long as the super-chunk lives.
+        // SAFETY: the program guarantees these bytes as long as the super-chunk lives.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedFrame {
     fn drop(&mut self) {
         if self.frees.load(Ordering::Relaxed) {
-            // SAFETY: the program gave the bytes away, from `malloc`.
+            // SAFETY: the program passed ownership of the bytes, from `malloc`.
             unsafe { free(self.data) };
         }
     }
 }
 
-/// Copies where and how a super-chunk is stored, into memory of `malloc`.
+/// Copies the storage of a super-chunk into memory from `malloc`.
 ///
 /// # Safety
-/// `storage` is null or valid, and so is what it refers to.
+/// `storage` is null or valid, and so are its pointers.
 pub(super) unsafe fn copy_storage(storage: *const blosc2_storage) -> Result<*mut blosc2_storage> {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let from = unsafe { storage.as_ref() }.copied().unwrap_or(blosc2_storage::DEFAULT);
     // SAFETY: as above.
     let (cparams, dparams, io) = unsafe {
@@ -130,9 +131,9 @@ pub(super) unsafe fn copy_storage(storage: *const blosc2_storage) -> Result<*mut
 /// Frees a copied storage.
 ///
 /// # Safety
-/// It is null or from [`copy_storage`], and nobody uses it any more.
+/// It is null or from [`copy_storage`], and no longer in use.
 pub(super) unsafe fn free_storage(storage: *mut blosc2_storage) {
-    // SAFETY: the caller promises so; the program may have replaced parts, which are from `malloc` as well.
+    // SAFETY: guaranteed by the caller; the program may have replaced parts with others from `malloc`.
     unsafe {
         let Ok(parts) = copy_at(storage) else { return };
         free(parts.urlpath);
@@ -143,13 +144,13 @@ pub(super) unsafe fn free_storage(storage: *mut blosc2_storage) {
     }
 }
 
-impl Full {
-    /// Makes the structure for a storage, with contexts and no chunks.
+impl SchunkState {
+    /// Creates the structure for a storage, with contexts and no chunks.
     ///
     /// # Safety
     /// `storage` is from [`copy_storage`].
-    unsafe fn new(storage: *mut blosc2_storage, store: Store) -> Result<Box<Self>> {
-        // SAFETY: all its fields are numbers and pointers, for which zeros are valid.
+    unsafe fn new(storage: *mut blosc2_storage, store: ChunkStore) -> Result<Box<Self>> {
+        // SAFETY: all fields are numbers and pointers, for which zeros are valid.
         let c: blosc2_schunk = unsafe { std::mem::zeroed() };
         c.chunksize.set(-1);
         c.storage.set(storage);
@@ -158,7 +159,7 @@ impl Full {
         let (spare, blockshape, shown) = (Mutex::default(), Mutex::default(), Mutex::default());
         let this = Box::new(Self { c, store, frees: None, spare, blockshape, shown });
         let address = std::ptr::from_ref(&*this).cast_mut().cast::<c_void>();
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         let parts = unsafe { copy_at(storage) }?;
         // SAFETY: as above.
         let (mut cparams, mut dparams) = unsafe { (copy_at(parts.cparams)?, copy_at(parts.dparams)?) };
@@ -190,7 +191,7 @@ impl Full {
         Ok(this)
     }
 
-    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+    pub(crate) fn store(&self) -> MutexGuard<'_, ChunkStore> {
         locked(&self.store)
     }
 
@@ -199,7 +200,7 @@ impl Full {
     }
 
     fn io(&self) -> Result<blosc2_io> {
-        // SAFETY: the storage is made by `copy_storage`; programs replace its parts only by valid ones.
+        // SAFETY: the storage comes from `copy_storage`; programs replace its parts only with valid ones.
         unsafe { copy_at(copy_at(self.c.storage.get())?.io) }
     }
 
@@ -210,20 +211,20 @@ impl Full {
         if path.is_null() { Ok(None) } else { unsafe { text(path) }.map(Some) }
     }
 
-    /// Whether the super-chunk is to be one frame, not a list of chunks or a directory.
+    /// Returns whether the super-chunk is one frame, not a list of chunks or a directory.
     pub(crate) fn is_contiguous(&self) -> Result<bool> {
         // SAFETY: as above.
         Ok(unsafe { copy_at(self.c.storage.get()) }?.contiguous)
     }
 
-    /// Whether this is another handle on the same chunks, as a view is.
+    /// Returns whether this is another handle on the same chunks, such as a view.
     pub(crate) fn has_chunks_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.store, &other.store)
     }
 
-    /// Returns the context for compressing, which knows the shape of a block.
+    /// Returns the context for compressing, with the shape of a block set.
     pub(crate) fn cctx(&self) -> Result<&Context> {
-        // SAFETY: it is from this library, also where the program has replaced it, and is freed with the super-chunk.
+        // SAFETY: it is from this library, even if the program has replaced it, and is freed with the super-chunk.
         let context = unsafe { context(self.c.cctx.get()) }?;
         context.set_blockshape(&locked(&self.blockshape));
         Ok(context)
@@ -247,14 +248,14 @@ impl Full {
         let mut blockshape = locked(&self.blockshape);
         let sizes: Vec<i64> = shape.iter().map(|size| i64::from(*size)).collect();
         let shown = self.c.blockshape.swap(memory::copied_values(&sizes)?, Ordering::AcqRel);
-        // SAFETY: it is null or was made here.
+        // SAFETY: it is null or was created here.
         unsafe { free(shown) };
         self.c.ndim.set(shape.len() as i8);
         *blockshape = shape.iter().map(|size| u32::try_from(*size).unwrap_or(u32::MAX)).collect();
         Ok(())
     }
 
-    /// The shape of a block, as far as it was asked for; empty otherwise.
+    /// The shape of a block if it was requested before; empty otherwise.
     pub(crate) fn known_blockshape(&self) -> Arc<[u32]> {
         locked(&self.blockshape).clone()
     }
@@ -264,7 +265,7 @@ impl Full {
         Ok(params::frame(&self.cctx()?.compression()?, self.c.chunksize.get()))
     }
 
-    /// Shows C the addresses of the chunks.
+    /// Updates the chunk addresses visible to C.
     fn mirror(&self) {
         let (data, len) = self.store().pointers();
         self.c.data.set(data);
@@ -272,56 +273,57 @@ impl Full {
         self.c.change_tick.add(1);
     }
 
-    /// Reads again what another handle may have changed.
+    /// Reloads changes of other handles.
     pub(crate) fn refresh(&self) -> Result<bool> {
-        self.unchanged().map(|(newer, _)| newer)
+        self.refresh_locked().map(|(newer, _)| newer)
     }
 
-    /// As [`refresh`](Self::refresh). With locking on, nobody changes the frame as long as the result lives, also not this handle.
-    fn unchanged(&self) -> Result<(bool, Option<Shared>)> {
+    /// Like [`refresh`](Self::refresh). With locking on, the frame cannot change as long as the result lives, not even
+    /// by this handle.
+    fn refresh_locked(&self) -> Result<(bool, Option<SharedLock>)> {
         let (newer, shared) = match &mut *self.store() {
-            Store::Frame(frame) => frame.refresh()?,
-            Store::Memory(_) => (false, None),
+            ChunkStore::Frame(frame) => frame.refresh()?,
+            ChunkStore::MemoryChunks(_) => (false, None),
         };
         if newer {
-            self.look_anew()?;
+            self.refresh_counters()?;
         }
         Ok((newer, shared))
     }
 
-    /// Shows C what is in the frame now.
-    fn look_anew(&self) -> Result<()> {
+    /// Refreshes the fields visible to C.
+    fn refresh_counters(&self) -> Result<()> {
         self.counters()?;
         self.mirror_metas()?;
         self.c.change_tick.add(1);
         Ok(())
     }
 
-    /// Takes the numbers in the structure from the frame.
+    /// Updates the numbers in the structure from the frame.
     fn counters(&self) -> Result<()> {
         let (nchunks, nbytes, cbytes, chunksize) = match &mut *self.store() {
-            Store::Frame(frame) => {
+            ChunkStore::Frame(frame) => {
                 frame.forget_count();
                 let reader = frame.reader()?;
-                // The number in the header counts what an old index has left, also if nothing else is stored.
+                // The number in the header includes remains of an old index, even if nothing else is stored.
                 let mut entries = (0..reader.nchunks()).map(|nchunk| reader.chunk(nchunk).entry());
                 let nothing = entries.all(|entry| matches!(entry, Ok(Entry::Special(_))));
                 let cbytes = if nothing { 0 } else { reader.cbytes() };
                 (reader.nchunks(), reader.nbytes(), cbytes, reader.header().stored_chunksize())
             }
-            Store::Memory(_) => return Ok(()),
+            ChunkStore::MemoryChunks(_) => return Ok(()),
         };
         self.c.nchunks.set(nchunks as i64);
         self.c.nbytes.set(nbytes as i64);
         self.c.cbytes.set(cbytes as i64);
-        // Until there are chunks, the program may still set their size.
+        // Without chunks, the program may still set their size.
         if nchunks > 0 || chunksize > 0 {
             self.c.chunksize.set(chunksize);
         }
         Ok(())
     }
 
-    /// Shows C the metalayers.
+    /// Updates the metalayers visible to C.
     pub(crate) fn mirror_metas(&self) -> Result<()> {
         let (metas, vlmetas) = {
             let mut store = self.store();
@@ -347,7 +349,7 @@ impl Full {
         self.c.nvlmetalayers.set(0);
         for place in self.c.metalayers.iter().take(n).chain(self.c.vlmetalayers.iter().take(nvl)) {
             let meta = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
-            // SAFETY: it was made by `metalayer`, and the lock keeps others of this library away.
+            // SAFETY: it was created by `metalayer`, and the lock excludes other users in this library.
             unsafe {
                 if let Ok(parts) = copy_at(meta) {
                     free(parts.name);
@@ -363,7 +365,7 @@ impl Full {
         length(nchunk)
     }
 
-    /// Checks a new chunk against those that are there, and sets the chunk size as C does.
+    /// Checks a new chunk against existing ones, and sets the chunk size like C.
     fn fit(&self, nchunk: usize, header: &ChunkHeader, replaces: bool, failed: i32) -> Result<()> {
         let (n, nbytes) = (self.c.nchunks.get() as usize, header.nbytes() as i64);
         let others = n - usize::from(replaces);
@@ -388,7 +390,7 @@ impl Full {
         Ok(())
     }
 
-    /// Returns the chunk size that the program has set in the structure, as long as no chunk tells it.
+    /// Returns the chunk size set by the program in the structure, while no chunk defines it.
     fn chunksize_to_store(&self, size: i32) -> Option<usize> {
         usize::try_from(size).ok().filter(|size| *size > 0 && self.c.nchunks.get() == 0)
     }
@@ -401,7 +403,7 @@ impl Full {
         }
     }
 
-    pub(crate) fn insert(&self, nchunk: usize, chunk: Malloced, failed: i32) -> Result<i64> {
+    pub(crate) fn insert(&self, nchunk: usize, chunk: MallocBytes, failed: i32) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
         let size = self.c.chunksize.get();
         self.fit(nchunk, &header, false, failed)?;
@@ -414,7 +416,7 @@ impl Full {
         self.changed()
     }
 
-    pub(crate) fn update(&self, nchunk: usize, chunk: Malloced) -> Result<i64> {
+    pub(crate) fn update(&self, nchunk: usize, chunk: MallocBytes) -> Result<i64> {
         let header = ChunkHeader::parse(&chunk)?;
         self.fit(nchunk, &header, true, code::CHUNK_UPDATE)?;
         self.count()?;
@@ -445,7 +447,8 @@ impl Full {
         self.changed()
     }
 
-    /// Corrects the number of stored bytes before a change that makes some of the file dead, which the header counts.
+    /// Corrects the number of stored bytes before a change that makes part of the file dead, since the header counts
+    /// dead bytes.
     fn count(&self) -> Result<()> {
         if let Some(live) = self.store().count()? {
             self.c.cbytes.set(live as i64);
@@ -453,37 +456,38 @@ impl Full {
         Ok(())
     }
 
-    /// Makes the file smaller if much of it is dead.
+    /// Compacts the file if much of it is dead.
     pub(crate) fn reclaim(&self) {
         self.store().reclaim(u64::try_from(self.c.cbytes.get()).unwrap_or(0));
     }
 
-    /// Makes a change. With locking on, the lock is taken before `work` looks where: others change nothing in between.
+    /// Makes a change. With locking on, the lock is taken before `work` reads anything, so others cannot change
+    /// anything in between.
     pub(crate) fn change<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let locks = matches!(&*self.store(), Store::Frame(frame) if frame.locks());
+        let locks = matches!(&*self.store(), ChunkStore::Frame(frame) if frame.locks());
         if locks {
-            return self.together(work);
+            return self.in_transaction(work);
         }
         self.refresh()?;
         work(self)
     }
 
-    /// Makes several changes of a file one commit: all or, after an error, none.
-    pub(crate) fn together<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    /// Makes several changes of a file in one transaction.
+    pub(crate) fn in_transaction<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let anew = match &mut *self.store() {
-            Store::Frame(frame) => frame.begin()?,
-            Store::Memory(_) => false,
+            ChunkStore::Frame(frame) => frame.begin()?,
+            ChunkStore::MemoryChunks(_) => false,
         };
         if anew {
-            self.look_anew()?;
+            self.refresh_counters()?;
         }
         let result = work(self);
         let ended = match &mut *self.store() {
-            Store::Frame(frame) => frame.end(result.is_ok()),
-            Store::Memory(_) => return result,
+            ChunkStore::Frame(frame) => frame.end(result.is_ok()),
+            ChunkStore::MemoryChunks(_) => return result,
         };
         if result.is_err() || ended.is_err() {
-            self.look_anew()?;
+            self.refresh_counters()?;
         }
         self.reclaim();
         ended.and(result)
@@ -491,25 +495,25 @@ impl Full {
 
     fn changed(&self) -> Result<i64> {
         self.mirror();
-        if matches!(&*self.store(), Store::Frame(_)) && self.has_other_handles() {
+        if matches!(&*self.store(), ChunkStore::Frame(_)) && self.has_other_handles() {
             self.counters()?;
         }
         Ok(self.c.nchunks.get())
     }
 
-    /// Whether another handle may have changed the frame since the numbers were counted.
+    /// Returns whether another handle may have changed the frame since the numbers were counted.
     fn has_other_handles(&self) -> bool {
         let n = self.store().len();
         n.is_ok_and(|n| n as i64 != self.c.nchunks.get())
     }
 
-    /// Compresses bytes into a chunk of its own.
-    pub(crate) fn compressed(&self, nchunk: usize, src: &[u8]) -> Result<Malloced> {
+    /// Compresses bytes into a new chunk.
+    pub(crate) fn compressed(&self, nchunk: usize, src: &[u8]) -> Result<MallocBytes> {
         self.c.current_nchunk.set(nchunk as i64);
         let mut spare = std::mem::take(&mut *locked(&self.spare));
         let room = b2_core::memory::sized(&mut spare, src.len() + MAX_OVERHEAD)?;
         let made = self.cctx().and_then(|context| context.compress(src, room));
-        let chunk = made.and_then(|cbytes| Malloced::copy(spare.get(..cbytes).unwrap_or_default()));
+        let chunk = made.and_then(|cbytes| MallocBytes::copy(spare.get(..cbytes).unwrap_or_default()));
         // A program with many super-chunks should not keep a buffer for each.
         if spare.len() <= 1 << 20 {
             *locked(&self.spare) = spare;
@@ -524,22 +528,23 @@ impl Full {
         self.dctx()?.decompress(&chunk, dst)
     }
 
-    /// Returns the bytes of a chunk without holding the store: callbacks may use the super-chunk while the chunk is decompressed.
-    pub(crate) fn chunk(&self, nchunk: usize) -> Result<Stored> {
+    /// Returns the bytes of a chunk without holding the store's lock: callbacks may use the super-chunk while the chunk
+    /// is decompressed.
+    pub(crate) fn chunk(&self, nchunk: usize) -> Result<ChunkBytes> {
         self.store().chunk(nchunk)
     }
 
-    /// Decompresses part of a chunk. Of a frame, only the blocks are read that hold it.
+    /// Decompresses part of a chunk. From a frame, only the required blocks are read.
     pub(crate) fn read(&self, nchunk: usize, range: Range<usize>, dst: &mut [u8]) -> Result<()> {
         self.c.current_nchunk.set(nchunk as i64);
         let dctx = self.dctx()?;
         let frame = match &mut *self.store() {
-            Store::Frame(frame) if !dctx.hooks.has_postfilter() => Some(frame.reader()?.clone()),
+            ChunkStore::Frame(frame) if !dctx.hooks.has_postfilter() => Some(frame.reader()?.clone()),
             _ => None,
         };
         if let Some(frame) = frame {
             let chunk = frame.chunk(nchunk);
-            // What cannot be read here, since another handle has replaced it, is read as a whole below.
+            // If another handle has replaced the chunk, it is read as a whole below.
             if let Ok(head) = chunk.head() {
                 ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
                 if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
@@ -567,7 +572,7 @@ impl Full {
     }
 }
 
-/// Copies the part of a range of a chunk that is in a block.
+/// Copies the part of a chunk's range that is in a block.
 pub(super) fn copy_part(range: &Range<usize>, block: &Range<usize>, plain: &[u8], dst: &mut [u8]) {
     let (start, end) = (range.start.max(block.start), range.end.min(block.end));
     if start < end
@@ -578,10 +583,10 @@ pub(super) fn copy_part(range: &Range<usize>, block: &Range<usize>, plain: &[u8]
     }
 }
 
-impl Drop for Full {
+impl Drop for SchunkState {
     fn drop(&mut self) {
         self.free_metas(&locked(&self.shown));
-        // SAFETY: the contexts are from this library, the rest was made here from `malloc`.
+        // SAFETY: the contexts are from this library, the rest was allocated here with `malloc`.
         unsafe {
             crate::ffi::contexts::blosc2_free_ctx(self.c.cctx.get());
             crate::ffi::contexts::blosc2_free_ctx(self.c.dctx.get());

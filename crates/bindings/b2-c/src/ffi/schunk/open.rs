@@ -1,36 +1,37 @@
-//! Making, opening, saving, copying and freeing super-chunks, and what they say about themselves.
+//! Creating, opening, saving, copying and freeing super-chunks, and their properties.
 
 use b2_frame::INDEXES;
 
 use super::*;
 
-pub(super) fn finish(this: Box<Full>) -> *mut blosc2_schunk {
+pub(super) fn finish(this: Box<SchunkState>) -> *mut blosc2_schunk {
     Box::into_raw(this).cast()
 }
 
-/// Makes a super-chunk: in memory, in a file, or in a new directory. Nothing is replaced: what is at the path already makes it
+/// Creates a super-chunk: in memory, in a file, or in a new directory. Nothing is replaced: what is at the path already makes it
 /// fail.
 ///
 /// # Safety
-/// `storage` is null or valid, and so is what it refers to.
+/// `storage` is null or valid, and so are its pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_new(storage: *mut blosc2_storage) -> *mut blosc2_schunk {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { new(storage, &[]) }.map(finish))
 }
 
-/// Makes a super-chunk with metalayers, a file in one write.
+/// Creates a super-chunk with metalayers, a file in one write.
 ///
 /// # Safety
 /// As [`blosc2_schunk_new`].
-pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[Meta]) -> Result<Box<Full>> {
+pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[NamedContent]) -> Result<Box<SchunkState>> {
     let known = |n: usize, name: &[u8]| metas.iter().take(n).any(|meta| meta.0 == name);
     let distinct = !metas.iter().enumerate().any(|(n, meta)| known(n, &meta.0));
     ensure(distinct && metas.len() <= MAX_METALAYERS, code::INVALID_PARAM)?;
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let storage = unsafe { copy_storage(storage) }?;
-    // SAFETY: it was just made.
-    let this = unsafe { Full::new(storage, Store::Memory(Memory::with_metas(metas))) }?;
+    // SAFETY: it was just created.
+    let this =
+        unsafe { SchunkState::new(storage, ChunkStore::MemoryChunks(MemoryChunks::with_metas(metas))) }?;
     // SAFETY: as above.
     let contiguous = unsafe { copy_at(storage) }?.contiguous;
     if let Some(path) = this.path()? {
@@ -40,9 +41,9 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[Meta]) -> Resu
         let path = path.to_owned();
         let params =
             metas.iter().fold(this.frame_params()?, |params, (name, value)| params.metalayer(name, value));
-        let plugins = callbacks::plugins(&Call::new(this.cctx()?.cparams(), blosc2_dparams::DEFAULT));
+        let plugins = callbacks::plugins(&CallContext::new(this.cctx()?.cparams(), blosc2_dparams::DEFAULT));
         let frame = Frame::create(&path, files, locking, !contiguous, params, plugins)?;
-        *this.store() = Store::Frame(Box::new(frame));
+        *this.store() = ChunkStore::Frame(Box::new(frame));
         this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
     } else if contiguous {
         this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
@@ -51,8 +52,8 @@ pub(crate) unsafe fn new(storage: *const blosc2_storage, metas: &[Meta]) -> Resu
     Ok(this)
 }
 
-/// Makes the structure for a frame that is there already.
-fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box<Full>> {
+/// Creates the structure for an existing frame.
+fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box<SchunkState>> {
     let reader = frame.reader()?;
     let header = reader.header();
     let filters = header.filters();
@@ -86,10 +87,10 @@ fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box
         dparams: &mut dparams,
         io: &mut io,
     };
-    // SAFETY: all that it refers to is here.
+    // SAFETY: everything it refers to is here.
     let storage = unsafe { copy_storage(&storage) }?;
-    // SAFETY: it was just made.
-    let this = unsafe { Full::new(storage, Store::Frame(Box::new(frame))) }?;
+    // SAFETY: it was just created.
+    let this = unsafe { SchunkState::new(storage, ChunkStore::Frame(Box::new(frame))) }?;
     this.c.frame.set(Arc::as_ptr(&this.store).cast_mut().cast());
     this.c.flags2.set(u8::from(is_vl));
     this.counters()?;
@@ -97,23 +98,24 @@ fn of_frame(mut frame: Frame, path: Option<&CStr>, io: &blosc2_io) -> Result<Box
     Ok(this)
 }
 
-/// Frames in memory with more chunks than this stay frames: a few bytes can stand for very many chunks that repeat a value.
+/// Frames in memory with more chunks than this stay frames: a few bytes can describe very many chunks of a repeated
+/// value.
 const MAX_LISTED: usize = 1 << 22;
 
-impl Full {
-    /// Makes a frame in memory a list of chunks.
+impl SchunkState {
+    /// Converts a frame in memory to a list of chunks.
     fn list_chunks(&mut self) -> Result<()> {
         let listed = match &mut *self.store() {
-            Store::Frame(frame) => match frame.reader()?.nchunks() {
-                0..=MAX_LISTED => Memory::of_frame(frame)?,
+            ChunkStore::Frame(frame) => match frame.reader()?.nchunks() {
+                0..=MAX_LISTED => MemoryChunks::of_frame(frame)?,
                 _ => return Ok(()),
             },
-            Store::Memory(_) => return Ok(()),
+            ChunkStore::MemoryChunks(_) => return Ok(()),
         };
         self.c.cbytes.set(listed.cbytes() as i64);
-        *self.store() = Store::Memory(listed);
+        *self.store() = ChunkStore::MemoryChunks(listed);
         self.c.frame.set(std::ptr::null_mut());
-        // SAFETY: the storage was made by `copy_storage`, and nobody else knows it yet.
+        // SAFETY: the storage comes from `copy_storage` and is not shared yet.
         unsafe {
             let storage = self.c.storage.get();
             put(storage, blosc2_storage { contiguous: false, ..copy_at(storage)? });
@@ -124,15 +126,19 @@ impl Full {
 }
 
 fn plugins() -> b2_chunk::Plugins {
-    callbacks::plugins(&Call::new(blosc2_cparams::DEFAULT, blosc2_dparams::DEFAULT))
+    callbacks::plugins(&CallContext::new(blosc2_cparams::DEFAULT, blosc2_dparams::DEFAULT))
 }
 
 /// Opens a frame at a path.
 ///
 /// # Safety
 /// `urlpath` is null or a C string, `udio` is null or valid.
-pub(crate) unsafe fn open(urlpath: *const c_char, offset: i64, udio: *const blosc2_io) -> Result<Box<Full>> {
-    // SAFETY: the caller promises so.
+pub(crate) unsafe fn open(
+    urlpath: *const c_char,
+    offset: i64,
+    udio: *const blosc2_io,
+) -> Result<Box<SchunkState>> {
+    // SAFETY: guaranteed by the caller.
     let path = paths::without_scheme(unsafe { text(urlpath) }?);
     // SAFETY: as above.
     let io = unsafe { udio.as_ref() }.copied().unwrap_or(io::DEFAULT);
@@ -148,7 +154,7 @@ pub(crate) unsafe fn open(urlpath: *const c_char, offset: i64, udio: *const blos
 /// `urlpath` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_open(urlpath: *const c_char) -> *mut blosc2_schunk {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { open(urlpath, 0, std::ptr::null()) }.map(finish))
 }
 
@@ -161,7 +167,7 @@ pub unsafe extern "C" fn blosc2_schunk_open_offset(
     urlpath: *const c_char,
     offset: i64,
 ) -> *mut blosc2_schunk {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { open(urlpath, offset, std::ptr::null()) }.map(finish))
 }
 
@@ -174,11 +180,11 @@ pub unsafe extern "C" fn blosc2_schunk_open_udio(
     urlpath: *const c_char,
     udio: *const blosc2_io,
 ) -> *mut blosc2_schunk {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { open(urlpath, 0, udio) }.map(finish))
 }
 
-/// As [`blosc2_schunk_open_udio`], for a frame inside the file.
+/// Like [`blosc2_schunk_open_udio`], for a frame inside the file.
 ///
 /// # Safety
 /// As there.
@@ -188,24 +194,24 @@ pub unsafe extern "C" fn blosc2_schunk_open_offset_udio(
     offset: i64,
     udio: *const blosc2_io,
 ) -> *mut blosc2_schunk {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { open(urlpath, offset, udio) }.map(finish))
 }
 
 /// Opens a frame in memory.
 ///
 /// # Safety
-/// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed.
-pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Result<Box<Full>> {
+/// `cframe` has `len` bytes; without `copy` they must stay valid until the super-chunk is freed.
+pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Result<Box<SchunkState>> {
     let len = length(len)?;
     ensure(!cframe.is_null(), code::NULL_POINTER)?;
-    // Its header says how long the frame is; the buffer may be longer.
+    // The header has the length of the frame; the buffer may be longer.
     let frees = Arc::new(AtomicBool::new(false));
     let shared = if copy {
-        // SAFETY: the caller promises so.
+        // SAFETY: guaranteed by the caller.
         Bytes::from(b2_core::memory::copied(unsafe { bytes(cframe.cast(), len) }?)?)
     } else {
-        Bytes::from_owner(Lent { data: cframe, len, frees: frees.clone() })
+        Bytes::from_owner(BorrowedFrame { data: cframe, len, frees: frees.clone() })
     };
     let frame = Frame::from_bytes(shared, plugins())?;
     let mut this = of_frame(frame, None, &io::DEFAULT)?;
@@ -221,19 +227,19 @@ pub(crate) unsafe fn from_buffer(cframe: *mut u8, len: i64, copy: bool) -> Resul
 /// Opens a frame in memory.
 ///
 /// # Safety
-/// `cframe` has `len` bytes; without `copy` they stay until the super-chunk is freed.
+/// `cframe` has `len` bytes; without `copy` they must stay valid until the super-chunk is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_from_buffer(
     cframe: *mut u8,
     len: i64,
     copy: bool,
 ) -> *mut blosc2_schunk {
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     guard(|| unsafe { from_buffer(cframe, len, copy) }.map(finish))
 }
 
-/// Sets whether the bytes of a frame in memory stay when the super-chunk is freed, as they do unless this says otherwise; then
-/// they are from `malloc`.
+/// Sets whether the bytes of a frame in memory are kept when the super-chunk is freed (the default). Otherwise they
+/// must be from `malloc`.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
@@ -243,8 +249,8 @@ pub unsafe extern "C" fn blosc2_schunk_avoid_cframe_free(
     avoid_cframe_free: bool,
 ) {
     guard(|| {
-        // SAFETY: the caller promises so.
-        if let Some(frees) = &unsafe { full(schunk) }?.frees {
+        // SAFETY: guaranteed by the caller.
+        if let Some(frees) = &unsafe { state(schunk) }?.frees {
             frees.store(!avoid_cframe_free, Ordering::Relaxed);
         }
         Ok(())
@@ -254,17 +260,17 @@ pub unsafe extern "C" fn blosc2_schunk_avoid_cframe_free(
 /// Frees a super-chunk.
 ///
 /// # Safety
-/// `schunk` is null or a super-chunk that nobody uses any more.
+/// `schunk` is null or a super-chunk that is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_free(schunk: *mut blosc2_schunk) -> c_int {
     if schunk.is_null() {
         return 0;
     }
     guard(|| {
-        // SAFETY: it came from a box, and the caller gives it back.
-        let this = unsafe { Box::from_raw(schunk.cast::<Full>()) };
+        // SAFETY: it came from a box, and the caller returns it.
+        let this = unsafe { Box::from_raw(schunk.cast::<SchunkState>()) };
         let io = this.io()?;
-        // Closes the files before their functions are told that it is over.
+        // Close the files before calling the destroy function.
         drop(this);
         // SAFETY: the parameters of the program are still valid.
         let destroyed = unsafe { io::destroy(&io) };
@@ -272,14 +278,14 @@ pub unsafe extern "C" fn blosc2_schunk_free(schunk: *mut blosc2_schunk) -> c_int
     })
 }
 
-/// Makes another handle on the same chunks, for a view.
-pub(crate) fn view_of(of: &Full) -> Result<Box<Full>> {
+/// Creates another handle on the same chunks, for a view.
+pub(crate) fn view_of(of: &SchunkState) -> Result<Box<SchunkState>> {
     // SAFETY: the storage of a super-chunk is valid.
     let storage = unsafe { copy_storage(of.c.storage.get()) }?;
-    // SAFETY: it was just made; a view does no I/O of its own.
+    // SAFETY: it was just made; a view does no I/O itself.
     unsafe { put(copy_at(storage)?.io, io::DEFAULT) };
     // SAFETY: as above.
-    let mut view = unsafe { Full::new(storage, Store::Memory(Memory::default())) }?;
+    let mut view = unsafe { SchunkState::new(storage, ChunkStore::MemoryChunks(MemoryChunks::default())) }?;
     view.store = of.store.clone();
     view.c.frame.set(of.c.frame.get());
     view.c.chunksize.set(of.c.chunksize.get());
@@ -293,55 +299,55 @@ pub(crate) fn view_of(of: &Full) -> Result<Box<Full>> {
     Ok(view)
 }
 
-/// Locks the file of a super-chunk against other programs, if locking is switched on for it. Changes until the unlock become one
-/// commit then. May be called again before the unlock; there must be as many of those.
+/// Locks the file of a super-chunk against other programs, if locking is on. Changes until the unlock become one
+/// commit. Calls may be nested; each needs an unlock.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_lock(schunk: *mut blosc2_schunk) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let anew = match &mut *full.store() {
-            Store::Frame(frame) => frame.lock()?,
-            Store::Memory(_) => false,
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        let anew = match &mut *state.store() {
+            ChunkStore::Frame(frame) => frame.lock()?,
+            ChunkStore::MemoryChunks(_) => false,
         };
         if anew {
-            full.look_anew()?;
+            state.refresh_counters()?;
         }
         Ok(0)
     })
 }
 
-/// Unlocks it.
+/// Unlocks the file.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_unlock(schunk: *mut blosc2_schunk) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        if let Store::Frame(frame) = &mut *full.store() {
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        if let ChunkStore::Frame(frame) = &mut *state.store() {
             frame.unlock()?;
         }
-        full.reclaim();
+        state.reclaim();
         Ok(0)
     })
 }
 
-/// Looks whether another handle or program has changed the file, and reads anew what it must. Answers 1 if it has.
+/// Checks whether another handle or program changed the file, and reloads. Returns 1 if it did.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_refresh(schunk: *mut blosc2_schunk) -> c_int {
-    // SAFETY: the caller promises so.
-    guard(|| unsafe { full(schunk) }?.refresh().map(c_int::from))
+    // SAFETY: guaranteed by the caller.
+    guard(|| unsafe { state(schunk) }?.refresh().map(c_int::from))
 }
 
-/// Answers the super-chunk as a contiguous frame, in memory that the caller frees.
+/// Returns the super-chunk as a contiguous frame, in memory that the caller frees.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, the others are null or valid.
@@ -352,9 +358,9 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
     needs_free: *mut bool,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let frame = to_frame(full)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        let frame = to_frame(state)?;
         ensure(!cframe.is_null() && !needs_free.is_null(), code::NULL_POINTER)?;
         // SAFETY: as above.
         unsafe {
@@ -365,39 +371,39 @@ pub unsafe extern "C" fn blosc2_schunk_to_buffer(
     })
 }
 
-pub(crate) fn to_frame(full: &Full) -> Result<Bytes> {
-    if let Err(error) = full.refresh() {
-        return full.store().as_last_seen(error);
+pub(crate) fn to_frame(state: &SchunkState) -> Result<Bytes> {
+    if let Err(error) = state.refresh() {
+        return state.store().as_last_seen(error);
     }
-    let params = full.frame_params()?;
-    full.store().as_frame(params)
+    let params = state.frame_params()?;
+    state.store().as_frame(params)
 }
 
-/// Writes the super-chunk as a contiguous frame into a file. Answers its length.
+/// Writes the super-chunk as a contiguous frame to a file. Returns its length.
 ///
-/// As in C, only a contiguous super-chunk in memory replaces a file that is there, and nothing replaces a directory.
+/// As in C, only a contiguous super-chunk in memory replaces an existing file, and nothing replaces a directory.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `urlpath` null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_to_file(schunk: *mut blosc2_schunk, urlpath: *const c_char) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
-        full.refresh()?;
-        let params = full.frame_params()?;
-        if full.is_contiguous()? && full.path()?.is_none() {
+        // SAFETY: guaranteed by the caller.
+        let (state, path) = unsafe { (state(schunk)?, text(urlpath)?) };
+        state.refresh()?;
+        let params = state.frame_params()?;
+        if state.is_contiguous()? && state.path()?.is_none() {
             let path = paths::of_file(path, code::FILE_OPEN)?;
             ensure(!path.is_dir(), code::FILE_OPEN)?;
-            return Ok(full.store().save(path, params, to_write().overwrite(true))? as i64);
+            return Ok(state.store().save(path, params, to_write().overwrite(true))? as i64);
         }
         let path = paths::of_file(paths::without_scheme(path), code::SCHUNK_COPY)?;
-        let saved = full.store().save(path, params, to_write());
+        let saved = state.store().save(path, params, to_write());
         Ok(saved.map_err(|_| Error(code::SCHUNK_COPY))? as i64)
     })
 }
 
-/// Appends the super-chunk as a contiguous frame to a file, which is made if there is none. Answers where it starts.
+/// Appends the super-chunk as a contiguous frame to a file, which is created if it does not exist. Returns its offset.
 ///
 /// # Safety
 /// As [`blosc2_schunk_to_file`].
@@ -407,22 +413,22 @@ pub unsafe extern "C" fn blosc2_schunk_append_file(
     urlpath: *const c_char,
 ) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let (full, path) = unsafe { (full(schunk)?, text(urlpath)?) };
-        full.refresh()?;
-        let params = full.frame_params()?;
+        // SAFETY: guaranteed by the caller.
+        let (state, path) = unsafe { (state(schunk)?, text(urlpath)?) };
+        state.refresh()?;
+        let params = state.frame_params()?;
         let path = paths::of_file(path, code::FILE_OPEN)?;
         ensure(!path.is_dir(), code::FILE_OPEN)?;
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            full.store().save(path, params, to_write())?;
+            state.store().save(path, params, to_write())?;
             return Ok(0);
         }
-        let offset = full.store().append_to_file(path, params, &plugins())?;
+        let offset = state.store().append_to_file(path, params, &plugins())?;
         Ok(offset as i64)
     })
 }
 
-/// Copies a super-chunk. Chunks are compressed anew where the parameters differ.
+/// Copies a super-chunk. Chunks are recompressed if the parameters differ.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `storage` null or valid.
@@ -431,13 +437,13 @@ pub unsafe extern "C" fn blosc2_schunk_copy(
     schunk: *mut blosc2_schunk,
     storage: *mut blosc2_storage,
 ) -> *mut blosc2_schunk {
-    // SAFETY: the caller promises so.
-    guard(|| unsafe { copy(full(schunk)?, copy_at(storage)?) }.map(finish))
+    // SAFETY: guaranteed by the caller.
+    guard(|| unsafe { copy(state(schunk)?, copy_at(storage)?) }.map(finish))
 }
 
 /// # Safety
-/// `storage` and what it refers to is valid.
-unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
+/// `storage` and its pointers are valid.
+unsafe fn copy(from: &SchunkState, mut storage: blosc2_storage) -> Result<Box<SchunkState>> {
     from.refresh()?;
     let own = from.cctx()?.cparams();
     let mut same = blosc2_cparams {
@@ -451,7 +457,7 @@ unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
     if storage.cparams.is_null() {
         storage.cparams = &mut same;
     }
-    // SAFETY: the caller promises so.
+    // SAFETY: guaranteed by the caller.
     let wanted = unsafe { copy_at(storage.cparams) }?;
     let blocksize = if wanted.blocksize == 0 { own.blocksize } else { wanted.blocksize };
     let key = |c: &blosc2_cparams, blocksize: i32| {
@@ -467,7 +473,7 @@ unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
     let mut plain = Vec::new();
     for nchunk in 0..length(from.c.nchunks.get())? {
         let chunk = if equal || from.c.flags2.get() & 1 != 0 {
-            Malloced::copy(&from.chunk(nchunk)?)?
+            MallocBytes::copy(&from.chunk(nchunk)?)?
         } else {
             let nbytes = from.chunk_nbytes(nchunk)?;
             let plain = b2_core::memory::sized(&mut plain, nbytes)?;
@@ -485,7 +491,7 @@ unsafe fn copy(from: &Full, mut storage: blosc2_storage) -> Result<Box<Full>> {
     Ok(to)
 }
 
-/// Answers the parameters for compressing, in memory that the caller frees.
+/// Returns the parameters for compressing, in memory that the caller frees.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk, `cparams` null or valid.
@@ -495,9 +501,9 @@ pub unsafe extern "C" fn blosc2_schunk_get_cparams(
     cparams: *mut *mut blosc2_cparams,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let c = &full.c;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        let c = &state.c;
         let nthreads = if c.cctx.get().is_null() {
             crate::ffi::threads::nthreads()
         } else {
@@ -525,7 +531,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_cparams(
     })
 }
 
-/// Answers the parameters for decompressing, in memory that the caller frees.
+/// Returns the parameters for decompressing, in memory that the caller frees.
 ///
 /// # Safety
 /// As [`blosc2_schunk_get_cparams`].
@@ -535,13 +541,13 @@ pub unsafe extern "C" fn blosc2_schunk_get_dparams(
     dparams: *mut *mut blosc2_dparams,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        let nthreads = if full.c.dctx.get().is_null() {
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        let nthreads = if state.c.dctx.get().is_null() {
             crate::ffi::threads::nthreads()
         } else {
             // SAFETY: it is from this library.
-            unsafe { context(full.c.dctx.get()) }?.dparams().nthreads
+            unsafe { context(state.c.dctx.get()) }?.dparams().nthreads
         };
         let answer = blosc2_dparams { nthreads, schunk: schunk.cast(), ..blosc2_dparams::DEFAULT };
         ensure(!dparams.is_null(), code::NULL_POINTER)?;
@@ -551,46 +557,46 @@ pub unsafe extern "C" fn blosc2_schunk_get_dparams(
     })
 }
 
-/// Answers the length that the super-chunk has as a contiguous frame, or that its index file has.
+/// Returns the length of the super-chunk as a contiguous frame, or of its index file.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_schunk_frame_len(schunk: *mut blosc2_schunk) -> i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        if let Store::Frame(frame) = &mut *full.store() {
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        state.refresh()?;
+        if let ChunkStore::Frame(frame) = &mut *state.store() {
             return Ok(frame.reader()?.header().frame_len() as i64);
         }
-        Ok(to_frame(full)?.len() as i64)
+        Ok(to_frame(state)?.len() as i64)
     })
 }
 
-/// Answers where the chunks are in the frame, in memory that the caller frees.
+/// Returns the offsets of the chunks in the frame, in memory that the caller frees.
 ///
 /// # Safety
 /// `schunk` is null or a super-chunk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn blosc2_frame_get_offsets(schunk: *mut blosc2_schunk) -> *mut i64 {
     guard(|| {
-        // SAFETY: the caller promises so.
-        let full = unsafe { full(schunk) }?;
-        full.refresh()?;
-        ensure(full.is_frame(), code::NULL_POINTER)?;
+        // SAFETY: guaranteed by the caller.
+        let state = unsafe { state(schunk) }?;
+        state.refresh()?;
+        ensure(state.is_frame(), code::NULL_POINTER)?;
         let offsets = |reader: &b2_frame::SuperChunk| -> Result<Vec<i64>> {
             let entries = (0..reader.nchunks()).map(|nchunk| reader.chunk(nchunk).entry());
             entries.map(|entry| Ok(entry?.to_raw())).collect()
         };
-        let offsets = match &mut *full.store() {
-            Store::Frame(frame) => Some(offsets(frame.reader()?)?),
-            Store::Memory(_) => None,
+        let offsets = match &mut *state.store() {
+            ChunkStore::Frame(frame) => Some(offsets(frame.reader()?)?),
+            ChunkStore::MemoryChunks(_) => None,
         };
         let offsets = match offsets {
             Some(offsets) => offsets,
             None => {
-                let mut frame = Frame::from_bytes(to_frame(full)?, plugins())?;
+                let mut frame = Frame::from_bytes(to_frame(state)?, plugins())?;
                 offsets_of(&mut frame)?
             }
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail, ensure};
-use b2kit::frame::{FileKind, Inside, Links, ReadAt, ReadFiles};
+use b2kit::frame::{FileKind, Links, ReadAt, ReadFiles, RootedDir};
 
 use super::link::name_of;
 use crate::files::foreign::open_regular;
@@ -32,7 +32,7 @@ struct Served {
 pub(super) struct Files {
     list: Vec<Served>,
     /// The folder that was named: links in it are not followed.
-    folder: Option<Arc<Inside>>,
+    folder: Option<Arc<RootedDir>>,
     /// The file at the URL that was named.
     remote: Option<Arc<dyn ReadAt>>,
 }
@@ -62,7 +62,7 @@ impl Files {
             open_regular(path).with_context(|| path_.to_string())?;
             return Ok(Self { list: one(name_of(path)?), folder: None, remote: None });
         }
-        let folder = Arc::new(Inside::new(path).with_context(|| path.display().to_string())?);
+        let folder = Arc::new(RootedDir::new(path).with_context(|| path.display().to_string())?);
         let mut list = Vec::new();
         below(&folder, folder.path().to_owned(), "", 0, &mut list)?;
         if list.is_empty() {
@@ -112,7 +112,7 @@ fn is_chunk(name: &str) -> bool {
     id.is_some_and(|id| id.len() == 8 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')))
 }
 
-fn below(folder: &Inside, dir: PathBuf, prefix: &str, depth: usize, list: &mut Vec<Served>) -> Result<()> {
+fn below(folder: &RootedDir, dir: PathBuf, prefix: &str, depth: usize, list: &mut Vec<Served>) -> Result<()> {
     let entries = folder.entries(&dir).with_context(|| dir.display().to_string())?;
     for (name, kind) in entries {
         let (path, Ok(name)) = (dir.join(&name), name.into_string()) else { continue };

@@ -1,0 +1,147 @@
+//! Reading while others write in place, as C-Blosc2 does, under the lock file of the frame
+//! (docs/format/frame-contiguous.md, section 10).
+//!
+//! Such a writer increments the counter in the lock file before each change. So all bytes belong to one state if
+//! nobody was changing the frame when it was opened, and the counter is still the same. Changes by this crate do not
+//! matter, since they overwrite nothing.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use b2_chunk::DParams;
+use bytes::Bytes;
+
+use crate::FrameError;
+use crate::storage::lock::LockRecord;
+use crate::storage::request_stats::RequestStats;
+use crate::storage::traits::{FileId, Links, ReadAt, ReadFiles};
+
+/// How long opening waits for a writer to finish.
+const WRITER_TIMEOUT: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The state of the lock file when a frame was opened.
+pub(crate) struct LockFileVersion {
+    fs: Arc<dyn ReadFiles>,
+    path: PathBuf,
+    /// Empty as long as the lock file does not exist.
+    lock: OnceLock<Arc<dyn ReadAt>>,
+    /// Number of changes by other programs.
+    foreign: u64,
+    /// Whether to look for a lock file that did not exist.
+    watching: AtomicBool,
+}
+
+impl std::fmt::Debug for LockFileVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("foreign", &self.foreign).finish_non_exhaustive()
+    }
+}
+
+impl LockFileVersion {
+    /// Waits until no other program is changing the frame with this lock file. Returns `None` if the lock file cannot
+    /// be read or the file system does not support locks.
+    pub(crate) fn wait(
+        fs: &Arc<dyn ReadFiles>,
+        path: &Path,
+        dparams: &DParams,
+    ) -> Result<Option<Arc<Self>>, FrameError> {
+        if !fs.is_local() {
+            return Ok(None);
+        }
+        let guard = |lock, foreign| {
+            let (fs, path) = (fs.clone(), path.to_owned());
+            Ok(Some(Arc::new(Self { fs, path, lock, foreign, watching: AtomicBool::new(false) })))
+        };
+        let lock = match fs.open(path, Links::Refuse) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return guard(OnceLock::new(), 0),
+            Err(_) => return Ok(None),
+        };
+        let begun = Instant::now();
+        loop {
+            // Read the record before checking the lock: a writer that takes it in between is detected later.
+            let Ok(record) = LockRecord::read(&*lock) else { return Ok(None) };
+            // Writers of this crate may hold the lock for long, but need not be waited for.
+            if record.is_ours() || !fs.is_locked(path).unwrap_or(false) {
+                return guard(lock.into(), record.foreign());
+            }
+            if begun.elapsed() > WRITER_TIMEOUT {
+                return Err(FrameError::lock(path)(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "another program holds it, and may be changing the frame",
+                )));
+            }
+            dparams.control.check()?;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Returns whether no other program has started a change since then.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        let unchanged = |lock: &Arc<dyn ReadAt>| {
+            LockRecord::read(&**lock).is_ok_and(|record| record.foreign() == self.foreign)
+        };
+        match self.lock.get() {
+            Some(lock) => unchanged(lock),
+            None if !self.watching.load(Ordering::Relaxed) => true,
+            None => match self.fs.open(&self.path, Links::Refuse) {
+                Ok(lock) => {
+                    let is_unchanged = unchanged(&lock);
+                    // Another thread may have set the same file.
+                    let _ = self.lock.set(lock);
+                    is_unchanged
+                }
+                // It still does not exist, or is not readable.
+                Err(_) => true,
+            },
+        }
+    }
+
+    /// Starts looking for a lock file if there was none. This costs a system call per read, and is meant for frames
+    /// without checksums.
+    pub(crate) fn watch(&self) {
+        self.watching.store(true, Ordering::Relaxed);
+    }
+
+    fn check<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        // Check after reading. A file that was truncated in the meantime has changed too.
+        if self.is_unchanged() { result } else { Err(io::ErrorKind::StaleNetworkFileHandle.into()) }
+    }
+}
+
+/// A file that returns bytes of the state in which the frame was opened, or an error.
+pub(crate) struct GuardedFile {
+    pub(crate) file: Arc<dyn ReadAt>,
+    pub(crate) guard: Arc<LockFileVersion>,
+}
+
+impl ReadAt for GuardedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.guard.check(self.file.read_exact_at(offset, buf))
+    }
+
+    fn read_at(&self, range: Range<u64>) -> io::Result<Bytes> {
+        self.guard.check(self.file.read_at(range))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.file.in_flight()
+    }
+
+    fn request_stats(&self) -> Option<&RequestStats> {
+        self.file.request_stats()
+    }
+
+    fn identity(&self) -> io::Result<Option<FileId>> {
+        self.file.identity()
+    }
+}
