@@ -548,6 +548,19 @@ def test_virtual_data_sets(tmp_path):
         os.chdir(before)
 
 
+def test_virtual_data_sets_that_lead_to_themselves(tmp_path):
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        for name, to in (("a", "b"), ("b", "a"), ("self", "self")):
+            layout = h5py.VirtualLayout((4,), "i8", maxshape=(None,))
+            layout[:] = h5py.VirtualSource(".", to, (4,))
+            file.create_virtual_dataset(name, layout)
+    with ours.File(path) as file:
+        for name in file:
+            with pytest.raises(errors.DamagedError, match="lead to each other"):
+                file[name][...]
+
+
 def test_ways_to_open(tmp_path):
     path = tmp_path / "x.h5"
     with h5py.File(path, "w", userblock_size=1024) as file:

@@ -348,8 +348,13 @@ class Dataset(HLObject):
 
         Parameters
         ----------
-        sel
-            Integers and slices of step 1, one for each dimension; None for all.
+        sel : int, slice or sequence of these, optional
+            Integers and slices of step 1, one for each dimension; by default all.
+
+        Returns
+        -------
+        iterator of tuple of slice
+            Slices, one for each dimension.
 
         Raises
         ------
@@ -381,7 +386,18 @@ class Dataset(HLObject):
             )
 
     def astype(self, dtype: Any) -> Any:
-        """Return a view whose items are of another type when they are read."""
+        """Return a view whose items are of another type when they are read.
+
+        Parameters
+        ----------
+        dtype : dtype_like
+            The type.
+
+        Returns
+        -------
+        object
+            The view, which is indexed as the data set; the data set itself if it has that type.
+        """
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self
@@ -394,10 +410,15 @@ class Dataset(HLObject):
 
         Parameters
         ----------
-        encoding
+        encoding : str, optional
             By default that of the type, ASCII or UTF-8.
-        errors
+        errors : str
             What is done about bytes that are not in this encoding, as for ``bytes.decode``.
+
+        Returns
+        -------
+        object
+            The view, which is indexed as the data set.
 
         Raises
         ------
@@ -418,7 +439,17 @@ class Dataset(HLObject):
         return _View(self, decode, np.dtype(object))
 
     def fields(self, names: Any) -> Any:
-        """Return a view that reads only some fields of a compound: of one name its items, of several a compound.
+        """Return a view that reads only some fields of a compound.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Of one name the items of the field are read, of several a compound.
+
+        Returns
+        -------
+        object
+            The view, which is indexed as the data set.
 
         Raises
         ------
@@ -431,10 +462,9 @@ class Dataset(HLObject):
         """Returns selected items as they are stored."""
         if isinstance(chosen, Points):
             return self._read(chosen.axes, "vectorized")
-        is_box = all(isinstance(axis, int) or isinstance(axis, slice) and axis.step == 1 for axis in chosen.axes)
-        if is_box and self._description["layout"] != "external":
-            bounds = [(axis, 1) if isinstance(axis, int) else (axis.start, axis.stop - axis.start) for axis in chosen.axes]  # type: ignore[union-attr]
-            found: np.ndarray[Any, Any] = self._data._box([at for at, _ in bounds], [n for _, n in bounds], self._opened.threads)
+        bounds = chosen.bounds()
+        if bounds is not None and self._description["layout"] != "external":
+            found: np.ndarray[Any, Any] = self._data._box(*bounds, self._opened.threads)
             return found.reshape(chosen.shape)
         dots = () if any(not isinstance(axis, int) for axis in chosen.axes) else (Ellipsis,)
         return self._read((*chosen.axes, *dots), "orthogonal")
@@ -505,12 +535,12 @@ class Dataset(HLObject):
 
         Parameters
         ----------
-        dest
-            The array.
-        source_sel
-            What is read, an index as from ``numpy.s_``; None for all.
-        dest_sel
-            Where it goes; None for the whole array.
+        dest : numpy.ndarray
+            The array, contiguous in C order.
+        source_sel : index, optional
+            What is read, as from ``numpy.s_``; by default all.
+        dest_sel : index, optional
+            Where it goes; by default the whole array.
 
         Raises
         ------

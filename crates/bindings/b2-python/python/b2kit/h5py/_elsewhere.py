@@ -136,7 +136,20 @@ def _parts(dataset: Dataset) -> list[tuple[VDSmap, Dataset, int | None]]:
 
 
 def virtual_shape(dataset: Dataset, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of a virtual data set, which may grow with its sources."""
+    """Returns the shape of a virtual data set, which may grow with its sources.
+
+    Raises
+    ------
+    DamagedError
+        It leads to itself.
+    """
+    try:
+        return _virtual_shape(dataset, shape)
+    except RecursionError:
+        raise DamagedError(f"{dataset._shown}: virtual data sets that lead to each other") from None
+
+
+def _virtual_shape(dataset: Dataset, shape: tuple[int, ...]) -> tuple[int, ...]:
     most = dataset._description["maxshape"]
     if all(end is not None and end == length for end, length in zip(most, shape)):
         return shape
@@ -192,7 +205,20 @@ def _axes(mapping: VDSmap, dataset: Dataset, source: Dataset, n: int | None) -> 
 
 
 def read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any]:
-    """Returns items of a virtual data set. Items without a source have the fill value."""
+    """Returns items of a virtual data set. Items without a source have the fill value.
+
+    Raises
+    ------
+    DamagedError
+        It leads to itself.
+    """
+    try:
+        return _read_virtual(dataset, chosen)
+    except RecursionError:
+        raise DamagedError(f"{dataset._shown}: virtual data sets that lead to each other") from None
+
+
+def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any]:
     base, inner = dataset.dtype.subdtype or (dataset.dtype, ())
     nbytes = math.prod(chosen.shape) * dataset.dtype.itemsize
     if nbytes > _UNEXPLAINED + sum(source.nbytes for _, source, _ in _parts(dataset)):

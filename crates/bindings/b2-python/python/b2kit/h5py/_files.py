@@ -163,15 +163,19 @@ class Group(HLObject, Mapping[str, Any]):
 
         Parameters
         ----------
-        name
+        name : str, bytes or Reference
             A path, or a reference.
-        default
+        default : object
             What is returned if there is none.
-        getclass
+        getclass : bool
             Whether to return the class instead.
-        getlink
-            Whether to return the link instead: :class:`HardLink`, :class:`SoftLink` or :class:`ExternalLink`; with ``getclass``
-            its class.
+        getlink : bool
+            Whether to return the link instead: :class:`HardLink`, :class:`SoftLink` or :class:`ExternalLink`; with ``getclass`` its class.
+
+        Returns
+        -------
+        object
+            The object, its class, the link, its class, or the default.
         """
         if getlink:
             link = self._link(name)
@@ -229,13 +233,33 @@ class Group(HLObject, Mapping[str, Any]):
         return [(f"{path}/{name}" if path else name, target) for name, target in links]
 
     def visit(self, func: Callable[[str], Any]) -> Any:
-        """Call a function with the path of each object below, once for each object, until it returns something else than None,
-        which is returned."""
+        """Call a function with the path of each object below, once for each object, until it returns something else than None.
+
+        Parameters
+        ----------
+        func : callable
+            It takes the path.
+
+        Returns
+        -------
+        object
+            What the function returned last.
+        """
         return self.visititems(lambda name, _: func(name))
 
     def visititems(self, func: Callable[[str, Any], Any]) -> Any:
-        """Call a function with the path of each object below and the object, once for each object, until it returns something
-        else than None, which is returned."""
+        """Call a function with the path of each object below and the object, until it returns something else than None.
+
+        Parameters
+        ----------
+        func : callable
+            It takes the path and the object; each object only once.
+
+        Returns
+        -------
+        object
+            What the function returned last.
+        """
         for path, address in self._walk(do_links=False):
             full = posixpath.join(self.name or "/", path)
             found = func(path, self._child(self._opened, self.file, address, full, full))
@@ -244,12 +268,33 @@ class Group(HLObject, Mapping[str, Any]):
         return None
 
     def visit_links(self, func: Callable[[str], Any]) -> Any:
-        """Call a function with the path of each link below, until it returns something else than None, which is returned."""
+        """Call a function with the path of each link below, until it returns something else than None.
+
+        Parameters
+        ----------
+        func : callable
+            It takes the path.
+
+        Returns
+        -------
+        object
+            What the function returned last.
+        """
         return self.visititems_links(lambda name, _: func(name))
 
     def visititems_links(self, func: Callable[[str, Any], Any]) -> Any:
-        """Call a function with the path of each link below and the link, until it returns something else than None, which is
-        returned."""
+        """Call a function with the path of each link below and the link, until it returns something else than None.
+
+        Parameters
+        ----------
+        func : callable
+            It takes the path and the link.
+
+        Returns
+        -------
+        object
+            What the function returned last.
+        """
         for path, target in self._walk(do_links=True):
             link: Any = HardLink() if isinstance(target, int) else SoftLink(target) if isinstance(target, str) else None
             found = func(path, link or ExternalLink(*target))
@@ -433,8 +478,13 @@ def is_hdf5(fname: Any) -> bool:
 
     Parameters
     ----------
-    fname
+    fname : path_like, str or file
         A path, a URL, or an object with ``read`` and ``seek``.
+
+    Returns
+    -------
+    bool
+        Whether it is.
     """
     try:
         File(fname)

@@ -70,6 +70,20 @@ class Box(NamedTuple):
     shape: tuple[int, ...]
     """The shape of the result, to which numbers add no dimension."""
 
+    def bounds(self) -> tuple[list[int], list[int]] | None:
+        """Return the first item and the lengths, if all that is selected is a box without gaps; otherwise None."""
+        start, lengths = [], []
+        for axis in self.axes:
+            if isinstance(axis, int):
+                first, length = axis, 1
+            elif isinstance(axis, slice) and axis.step == 1:
+                first, length = axis.start, axis.stop - axis.start
+            else:
+                return None
+            start.append(first)
+            lengths.append(length)
+        return start, lengths
+
 
 class Points(NamedTuple):
     """Single items: an array of numbers for each dimension."""

@@ -123,12 +123,24 @@ def _metadata(dtype: Any, key: str) -> Any:
 
 
 def string_dtype(encoding: str = "utf-8", length: int | None = None) -> _Dtype:
-    """Return a dtype for texts, of variable length or of ``length`` bytes.
+    """Return a dtype for texts.
+
+    Parameters
+    ----------
+    encoding : {"utf-8", "ascii"}
+        The encoding.
+    length : int, optional
+        Bytes of a text; by default it varies.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
 
     Raises
     ------
     ValueError
-        The encoding is neither ``"utf-8"`` nor ``"ascii"``.
+        Another encoding.
     TypeError
         The length is no integer.
     """
@@ -143,12 +155,35 @@ def string_dtype(encoding: str = "utf-8", length: int | None = None) -> _Dtype:
 
 
 def vlen_dtype(basetype: Any) -> _Dtype:
-    """Return a dtype for sequences of variable length of ``basetype``."""
+    """Return a dtype for sequences of variable length.
+
+    Parameters
+    ----------
+    basetype : dtype_like
+        The type of an element.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
+    """
     return np.dtype("O", metadata={"vlen": basetype})
 
 
 def enum_dtype(values_dict: dict[str, int], basetype: Any = np.uint8) -> _Dtype:
     """Return a dtype for integers with names.
+
+    Parameters
+    ----------
+    values_dict : dict
+        Names and their integers.
+    basetype : dtype_like
+        The type of the integers.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
 
     Raises
     ------
@@ -162,7 +197,17 @@ def enum_dtype(values_dict: dict[str, int], basetype: Any = np.uint8) -> _Dtype:
 
 
 def opaque_dtype(np_dtype: Any) -> _Dtype:
-    """Return a dtype that h5py stores as opaque bytes.
+    """Return a dtype whose items h5py stores as opaque bytes.
+
+    Parameters
+    ----------
+    np_dtype : dtype_like
+        The type of the items.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
 
     Raises
     ------
@@ -180,8 +225,17 @@ regionref_dtype: _Dtype = np.dtype("O", metadata={"ref": RegionReference})
 
 
 def special_dtype(**kwds: Any) -> _Dtype:
-    """Return a dtype of one of the kinds ``vlen``, ``enum`` (a pair of a type and a dict) and ``ref``. This is h5py's older
-    interface for :func:`vlen_dtype`, :func:`enum_dtype` and the two dtypes of references.
+    """Return a dtype of one of the kinds ``vlen``, ``enum`` and ``ref``, by the older interface of h5py.
+
+    Parameters
+    ----------
+    **kwds
+        One of ``vlen`` (the type of an element), ``enum`` (a pair of a type and a dict) and ``ref`` (a class of references).
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
 
     Raises
     ------
@@ -209,7 +263,18 @@ def special_dtype(**kwds: Any) -> _Dtype:
 
 
 def check_string_dtype(dt: Any) -> string_info | None:
-    """Return encoding and length if a dtype is one of texts, otherwise None."""
+    """Return encoding and length if a dtype is one of texts.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    string_info or None
+        Encoding and length in bytes; the length is None if it varies. None if it is no dtype of texts.
+    """
     vlen = check_vlen_dtype(dt)
     if vlen is str:
         return string_info("utf-8", None)
@@ -221,34 +286,99 @@ def check_string_dtype(dt: Any) -> string_info | None:
 
 
 def check_vlen_dtype(dt: Any) -> Any:
-    """Return the type of the elements if a dtype is one of sequences or texts of variable length, otherwise None."""
+    """Return the type of the elements if a dtype is one of sequences or texts of variable length.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    numpy.dtype or type or None
+        The type of an element, ``str`` or ``bytes``; None if it is another dtype.
+    """
     return _metadata(dt, "vlen")
 
 
 def check_enum_dtype(dt: Any) -> dict[str, int] | None:
-    """Return the names and their integers if a dtype is an enumeration, otherwise None."""
+    """Return names and integers if a dtype is an enumeration.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    dict or None
+        Names and their integers; None if it is another dtype.
+    """
     found: dict[str, int] | None = _metadata(dt, "enum")
     return found
 
 
 def check_opaque_dtype(dt: Any) -> bool:
-    """Return whether h5py stores items of a dtype as opaque bytes."""
+    """Return whether h5py stores items of a dtype as opaque bytes.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    bool
+        Whether it does.
+    """
     return bool(_metadata(dt, "h5py_opaque"))
 
 
 def check_ref_dtype(dt: Any) -> type[Reference] | None:
-    """Return the class of the references if a dtype is one of references, otherwise None."""
+    """Return the class of the references if a dtype is one of references.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    type or None
+        :class:`Reference` or :class:`RegionReference`; None if it is another dtype.
+    """
     found: type[Reference] | None = _metadata(dt, "ref")
     return found
 
 
 def check_complex_dtype(dt: Any) -> Literal["compound"] | None:
-    """Return how a dtype of complex numbers is stored, if it says that."""
+    """Return how items of a dtype of complex numbers are stored.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    str or None
+        ``"compound"``, or None if the dtype does not say that.
+    """
     return "compound" if _metadata(dt, "h5py_complex_compat") else None
 
 
 def check_dtype(**kwds: Any) -> Any:
-    """Return what :func:`special_dtype` was given: the type of ``vlen`` elements, the ``enum`` dict, or the class of ``ref``.
+    """Return what :func:`special_dtype` was given.
+
+    Parameters
+    ----------
+    **kwds
+        A dtype, as one of ``vlen``, ``enum`` and ``ref``.
+
+    Returns
+    -------
+    object
+        The type of the elements, the names and integers, or the class of the references; None if it is another dtype.
 
     Raises
     ------
