@@ -15,6 +15,9 @@ use crate::errors::{Kinded, OrRaise};
 use crate::index::{Chosen, Style, View, refuse_masked};
 use crate::reader;
 
+/// A stored chunk: its first item, its place in the file, its bytes, and the filters that were not applied.
+type StoredChunk<'py> = (Bound<'py, PyTuple>, u64, u64, u32);
+
 /// Boxes of fewer bytes need not be interruptible.
 const SHORT: u64 = 1 << 16;
 
@@ -137,7 +140,7 @@ impl Hdf5Data {
 
     /// Returns the chunks that are stored: the first item of each, where it is in the file, its bytes, and the filters that were
     /// not applied.
-    fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyTuple>, u64, u64, u32)>> {
+    fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<StoredChunk<'py>>> {
         let data = self.data.clone();
         let found = How::short(None).run(py, move |_| data.stored_chunks())?;
         let told = found
