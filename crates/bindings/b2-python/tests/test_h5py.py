@@ -5,6 +5,9 @@ import multiprocessing
 import os
 import pickle
 import shutil
+import subprocess
+import sys
+import textwrap
 import threading
 
 import b2kit.h5py as ours
@@ -729,6 +732,57 @@ def test_pickling(tmp_path, monkeypatch):
     assert pickle.loads(pickle.dumps(ours.File(io.BytesIO(path.read_bytes()))["group/x"]))[2] == 2
     with pytest.raises(TypeError):
         pickle.dumps(ours.File(path.open("rb")))
+
+
+def test_xarray_reads_by_h5netcdf(tmp_path):
+    """In a process of its own, since h5netcdf is changed."""
+    for package in ("h5netcdf", "xarray"):
+        pytest.importorskip(package)
+    lines = """
+        import sys, numpy as np, xarray as xr, h5netcdf, b2kit.h5py
+        rng = np.random.default_rng(0)
+        data = xr.Dataset(
+            {"t": (("time", "y"), rng.random((4, 5)).astype("f4"), {"units": "K", "list": ["a", "b"]}), "s": ("y", np.array(list("abcde"), object))},
+            coords={"time": np.arange("2020-01-01", "2020-01-05", dtype="M8[D]").astype("M8[ns]")}, attrs={"title": "schön", "n": 3})
+        data.to_netcdf("x.nc", engine="h5netcdf", encoding={"t": {"zlib": True, "chunksizes": (1, 5)}})
+        with h5netcdf.File("y.nc", "w") as file:
+            group = file.create_group("g")
+            group.dimensions = {"x": 3}
+            group.create_enumtype(np.uint8, "cloud", {"clear": 0, "missing": 255})
+            group.create_variable("v", ("x",), group.enumtypes["cloud"], fillvalue=255)[...] = [0, 255, 0]
+        theirs = [xr.load_dataset("x.nc", engine="h5netcdf"), xr.load_dataset("y.nc", engine="h5netcdf", group="g")]
+        b2kit.h5py.use_in_h5netcdf()
+        sys.modules["h5py"].File = None
+        options = {"engine": "h5netcdf", "driver_kwds": {"backend": "pyfive"}}
+        for one, other in zip(theirs, [xr.load_dataset("x.nc", **options), xr.load_dataset("y.nc", group="g", **options)]):
+            xr.testing.assert_identical(one, other)
+        with h5netcdf.File("y.nc", backend="pyfive") as file:
+            assert type(file._h5file) is b2kit.h5py.File and file["g/v"].datatype.enum_dict == {"clear": 0, "missing": 255}
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(lines)], cwd=tmp_path, check=True)
+
+
+def test_anndata_reads_files(tmp_path):
+    """In a process of its own, since anndata is changed."""
+    for package in ("anndata", "scipy", "pandas"):
+        pytest.importorskip(package)
+    lines = """
+        import anndata, numpy as np, pandas as pd, scipy.sparse as sparse, b2kit.h5py
+        matrix = sparse.random(300, 40, 0.1, format="csr", dtype="f4", random_state=1)
+        names = pd.DataFrame({"kind": pd.Categorical(list("abc") * 100), "n": np.arange(300), "t": "x"}, index=[f"i{n}" for n in range(300)])
+        data = anndata.AnnData(matrix, obs=names, var=pd.DataFrame(index=[f"g{n}" for n in range(40)]), obsm={"p": np.ones((300, 2))})
+        data.uns["u"] = {"x": 1, "text": "y", "list": np.array(["a", "b"])}
+        data.write_h5ad("x.h5ad", compression="gzip")
+        theirs = anndata.read_h5ad("x.h5ad")
+        b2kit.h5py.use_in_anndata()
+        file = b2kit.h5py.File("x.h5ad")
+        ours = anndata.io.read_elem(file)
+        assert (ours.X != theirs.X).nnz == 0 and ours.obs.equals(theirs.obs) and ours.var.equals(theirs.var)
+        assert (ours.obsm["p"] == 1).all() and ours.uns["u"]["list"].tolist() == ["a", "b"]
+        rows = anndata.io.sparse_dataset(file["X"])[[3, 50, 299]]
+        assert (rows != matrix[[3, 50, 299]]).nnz == 0
+    """
+    subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(lines)], cwd=tmp_path, check=True)
 
 
 def test_damaged_files_are_errors(tmp_path):

@@ -19,8 +19,8 @@ from b2kit import _b2kit
 from b2kit.h5py import h5d, h5ds, h5t
 from b2kit.h5py._dataset import Dataset, StoreInfo
 from b2kit.h5py._files import ExternalLink, File, Group, HardLink, SoftLink, is_hdf5
-from b2kit.h5py._h5netcdf import use_in_h5netcdf
 from b2kit.h5py._objects import AttributeManager, Datatype, HLObject
+from b2kit.h5py._others import use_in_anndata, use_in_h5netcdf
 from b2kit.h5py._select import MultiBlockSlice
 from b2kit.h5py._types import (
     Empty,
@@ -75,6 +75,7 @@ __all__ = [
     "regionref_dtype",
     "special_dtype",
     "string_dtype",
+    "use_in_anndata",
     "use_in_h5netcdf",
     "vlen_dtype",
 ]

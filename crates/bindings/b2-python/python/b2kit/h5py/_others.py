@@ -1,4 +1,4 @@
-"""The place of h5netcdf at which another reader of HDF5 is put in."""
+"""The places of other packages at which this reader of HDF5 is put in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from b2kit.errors import UnsupportedError
 
-__all__ = ["use_in_h5netcdf"]
+__all__ = ["use_in_anndata", "use_in_h5netcdf"]
 
 # The version of pyfive whose interface h5netcdf is to expect.
 _LIKE = "1.3.0"
@@ -48,3 +48,29 @@ def use_in_h5netcdf() -> None:
         return data.id.get_type().get_class() if isinstance(data, ours.Dataset) else before(data)
 
     core._open_pyfive, core._get_h5usertype_identifier, core._get_h5dstype_identifier = open_file, named_class, data_class
+
+
+def use_in_anndata() -> None:
+    """Let anndata read what this package has opened, for this process.
+
+    ``anndata.io.read_elem(b2kit.h5py.File("x.h5ad"))`` then reads a whole file as ``anndata.read_h5ad("x.h5ad")`` does, which opens
+    files by h5py only. Single elements are read alike (``read_elem(file["obs"])``), and ``anndata.io.sparse_dataset(file["X"])``
+    reads rows of a sparse matrix as they are needed.
+
+    Raises
+    ------
+    ImportError
+        anndata is not installed.
+    UnsupportedError
+        It has no such list of readers.
+    """
+    registry: Any = importlib.import_module("anndata._io.specs.registry")
+    theirs: Any = importlib.import_module("h5py")
+    ours: Any = sys.modules["b2kit.h5py"]
+    if not hasattr(getattr(registry, "_REGISTRY", None), "read"):
+        raise UnsupportedError("this version of anndata has no list of readers to which another can be added")
+    classes = {getattr(theirs, name): getattr(ours, name) for name in ("File", "Group", "Dataset")}
+    for readers in (registry._REGISTRY.read, registry._REGISTRY.read_partial):
+        for (kind, *rest), reader in list(readers.items()):
+            if kind in classes:
+                readers[(classes[kind], *rest)] = reader
