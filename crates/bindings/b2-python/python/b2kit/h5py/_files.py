@@ -336,8 +336,8 @@ class File(Group):
     threads
         How many threads read and decode; by default the number set by :func:`b2kit.set_threads`.
     decode_strings
-        Whether texts of variable length, and single ones of attributes that are UTF-8, become ``str`` when they are read. By
-        default those of variable length do in attributes and do not in data sets, as in h5py.
+        Whether texts of variable length become ``str`` when they are read; with ``"all"`` also single ones of fixed length in
+        attributes, if they are UTF-8. By default those of attributes do and those of data sets do not, as in h5py.
     storage_options
         Options for fsspec, which then opens the URL.
     **ignored
@@ -358,7 +358,7 @@ class File(Group):
         *,
         external_links: Literal["folder", "anywhere", "never"] | str = "folder",
         threads: int | None = None,
-        decode_strings: bool | None = None,
+        decode_strings: bool | Literal["all"] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         **ignored: Any,
     ) -> None:

@@ -6,7 +6,7 @@ import os
 import posixpath
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class Opened:
     threads
         How many threads read and decode; None for the default.
     decode_strings
-        Whether texts of variable length become ``str``; None for those of attributes only.
+        Whether texts of variable length become ``str``; None for those of attributes only, ``"all"`` for more of these.
     depth
         How many links to other files led here.
     """
@@ -51,7 +51,7 @@ class Opened:
         folder: str | None,
         external_links: str,
         threads: int | None,
-        decode_strings: bool | None,
+        decode_strings: bool | Literal["all"] | None,
         depth: int = 0,
     ) -> None:
         self.objects, self.folder, self.external_links = objects, folder, external_links
@@ -245,10 +245,10 @@ class AttributeManager(Mapping[str, Any]):
         opened, texts = self._parent._opened, check_string_dtype(dtype)
         # Texts in compounds and sequences stay bytes, as in h5py.
         is_text = texts is not None and texts.length is None
-        decodes = is_text if opened.decode_strings is None else opened.decode_strings
+        decodes = is_text if opened.decode_strings is None else bool(opened.decode_strings)
         array = kind.items(data, shape, Heap(opened.objects, f"{self._parent._shown}: attribute {name!r}", decodes))
         value = array[()] if array.ndim == 0 else array
-        if opened.decode_strings and isinstance(value, bytes) and texts is not None and texts.encoding == "utf-8":
+        if opened.decode_strings == "all" and isinstance(value, bytes) and texts is not None and texts.encoding == "utf-8":
             return value.decode("utf-8", "surrogateescape")
         return value
 

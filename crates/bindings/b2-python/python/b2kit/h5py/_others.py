@@ -39,7 +39,7 @@ def use_in_h5netcdf() -> None:
     core.pyfive, core.no_pyfive = reader, False
 
     def open_file(path: Any, mode: str, **options: Any) -> Any:
-        return ours.File(path, mode, **options)
+        return ours.File(path, mode, **{**options, "decode_strings": "all"})
 
     def named_class(kind: Any, before: Any = core._get_h5usertype_identifier) -> Any:
         return kind.id.get_class() if isinstance(kind, ours.Datatype) else before(kind)
