@@ -369,8 +369,9 @@ impl Objects<'_> {
         self.0.begin();
         let below = &self.0.below;
         let parts = references.chunks_exact(datatype::reference_size(below.offset_size));
-        let found = parts.map(|reference| below.sequence(reference, size).map(|(_, bytes)| bytes));
-        found.collect::<Result<_, _>>().map_err(Hdf5::damaged(name))
+        let mut last = None;
+        let found = parts.map(|reference| Ok(below.sequence_near(reference, size, &mut last)?.1));
+        found.collect::<Result<_, String>>().map_err(Hdf5::damaged(name))
     }
 
     /// Returns an object of a heap. References to regions lead to such.

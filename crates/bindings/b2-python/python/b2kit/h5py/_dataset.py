@@ -432,8 +432,7 @@ class Dataset(HLObject):
 
         def decode(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             out = np.empty(array.size, object)
-            for n, text in enumerate(array.flat):
-                out[n] = text if isinstance(text, str) else text.decode(used, errors)
+            out[:] = [text if isinstance(text, str) else text.decode(used, errors) for text in array.ravel().tolist()]
             return out.reshape(array.shape)
 
         return _View(self, decode, np.dtype(object))

@@ -668,7 +668,10 @@ class ItemType:
             found: list[Any] = heap.objects.texts(np.ascontiguousarray(items).tobytes(), heap.name)
             if heap.decodes:
                 found = [text.decode("utf-8", "surrogateescape") for text in found]
-            return _objects(found, items.shape, dtype)
+            array = np.empty(len(found), dtype)
+            # Texts are single items for NumPy.
+            array[:] = found
+            return array.reshape(items.shape)
 
         self._convert = convert
 
