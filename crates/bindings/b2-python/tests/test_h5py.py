@@ -22,6 +22,9 @@ PROPERTIES = (
     "shape size ndim nbytes maxshape chunks compression compression_opts shuffle fletcher32 scaleoffset is_virtual external"
     " filter_ids name is_scale dtype fillvalue"
 ).split()
+# Older versions of h5py do not have all of them, and do not name filters that they do not know.
+if not hasattr(h5py.Dataset, "filter_ids"):
+    PROPERTIES = [name for name in PROPERTIES if hasattr(h5py.Dataset, name) and name != "compression"]
 
 
 def known(dtype):
@@ -224,7 +227,9 @@ def test_what_leads_to_others(tmp_path, libver):
         for name in ("texts", "ascii", "text", "filled"):
             key = () if name == "text" else np.s_[1:]
             assert same(theirs[name].asstr()[key], own[name].asstr()[key])
-            assert np.array_equal(theirs[name].astype("T")[key], own[name].astype("T")[key])
+            # A type of NumPy 2.
+            if hasattr(np.dtypes, "StringDType"):
+                assert np.array_equal(theirs[name].astype("T")[key], own[name].astype("T")[key])
     with ours.File(path, decode_strings=True) as own:
         assert own["texts"][0, 1] == "bänk" and own["filled"].fillvalue == "fill" and own["mixed"][0]["t"] == "one"
         assert own.attrs["list"].tolist() == ["a", "b"]
