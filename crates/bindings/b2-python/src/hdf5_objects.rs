@@ -118,11 +118,11 @@ impl Hdf5Objects {
         name: &str,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let attrs = self.run(py, |objects| objects.attributes(address, name))?;
-        let told = attrs.into_iter().map(|attr| {
+        let listed = attrs.into_iter().map(|attr| {
             let shape = attr.shape.map(|shape| PyTuple::new(py, shape)).transpose()?;
             (attr.name, kind(py, &attr.kind)?, shape, PyBytes::new(py, &attr.data)).into_pyobject(py)
         });
-        told.collect()
+        listed.collect()
     }
 
     /// Returns a named type.
@@ -139,36 +139,36 @@ impl Hdf5Objects {
     fn description<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<Bound<'py, PyDict>> {
         let Description { kind: items, shape, max_shape, layout, filters, fill, .. } =
             self.run(py, |objects| objects.description(address, name))?;
-        let told = PyDict::new(py);
-        told.set_item("type", kind(py, &items)?)?;
-        told.set_item("shape", shape.map(|shape| PyTuple::new(py, shape)).transpose()?)?;
-        told.set_item("maxshape", PyTuple::new(py, max_shape)?)?;
-        told.set_item("fill", fill.map(|fill| PyBytes::new(py, &fill)))?;
+        let listed = PyDict::new(py);
+        listed.set_item("type", kind(py, &items)?)?;
+        listed.set_item("shape", shape.map(|shape| PyTuple::new(py, shape)).transpose()?)?;
+        listed.set_item("maxshape", PyTuple::new(py, max_shape)?)?;
+        listed.set_item("fill", fill.map(|fill| PyBytes::new(py, &fill)))?;
         let filters = filters.into_iter().map(|filter| (filter.id, filter.params));
-        told.set_item("filters", filters.collect::<Vec<_>>())?;
+        listed.set_item("filters", filters.collect::<Vec<_>>())?;
         let name = match layout {
             StoredLayout::Compact => "compact",
             StoredLayout::Contiguous(position) => {
-                told.set_item("position", position)?;
+                listed.set_item("position", position)?;
                 "contiguous"
             }
             StoredLayout::Chunked(shape) => {
-                told.set_item("chunks", PyTuple::new(py, shape)?)?;
+                listed.set_item("chunks", PyTuple::new(py, shape)?)?;
                 "chunked"
             }
             StoredLayout::Virtual(bytes) => {
-                told.set_item("virtual", PyBytes::new(py, &bytes))?;
+                listed.set_item("virtual", PyBytes::new(py, &bytes))?;
                 "virtual"
             }
             StoredLayout::External(parts) => {
                 let parts = parts.into_iter().map(|part| (part.file, part.offset, part.nbytes));
-                told.set_item("external", parts.collect::<Vec<_>>())?;
+                listed.set_item("external", parts.collect::<Vec<_>>())?;
                 "external"
             }
             _ => "unknown",
         };
-        told.set_item("layout", name)?;
-        Ok(told)
+        listed.set_item("layout", name)?;
+        Ok(listed)
     }
 
     /// Opens a data set, whose items are bytes as they are stored.

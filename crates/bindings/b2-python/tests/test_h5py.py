@@ -1,4 +1,4 @@
-"""b2kit.h5py beside h5py: all that files say, and random selections."""
+"""b2kit.h5py compared with h5py: all that files say, and random selections."""
 
 import io
 import multiprocessing
@@ -57,7 +57,7 @@ def same(a, b):
     return type(a) is type(b) and a == b
 
 
-def told(call):
+def outcome(call):
     """Returns what a call returns, or the usual class of its exception."""
     try:
         return call()
@@ -66,7 +66,7 @@ def told(call):
 
 
 def compare(call, *things):
-    found = [told(lambda thing=thing: call(thing)) for thing in things]
+    found = [outcome(lambda thing=thing: call(thing)) for thing in things]
     assert same(*found), found
 
 
@@ -334,17 +334,17 @@ def test_random_selections(tmp_path):
             name = names[rng.integers(len(names))]
             shape = theirs[name].shape
             key = random_key(shape, rng) if rng.random() < 0.9 else rng.random(shape) < 0.4
-            found = [told(lambda data=data: data[key]) for data in (theirs[name], own[name])]
+            found = [outcome(lambda data=data: data[key]) for data in (theirs[name], own[name])]
             assert agree(found, key, shape), (name, shape, key, found)
         odd = ["x", None, 1.5, (0, 0, 0, 0), np.s_[::-1], [2, 1], [1, 1], [0, 99], (..., ...), b"x", [[0]], ([0], [0]), {}, [1.5]]
         for key in [*odd, np.ones(4, bool), np.ones((9, 9), bool), [], np.array([], "f8"), np.int64(-1), np.s_[1:2:0]]:
             for name in ("flat", "texts", "3/2"):
-                found = [told(lambda data=data: data[key]) for data in (theirs[name], own[name])]
+                found = [outcome(lambda data=data: data[key]) for data in (theirs[name], own[name])]
                 assert same(*found), (name, key, found)
         for blocks in ((0, None, 1, 1), (1, 2, 3, 2), (2, None, 4, 3), (0, 9, 1, 1), (8, 1, 1, 1), (0, 5, 3, 2)):
             start, count, stride, block = blocks
             pair = [module.MultiBlockSlice(start, stride, count, block) for module in (h5py, ours)]
-            found = [told(lambda data=data, key=key: data["flat"][key]) for data, key in zip((theirs, own), pair)]
+            found = [outcome(lambda data=data, key=key: data["flat"][key]) for data, key in zip((theirs, own), pair)]
             assert same(*found), (blocks, found)
 
 
@@ -390,7 +390,7 @@ def test_views_and_other_ways_to_read(tmp_path):
             lambda file: file["x"].id.get_chunk_info(99) if file is own else file["x"].id.get_chunk_info_by_coord((99, 0))[2],
         ]
         for n, call in enumerate(calls[:-1]):
-            found = [told(lambda file=file: call(file)) for file in (theirs, own)]
+            found = [outcome(lambda file=file: call(file)) for file in (theirs, own)]
             assert same(*(np.array(one, object) if isinstance(one, list) else one for one in found)), (n, found)
         for source, target in ((None, None), (np.s_[1:3], np.s_[:2]), (np.s_[0], np.s_[3]), (np.s_[1, 2], np.s_[0, 0])):
             out = [np.zeros((4, 6), dtype) for dtype in ("i4", "i4", "f8", "f8")]
@@ -547,7 +547,7 @@ def test_virtual_data_sets(tmp_path):
                 for _ in range(many(40)):
                     shape = theirs[name].shape
                     key = random_key(shape, rng) if rng.random() < 0.8 else rng.random(shape) < 0.3
-                    found = [told(lambda data=data: data[key]) for data in (theirs[name], own[name])]
+                    found = [outcome(lambda data=data: data[key]) for data in (theirs[name], own[name])]
                     # HDF5 reads no points of some virtual data sets.
                     assert found[0] is OSError or agree(found, key, shape), (name, key, found)
             with pytest.raises(RuntimeError):

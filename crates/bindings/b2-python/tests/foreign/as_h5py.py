@@ -94,7 +94,7 @@ def block(arg):
     return arg
 
 
-class Found(attrs.AttributeManager):
+class ReadAttributes(attrs.AttributeManager):
     """h5py's attributes, read by ours."""
 
     def __init__(self, parent):
@@ -135,7 +135,7 @@ def pytest_sessionstart(session):
         patch(h5py.Group, name, lambda own, *args, name=name: getattr(own, name)(*args))
     patch(h5py.Group, "visit", lambda own, func: own.visit(func))
     base = h5py._hl.base.HLObject
-    base.attrs = property(lambda self: Found(self))
+    base.attrs = property(lambda self: ReadAttributes(self))
 
 
 @pytest.hookimpl(tryfirst=True)
