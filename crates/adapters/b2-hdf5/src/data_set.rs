@@ -14,7 +14,7 @@ use crate::boxes::{Held, product};
 use crate::error::Stop;
 use crate::filters::Filter;
 use crate::filters::blosc::Ready;
-use crate::hdf5::{Attrs, Data, Found};
+use crate::hdf5::{Attrs, Data, Found, StoredChunk};
 use crate::netcdf3::Variable;
 use crate::parts::{Part, Parts};
 use crate::{Hdf5Error, attrs};
@@ -143,6 +143,23 @@ impl DataSet {
             }
             (None, Items::NetCdf3 { .. }) => 0,
         }
+    }
+
+    /// Returns the chunks that are stored, in the order of the grid. The whole index of the chunks is read for that.
+    ///
+    /// # Errors
+    /// Fails if the index cannot be read.
+    pub fn stored_chunks(&self) -> Result<Vec<StoredChunk>, Hdf5Error> {
+        let (Items::Hdf5(data), Some(lengths)) = (&self.items, &self.chunkshape) else {
+            return Ok(Vec::new());
+        };
+        data.begin();
+        let found = data.stored_chunks()?.into_iter().map(|(at, stored)| {
+            let offset =
+                at.iter().zip(lengths).map(|(&at, &length)| at.saturating_mul(length.into())).collect();
+            StoredChunk::new(offset, data.position(stored), stored.len, stored.mask)
+        });
+        Ok(found.collect())
     }
 
     /// Reads the whole index of the chunks, so that it is known to be right.

@@ -124,6 +124,14 @@ impl File {
         matches!(self.format, Format::NetCdf3 { .. })
     }
 
+    /// Returns the objects of the file as HDF5 stores them; `None` for NetCDF 3, which has none.
+    pub fn objects(&self) -> Option<hdf5::Objects<'_>> {
+        match &self.format {
+            Format::Hdf5(hdf5) => Some(hdf5::Objects(hdf5)),
+            Format::NetCdf3 { .. } => None,
+        }
+    }
+
     /// Returns everything that has a name, each group followed by what is in it. What cannot be read is listed with the
     /// reason.
     ///

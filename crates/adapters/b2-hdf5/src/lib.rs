@@ -31,6 +31,10 @@ pub use data_set::DataSet;
 pub use error::Hdf5Error;
 pub use file::{Content, Entry, File, GroupAttrs};
 pub use filters::Filter;
+pub use hdf5::{
+    Description, End, ExternalPart, Member, ObjectKind, Objects, OtherFloat, RawAttribute, StoredChunk,
+    StoredLayout, Target, Type,
+};
 pub use scale::Scale;
 pub use write::{Codec, Writer};
 

@@ -94,6 +94,7 @@ fn mutate_checked(bytes: &mut [u8], blocks: &[Range<usize>], rng: &mut Rng) {
 /// could be read, and how many could not.
 fn read_all(bytes: Vec<u8>, limits: &Limits, most: u64) -> (usize, usize) {
     let Ok(file) = File::from_reader(Arc::new(Bytes::from(bytes)), "mutant", limits) else { return (0, 1) };
+    read_objects(&file);
     let Ok(entries) = file.tree() else { return (0, 1) };
     let (mut good, mut bad) = (0, 0);
     for entry in entries {
@@ -128,6 +129,48 @@ fn read_all(bytes: Vec<u8>, limits: &Limits, most: u64) -> (usize, usize) {
         }
     }
     (good, bad)
+}
+
+/// Reads all objects as they are stored. Whether that fails does not matter.
+fn read_objects(file: &File) {
+    let Some(objects) = file.objects() else { return };
+    let mut pending = vec![objects.root()];
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(address) = pending.pop() {
+        if !seen.insert(address) || seen.len() > 1000 {
+            continue;
+        }
+        let name = format!("{address}");
+        let attrs = objects.attributes(address, &name).unwrap_or_default();
+        for attr in attrs.iter().filter(|attr| matches!(attr.kind, b2_hdf5::Type::Sequence { .. })) {
+            let _ = objects.sequences(&attr.data, 1, &name);
+        }
+        match objects.kind(address, &name) {
+            Ok(b2_hdf5::ObjectKind::Group) => {
+                let (links, _) = objects.links(address, &name).unwrap_or_default();
+                pending.extend(links.into_iter().filter_map(|(_, target)| match target {
+                    b2_hdf5::Target::Object(address) => Some(address),
+                    _ => None,
+                }));
+            }
+            Ok(b2_hdf5::ObjectKind::DataSet) => {
+                let _ = objects.description(address, &name);
+                let Ok(data) = objects.data_set(address, &name) else { continue };
+                let chunks = data.stored_chunks().unwrap_or_default();
+                if let Some(chunk) = chunks.first() {
+                    let _ = objects.bytes(chunk.position, chunk.nbytes, &name);
+                }
+                let itemsize = data.dtype().map_or(1, b2nd::Dtype::itemsize);
+                if !data.shape().contains(&0) && itemsize < 1 << 20 {
+                    let mut item = vec![0; itemsize];
+                    let (start, one) = (vec![0; data.shape().len()], vec![1; data.shape().len()]);
+                    let _ = data.read_box(&start, &one, &mut item);
+                    let _ = objects.sequences(&item, 1, &name);
+                }
+            }
+            _ => drop(objects.named_type(address, &name)),
+        }
+    }
 }
 
 /// Reads single items at both ends and in the middle, without what listing a file has found, and unpacks numbers. Whether that

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use b2_hdf5::{Content, DataSet, File, Hdf5Error};
 use b2kit::nd::{NdArray, Object};
 use b2kit::{ErrorKind, Limits};
-use numpy::{PyArrayDescr, PyUntypedArray};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -14,6 +14,12 @@ use crate::control::How;
 use crate::errors::{Kinded, OrRaise};
 use crate::index::{Chosen, Style, View, refuse_masked};
 use crate::reader;
+
+/// A stored chunk: its first item, its place in the file, its bytes, and the filters that were not applied.
+type StoredChunk<'py> = (Bound<'py, PyTuple>, u64, u64, u32);
+
+/// Boxes of fewer bytes need not be interruptible.
+const SHORT: u64 = 1 << 16;
 
 impl Kinded for Hdf5Error {
     fn kind(&self) -> ErrorKind {
@@ -132,6 +138,17 @@ impl Hdf5Data {
         self.data.stored_nbytes()
     }
 
+    /// Returns the chunks that are stored: the first item of each, where it is in the file, its bytes, and the filters that were
+    /// not applied.
+    fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<StoredChunk<'py>>> {
+        let data = self.data.clone();
+        let found = How::short(None).run(py, move |_| data.stored_chunks())?;
+        let told = found
+            .into_iter()
+            .map(|chunk| Ok((PyTuple::new(py, chunk.offset)?, chunk.position, chunk.nbytes, chunk.mask)));
+        told.collect()
+    }
+
     /// The names of the filters, in order of application.
     #[getter]
     fn filters(&self) -> Vec<String> {
@@ -159,6 +176,30 @@ impl Hdf5Data {
         chosen.read(py, view, self.dtype.bind(py), |view, dtype| self.read(view, dtype, threads, progress))
     }
 
+    /// Reads a box, without an outline of the data set, which takes longer than reading a small one.
+    #[pyo3(signature = (start, shape, threads = None))]
+    fn _box<'py>(
+        &self,
+        py: Python<'py>,
+        start: Vec<u64>,
+        shape: Vec<u64>,
+        threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let data = self.data.clone();
+        let lengths: Vec<usize> = shape.iter().map(|&length| length as usize).collect();
+        let nbytes =
+            shape.iter().fold(self.dtype.bind(py).itemsize() as u64, |n, &length| n.saturating_mul(length));
+        data.check_output(nbytes).or_raise(py)?;
+        // Asking the system for the number of its processors takes longer than reading so little.
+        let how = match nbytes < SHORT {
+            true => How::short(Some(1)),
+            false => How { threads, ..How::default() },
+        };
+        reader::filled(&lengths, self.dtype.bind(py), how, move |control, dst| {
+            data.read_box_with(&control, &start, &shape, dst)
+        })
+    }
+
     /// Reads what an index selects into a NumPy array or another buffer.
     #[pyo3(signature = (key, out, threads = None, progress = None))]
     fn _read_into(
@@ -183,6 +224,10 @@ impl Hdf5Data {
 }
 
 impl Hdf5Data {
+    pub(crate) fn new(data: Arc<DataSet>, dtype: Py<PyArrayDescr>) -> Self {
+        Self { data, dtype }
+    }
+
     /// An array that selections are made of. It has no items.
     fn outline(&self, py: Python<'_>) -> PyResult<NdArray> {
         let data = self.data.clone();

@@ -16,6 +16,7 @@ mod files;
 mod folder;
 #[cfg(unix)]
 mod hdf5;
+mod hdf5_objects;
 mod hdf5_read;
 mod index;
 mod options;
@@ -150,6 +151,7 @@ fn _b2kit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::chunk_sizes, module)?)?;
     module.add_class::<hdf5_read::Hdf5File>()?;
     module.add_class::<hdf5_read::Hdf5Data>()?;
+    module.add_class::<hdf5_objects::Hdf5Objects>()?;
     #[cfg(unix)]
     module.add_function(wrap_pyfunction!(hdf5::hdf5_filters, module)?)?;
     Ok(())

@@ -209,6 +209,22 @@ impl Chunks {
         }
     }
 
+    /// Returns the position in the grid of all chunks that are stored, and where they are.
+    ///
+    /// # Errors
+    /// With what is wrong with the index.
+    pub(crate) fn stored(&self) -> Result<Vec<(Vec<u64>, Stored)>, String> {
+        let place = |(number, stored): &(u64, Stored)| Some((self.position(*number)?, *stored));
+        match self.implicit()? {
+            Some(first) => {
+                let numbers = 0..product(&self.grid);
+                let all = numbers.filter_map(|n| self.implied(first, n).map(|stored| (n, stored)));
+                Ok(all.filter_map(|chunk| place(&chunk)).collect())
+            }
+            None => Ok(self.all()?.iter().filter_map(place).collect()),
+        }
+    }
+
     /// Whether all chunks were written.
     ///
     /// # Errors

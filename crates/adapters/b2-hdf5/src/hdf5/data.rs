@@ -89,6 +89,19 @@ impl Data {
         }
     }
 
+    /// Returns where the chunks are that are stored: their positions in the grid, and the place of each.
+    pub(crate) fn stored_chunks(&self) -> Result<Vec<(Vec<u64>, Stored)>, Hdf5Error> {
+        match &self.place {
+            Stores::Chunks { chunks, .. } => chunks.stored().map_err(|what| self.damaged(what)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns where a stored chunk starts in the file.
+    pub(crate) fn position(&self, stored: Stored) -> u64 {
+        self.below.pages.position(stored.address)
+    }
+
     /// Bytes of the chunks.
     pub(crate) fn chunks_nbytes(&self) -> u64 {
         match &self.place {

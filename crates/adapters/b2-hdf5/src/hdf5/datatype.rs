@@ -7,64 +7,160 @@ const MAX_DEPTH: usize = 16;
 
 /// A type of HDF5, with all that decides about the value of an item.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Type {
+#[non_exhaustive]
+pub enum Type {
     /// An integer of 1, 2, 4 or 8 bytes, all of whose bits count.
+    #[non_exhaustive]
     Int {
+        /// Bytes.
         size: usize,
+        /// Whether it is a signed number, in two's complement.
         is_signed: bool,
+        /// Whether the most significant byte comes first.
+        is_big: bool,
+    },
+    /// An integer that does not use all bits of its bytes, or has another number of them.
+    #[non_exhaustive]
+    PartialInt {
+        /// Bytes.
+        size: usize,
+        /// The number of the first bit of the number, counted from the least significant bit.
+        first: u16,
+        /// Bits of the number.
+        bits: u16,
+        /// Whether it is a signed number, in two's complement.
+        is_signed: bool,
+        /// Whether the most significant byte comes first.
         is_big: bool,
     },
     /// A float of NumPy: 2, 4, 8, or 16 bytes (x87).
+    #[non_exhaustive]
     Float {
+        /// Bytes.
         size: usize,
+        /// Whether the most significant byte comes first.
         is_big: bool,
     },
-    /// Two floats.
+    /// A float of another form.
+    OtherFloat(OtherFloat),
+    /// Two floats of NumPy.
+    #[non_exhaustive]
     Complex {
+        /// Bytes of both together.
         size: usize,
+        /// Whether the most significant byte of each comes first.
         is_big: bool,
     },
     /// Text of fixed length.
+    #[non_exhaustive]
     Text {
+        /// Bytes.
         size: usize,
+        /// What follows a shorter text.
         end: End,
+        /// Whether it is UTF-8 by declaration, otherwise ASCII.
+        is_utf8: bool,
     },
+    /// Bytes whose meaning is only named.
+    #[non_exhaustive]
     Opaque {
+        /// Bytes.
         size: usize,
+        /// The name of the meaning.
         tag: String,
     },
+    /// A structure.
+    #[non_exhaustive]
     Compound {
+        /// Bytes.
         size: usize,
+        /// The fields, in the order of the file.
         fields: Vec<Member>,
     },
+    /// Numbers with names.
+    #[non_exhaustive]
     Enum {
+        /// The type of the numbers.
         base: Box<Type>,
+        /// Names, and the stored bytes of their numbers.
         names: Vec<(String, Vec<u8>)>,
     },
+    /// An array as item.
+    #[non_exhaustive]
     Array {
+        /// The type of its elements.
         base: Box<Type>,
+        /// Its shape.
         dims: Vec<u64>,
     },
-    /// Text of variable length.
-    LongText,
-    /// Something that NumPy does not have: what it is.
-    Other {
+    /// Text of variable length, in a heap.
+    #[non_exhaustive]
+    LongText {
+        /// Whether it is UTF-8 by declaration, otherwise ASCII.
+        is_utf8: bool,
+    },
+    /// Elements of variable number, in a heap.
+    #[non_exhaustive]
+    Sequence {
+        /// The type of an element.
+        base: Box<Type>,
+    },
+    /// The address of an object, or the place of a description of a region in a heap.
+    #[non_exhaustive]
+    Reference {
+        /// Bytes.
         size: usize,
+        /// Whether it leads to a region of a data set.
+        is_region: bool,
+    },
+    /// Something that NumPy does not have: what it is.
+    #[non_exhaustive]
+    Other {
+        /// Bytes.
+        size: usize,
+        /// What it is.
         what: String,
     },
 }
 
+/// The form of a float that NumPy does not have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OtherFloat {
+    /// Bytes.
+    pub size: usize,
+    /// Whether the most significant byte comes first.
+    pub is_big: bool,
+    /// Bits of the number.
+    pub bits: u16,
+    /// The number of the sign's bit, counted from the least significant bit.
+    pub sign: u8,
+    /// The number of the first bit of the exponent, and how many it has.
+    pub exponent: (u8, u8),
+    /// The number of the first bit of the mantissa, and how many it has.
+    pub mantissa: (u8, u8),
+    /// What is subtracted from the exponent.
+    pub bias: u32,
+    /// 0 if the mantissa is as stored, 1 if its first bit is always set, 2 if that bit is not stored.
+    pub norm: u8,
+}
+
 /// A field of a compound.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Member {
-    pub(crate) name: String,
-    pub(crate) offset: usize,
-    pub(crate) kind: Type,
+#[non_exhaustive]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Where it starts in the compound, in bytes.
+    pub offset: usize,
+    /// Its type.
+    pub kind: Type,
 }
 
 /// What follows a text that is shorter than its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum End {
+#[non_exhaustive]
+pub enum End {
     /// Zeros.
     Zeros,
     /// A zero, and anything.
@@ -79,10 +175,13 @@ pub(crate) fn reference_size(offset_size: u8) -> usize {
 }
 
 impl Type {
-    /// Bytes of an item in the file. `None` if they do not fit into memory.
-    pub(crate) fn size(&self, offset_size: u8) -> Option<usize> {
+    /// Returns the bytes of an item in a file whose addresses have `offset_size` bytes; `None` if they do not fit into memory.
+    pub fn size(&self, offset_size: u8) -> Option<usize> {
         Some(match self {
             Self::Int { size, .. }
+            | Self::PartialInt { size, .. }
+            | Self::OtherFloat(OtherFloat { size, .. })
+            | Self::Reference { size, .. }
             | Self::Float { size, .. }
             | Self::Complex { size, .. }
             | Self::Text { size, .. }
@@ -94,8 +193,20 @@ impl Type {
                 let items = dims.iter().try_fold(1_u64, |n, &length| n.checked_mul(length))?;
                 usize::try_from(items).ok()?.checked_mul(base.size(offset_size)?)?
             }
-            Self::LongText => reference_size(offset_size),
+            Self::LongText { .. } | Self::Sequence { .. } => reference_size(offset_size),
         })
+    }
+}
+
+impl Type {
+    /// Whether items, or parts of them, are in a heap.
+    pub(crate) fn is_in_heap(&self) -> bool {
+        match self {
+            Self::LongText { .. } | Self::Sequence { .. } => true,
+            Self::Compound { fields, .. } => fields.iter().any(|field| field.kind.is_in_heap()),
+            Self::Array { base, .. } => base.is_in_heap(),
+            _ => false,
+        }
     }
 }
 
@@ -117,9 +228,10 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
             let (first, bits) = (cursor.u16()?, cursor.u16()?);
             let whole =
                 matches!(size, 1 | 2 | 4 | 8) && first == 0 && usize::from(bits) == size.checked_mul(8)?;
+            let is_signed = class == 0 && flags & 8 != 0;
             match whole {
-                true => Type::Int { size, is_signed: class == 0 && flags & 8 != 0, is_big },
-                false => Type::Other { size, what: format!("integers of {bits} bits in {size} bytes") },
+                true => Type::Int { size, is_signed, is_big },
+                false => Type::PartialInt { size, first, bits, is_signed, is_big },
             }
         }
         1 => float(cursor, size, flags)?,
@@ -137,21 +249,17 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
                 2 => End::Spaces,
                 _ => End::Zeros,
             };
-            Type::Text { size, end }
+            Type::Text { size, end, is_utf8: flags >> 4 & 0xF == 1 }
         }
         5 => {
             let tag = cursor.bytes(usize::try_from(flags & 0xFF).ok()?)?;
             Type::Opaque { size, tag: text_of(tag) }
         }
         6 => compound(cursor, size, flags & 0xFFFF, version, depth)?,
-        7 => {
-            let what = match flags & 0xF {
-                1 | 3 => "references to regions",
-                4 => "references to attributes",
-                _ => "references to objects",
-            };
-            Type::Other { size, what: what.into() }
-        }
+        7 => match flags & 0xF {
+            is_region @ (0 | 1) => Type::Reference { size, is_region: is_region == 1 },
+            _ => Type::Other { size, what: "references of the kind of HDF5 1.12".into() },
+        },
         8 => {
             let base = parse_at(cursor, depth.checked_add(1)?)?;
             let count = usize::try_from(flags & 0xFFFF).ok()?;
@@ -164,13 +272,13 @@ fn parse_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
             Type::Enum { names: values.collect::<Option<_>>()?, base: Box::new(base) }
         }
         9 => {
-            parse_at(cursor, depth.checked_add(1)?)?;
+            let base = Box::new(parse_at(cursor, depth.checked_add(1)?)?);
             match flags & 0xF {
                 1 if flags >> 8 & 0xF > 1 => {
                     Type::Other { size, what: "texts in an unknown encoding".into() }
                 }
-                1 => Type::LongText,
-                _ => Type::Other { size, what: "sequences of variable length".into() },
+                1 => Type::LongText { is_utf8: flags >> 8 & 0xF == 1 },
+                _ => Type::Sequence { base },
             }
         }
         10 => {
@@ -212,12 +320,18 @@ fn float(cursor: &mut Cursor<'_>, size: usize, flags: u32) -> Option<Type> {
     ];
     Some(match known.contains(&found) && order < 2 && (size < 16 || order == 0) {
         true => Type::Float { size, is_big: order == 1 },
-        false => {
-            let what = format!(
-                "floats of {bits} bits with an exponent of {exponent_bits}, which NumPy does not have"
-            );
-            Type::Other { size, what }
-        }
+        // The middle-endian order of VAX.
+        false if order > 1 => Type::Other { size, what: "floats in the order of VAX".into() },
+        false => Type::OtherFloat(OtherFloat {
+            size,
+            is_big: order == 1,
+            bits,
+            sign: sign as u8,
+            exponent: (exponent, exponent_bits),
+            mantissa: (mantissa, mantissa_bits),
+            bias,
+            norm: norm as u8,
+        }),
     })
 }
 

@@ -47,8 +47,13 @@ impl Collection {
     /// Returns the object of a number.
     pub(super) fn get(&self, index: u32) -> Option<Bytes> {
         let index = u16::try_from(index).ok()?;
-        let found = self.objects.binary_search_by_key(&index, |(number, ..)| *number).ok()?;
-        let &(_, at, len) = self.objects.get(found)?;
+        // Most collections have all numbers from 1 on.
+        let guess = usize::from(index).checked_sub(1).and_then(|n| self.objects.get(n));
+        let found = match guess {
+            Some((number, ..)) if *number == index => guess,
+            _ => self.objects.get(self.objects.binary_search_by_key(&index, |(number, ..)| *number).ok()?),
+        };
+        let &(_, at, len) = found?;
         let end = at.checked_add(len).filter(|&end| end <= self.bytes.len())?;
         Some(self.bytes.slice(at..end))
     }

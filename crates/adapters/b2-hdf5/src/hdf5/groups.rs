@@ -21,13 +21,15 @@ const ATTRIBUTE_ID: usize = 8;
 pub(crate) struct Listing {
     /// In the order in which they were made, if that is kept.
     pub(crate) links: Vec<(String, Target)>,
+    /// Whether the order in which they were made is kept.
+    pub(super) is_ordered: bool,
     /// The numbers of the links, in the order of the names, and of the addresses of objects.
     by_name: Vec<u32>,
     by_address: Vec<(u64, u32)>,
 }
 
 impl Listing {
-    fn new(links: Vec<(String, Target)>) -> Self {
+    fn new(links: Vec<(String, Target)>, is_ordered: bool) -> Self {
         let mut by_name: Vec<u32> = (0..).take(links.len()).collect();
         let name = |n: &u32| links.get(*n as usize).map(|(name, _)| name.as_str());
         by_name.sort_by(|a, b| name(a).cmp(&name(b)));
@@ -39,7 +41,7 @@ impl Listing {
             })
             .collect();
         by_address.sort_unstable();
-        Self { links, by_name, by_address }
+        Self { links, is_ordered, by_name, by_address }
     }
 
     /// Returns where a name leads.
@@ -48,6 +50,11 @@ impl Listing {
         let first = self.by_name.partition_point(|n| link(n).is_some_and(|(own, _)| own.as_str() < name));
         let (own, target) = self.by_name.get(first).and_then(link)?;
         (own == name).then_some(target)
+    }
+
+    /// Returns the links in the order of their names.
+    pub(super) fn by_name(&self) -> impl Iterator<Item = &(String, Target)> {
+        self.by_name.iter().filter_map(|n| self.links.get(*n as usize))
     }
 
     /// Returns the first name of an object.
@@ -70,12 +77,13 @@ impl Below {
         if let Some(listing) = known.get(address) {
             return Ok(listing);
         }
-        let links = self.links(found)?;
+        let (links, is_ordered) = self.links(found)?;
         let count = links.len();
-        Ok(known.keep(address, Listing::new(links), count))
+        Ok(known.keep(address, Listing::new(links, is_ordered), count))
     }
 
-    fn links(&self, found: &[Message]) -> Result<Vec<(String, Target)>, String> {
+    /// Reads the names, and whether the order in which they were made is kept.
+    fn links(&self, found: &[Message]) -> Result<(Vec<(String, Target)>, bool), String> {
         let mut links = Vec::new();
         let mut numbered = Vec::new();
         let mut is_hashed = false;
@@ -115,26 +123,34 @@ impl Below {
             }
             limit(links.len().max(numbered.len()))?;
         }
-        match numbered.iter().all(|(.., order)| order.is_some()) {
+        let is_ordered = !numbered.is_empty() && numbered.iter().all(|(.., order)| order.is_some());
+        match is_ordered {
             true => numbered.sort_by_key(|(.., order)| *order),
             // The order of the index is that of no one.
             false if is_hashed => numbered.sort_by(|(a, ..), (b, ..)| a.cmp(b)),
             false => {}
         }
         links.extend(numbered.into_iter().map(|(name, target, _)| (name, target)));
-        Ok(links)
+        Ok((links, is_ordered))
     }
 
-    /// Returns the attributes of an object.
+    /// Returns the attributes of an object, in the order in which they were made, if that is kept.
     pub(crate) fn attributes(&self, found: &[Message]) -> Result<Vec<Attribute>, String> {
         let mut attrs = Vec::new();
+        let mut numbered: Vec<(u16, Attribute)> = Vec::new();
         for message in found {
             match message.kind {
-                header::ATTRIBUTE => attrs.push(messages::attribute(&self.content(message)?, self)?),
+                header::ATTRIBUTE => {
+                    let attr = messages::attribute(&self.content(message)?, self)?;
+                    numbered.push((message.order.unwrap_or_default(), attr));
+                }
                 header::ATTRIBUTE_INFO => self.many_attributes(&message.data, &mut attrs)?,
                 _ => {}
             }
         }
+        // Attributes are in messages or in a heap, not in both.
+        numbered.sort_by_key(|(order, _)| *order);
+        attrs.extend(numbered.into_iter().map(|(_, attr)| attr));
         Ok(attrs)
     }
 
@@ -221,7 +237,7 @@ impl Below {
         })
     }
 
-    fn local_heap(&self, address: u64) -> Result<Vec<u8>, String> {
+    pub(super) fn local_heap(&self, address: u64) -> Result<Vec<u8>, String> {
         let wrong = || "a heap of names is malformed".to_owned();
         let len = u64::from(self.length_size).saturating_mul(2).saturating_add(self.offset_size.into());
         let head = self.metadata(address, len.saturating_add(8))?;

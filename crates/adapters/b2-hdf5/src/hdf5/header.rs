@@ -65,6 +65,8 @@ pub(super) struct Table {
 pub(crate) struct Message {
     pub(crate) kind: u16,
     flags: u8,
+    /// Its number in the order of creation, if the object keeps that.
+    pub(super) order: Option<u16>,
     pub(crate) data: Vec<u8>,
 }
 
@@ -283,7 +285,7 @@ fn old_messages(bytes: &[u8], found: &mut Vec<Message>) -> Option<()> {
     while cursor.rest().len() >= 8 {
         let (kind, len, flags) = (cursor.u16()?, cursor.u16()?, cursor.u8()?);
         cursor.skip(3)?;
-        found.push(Message { kind, flags, data: cursor.bytes(len.into())?.to_vec() });
+        found.push(Message { kind, flags, order: None, data: cursor.bytes(len.into())?.to_vec() });
     }
     Some(())
 }
@@ -294,8 +296,8 @@ fn new_messages(bytes: &[u8], header_flags: u8, found: &mut Vec<Message>) -> Opt
     let mut cursor = Cursor::new(bytes);
     while cursor.rest().len() >= order + 4 {
         let (kind, len, flags) = (cursor.u8()?, cursor.u16()?, cursor.u8()?);
-        cursor.skip(order)?;
-        found.push(Message { kind: kind.into(), flags, data: cursor.bytes(len.into())?.to_vec() });
+        let order = if order > 0 { Some(cursor.u16()?) } else { None };
+        found.push(Message { kind: kind.into(), flags, order, data: cursor.bytes(len.into())?.to_vec() });
     }
     Some(())
 }

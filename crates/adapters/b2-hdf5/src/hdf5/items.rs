@@ -2,7 +2,7 @@
 
 use b2nd::{Dtype, Field, NdError, Value};
 
-use super::datatype::{End, Member, Type};
+use super::datatype::{End, Member, OtherFloat, Type};
 use crate::attrs;
 
 /// What an item is in NumPy's terms, and what is to be done to the stored bytes.
@@ -95,7 +95,7 @@ impl Items {
             dims.extend_from_slice(more);
             inner = base;
         }
-        if *inner == Type::LongText {
+        if let Type::LongText { .. } = inner {
             if !dims.is_empty() {
                 return Err(Unfit::Unsupported("arrays of texts of variable length as items".into()));
             }
@@ -111,6 +111,15 @@ impl Items {
             return Err(Unfit::Damaged);
         }
         Ok(Self { dtype, dims, stored, texts, names: names(inner), is_long_text: false })
+    }
+
+    /// Items as they are stored, as bytes without a meaning. Only texts get the ends that NumPy expects.
+    pub(crate) fn as_stored(kind: &Type, offset_size: u8) -> Result<Self, Unfit> {
+        let stored = kind.size(offset_size).filter(|&size| size > 0).ok_or(Unfit::Damaged)?;
+        let mut texts = Vec::new();
+        stored_texts(kind, 0, offset_size, &mut texts).ok_or(Unfit::Damaged)?;
+        let dtype = Dtype::parse(&format!("|V{stored}"))?;
+        Ok(Self { dtype, dims: Vec::new(), stored, texts, names: None, is_long_text: false })
     }
 
     /// Whether stored bytes are the bytes of items.
@@ -143,7 +152,7 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
         Type::Float { size, is_big } => format!("{}f{size}", order(*is_big, *size)),
         Type::Complex { size, is_big } => format!("{}c{size}", order(*is_big, *size)),
         Type::Text { size: 0, .. } | Type::Opaque { size: 0, .. } => return Err(Unfit::Damaged),
-        Type::Text { size, end } => {
+        Type::Text { size, end, .. } => {
             if *end != End::Zeros {
                 texts.push(TextPlace { at, size: *size, end: *end, times: Vec::new() });
             }
@@ -161,12 +170,48 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
             return Ok(Dtype::structure(fields, *size)?);
         }
         Type::Array { .. } => return Err(Unfit::Damaged),
-        Type::LongText => {
+        Type::LongText { .. } => {
             return Err(Unfit::Unsupported("a compound with text of variable length".into()));
+        }
+        Type::Sequence { .. } => return Err(Unfit::Unsupported("sequences of variable length".into())),
+        Type::Reference { is_region, .. } => {
+            let to = if *is_region { "regions" } else { "objects" };
+            return Err(Unfit::Unsupported(format!("references to {to}")));
+        }
+        Type::PartialInt { size, bits, .. } => {
+            return Err(Unfit::Unsupported(format!("integers of {bits} bits in {size} bytes")));
+        }
+        Type::OtherFloat(OtherFloat { bits, exponent: (_, exponent_bits), .. }) => {
+            return Err(Unfit::Unsupported(format!(
+                "floats of {bits} bits with an exponent of {exponent_bits}, which NumPy does not have"
+            )));
         }
         Type::Other { what, .. } => return Err(Unfit::Unsupported(what.clone())),
     };
     Ok(Dtype::parse(&text)?)
+}
+
+/// Finds the texts in an item of any type; `at` is where in the item it is. `None` if it does not fit into memory.
+fn stored_texts(kind: &Type, at: usize, offset_size: u8, texts: &mut Vec<TextPlace>) -> Option<()> {
+    match kind {
+        Type::Text { size, end, .. } if *end != End::Zeros => {
+            texts.push(TextPlace { at, size: *size, end: *end, times: Vec::new() });
+        }
+        Type::Compound { fields, .. } => {
+            for field in fields {
+                stored_texts(&field.kind, at.checked_add(field.offset)?, offset_size, texts)?;
+            }
+        }
+        Type::Array { base, dims } => {
+            let from = texts.len();
+            stored_texts(base, at, offset_size, texts)?;
+            let count = dims.iter().try_fold(1_u64, |n, &length| n.checked_mul(length))?;
+            let (count, step) = (usize::try_from(count).ok()?, base.size(offset_size)?);
+            texts.iter_mut().skip(from).for_each(|place| place.times.push((count, step)));
+        }
+        _ => {}
+    }
+    Some(())
 }
 
 fn field(member: &Member, at: usize, texts: &mut Vec<TextPlace>) -> Result<Field, Unfit> {

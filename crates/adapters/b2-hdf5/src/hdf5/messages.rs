@@ -33,9 +33,16 @@ pub(crate) fn space(bytes: &[u8], length_size: u8) -> Option<Space> {
 #[derive(Clone, Debug)]
 pub(crate) enum Layout {
     Compact(Vec<u8>),
-    Contiguous { address: u64, len: Option<u64> },
+    Contiguous {
+        address: u64,
+        len: Option<u64>,
+    },
     Chunked(Chunked),
-    Virtual,
+    /// A heap that says where the items are, and the number of the object in it.
+    Virtual {
+        heap: u64,
+        index: u32,
+    },
 }
 
 /// How the chunks of a data set are found.
@@ -161,7 +168,7 @@ fn new_layout(cursor: &mut Cursor<'_>, version: u8, below: &Below) -> Option<Lay
                 has_plain_edges: flags & 1 != 0,
             })
         }
-        (3, 4 | 5) => Layout::Virtual,
+        (3, 4 | 5) => Layout::Virtual { heap: cursor.address(below.offset_size)?, index: cursor.u32()? },
         _ => return None,
     })
 }
@@ -179,6 +186,15 @@ pub(crate) fn fill(bytes: &[u8]) -> Option<Option<Vec<u8>>> {
         _ => return None,
     };
     if has_value { value(&mut cursor) } else { Some(None) }
+}
+
+/// Whether a fill value message says that nothing is ever filled with it.
+pub(crate) fn is_never_filled(bytes: &[u8]) -> bool {
+    match bytes {
+        [1 | 2, _, time, ..] => *time == 1,
+        [3, flags, ..] => flags >> 2 & 3 == 1,
+        _ => false,
+    }
 }
 
 /// Parses a fill value message of the oldest kind.
@@ -223,6 +239,24 @@ pub(crate) fn filters(bytes: &[u8]) -> Option<Vec<FoundFilter>> {
             Some((id, Some(text_of(name)).filter(|name| !name.is_empty()), values))
         })
         .collect()
+}
+
+/// A part of the items of a data set, in another file: where its name is in the heap of names, where it starts, and how many
+/// bytes it has.
+pub(crate) type FoundPart = (u64, u64, u64);
+
+/// Parses a message about items in other files: the heap of their names, and the parts.
+pub(crate) fn external(bytes: &[u8], below: &Below) -> Option<(u64, Vec<FoundPart>)> {
+    let mut cursor = Cursor::new(bytes);
+    if cursor.u8()? != 1 {
+        return None;
+    }
+    cursor.skip(5)?;
+    let count = cursor.u16()?;
+    let heap = cursor.address(below.offset_size)?;
+    let width = below.length_size;
+    let mut part = || Some((cursor.uint(width)?, cursor.uint(width)?, cursor.address(width)?));
+    Some((heap, (0..count).map(|_| part()).collect::<Option<_>>()?))
 }
 
 /// A stored attribute.
@@ -271,10 +305,21 @@ pub(crate) fn attribute(bytes: &[u8], below: &Below) -> Result<Attribute, String
 
 /// Where a name of a group leads.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Target {
+#[non_exhaustive]
+pub enum Target {
+    /// To the object at an address.
     Object(u64),
+    /// To what has a path.
     Soft(String),
-    External { file: String, path: String },
+    /// To what has a path in another file.
+    #[non_exhaustive]
+    External {
+        /// The other file.
+        file: String,
+        /// The path in it.
+        path: String,
+    },
+    /// A link of a kind that is not known.
     Unknown(u8),
 }
 

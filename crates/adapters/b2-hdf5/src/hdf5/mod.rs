@@ -17,6 +17,7 @@ mod header;
 mod items;
 mod lengths;
 mod messages;
+mod objects;
 mod pages;
 mod sequences;
 mod shared;
@@ -36,11 +37,15 @@ use self::chunks::Chunks;
 use self::cursor::NOWHERE;
 pub(crate) use self::data::Data;
 use self::data::Stores;
-use self::datatype::Type;
+pub use self::datatype::{End, Member, OtherFloat, Type};
 use self::groups::Listing;
 use self::header::{Below, Message};
 use self::items::{Items, Unfit};
-use self::messages::{Attribute, Layout, Space, Target};
+pub use self::messages::Target;
+use self::messages::{Attribute, Layout, Space};
+pub use self::objects::{
+    Description, ExternalPart, ObjectKind, Objects, RawAttribute, StoredChunk, StoredLayout,
+};
 use self::pages::Pages;
 use crate::boxes::product;
 use crate::filters::{Filter, Pipeline};
@@ -177,7 +182,7 @@ impl Hdf5 {
         self.below.pages.begin();
     }
 
-    fn damaged(path: &str) -> impl Fn(String) -> Hdf5Error + '_ {
+    pub(crate) fn damaged(path: &str) -> impl Fn(String) -> Hdf5Error + '_ {
         |what| Hdf5Error::damaged(path, what)
     }
 
@@ -269,13 +274,8 @@ impl Hdf5 {
         Ok(self.attrs(&stored))
     }
 
-    fn data_set(
-        &self,
-        group: &Group,
-        (name, address): (&str, u64),
-        found: &[Message],
-        path: &str,
-    ) -> Result<Found, Hdf5Error> {
+    /// Reads the messages of a data set.
+    fn described(&self, found: &[Message], path: &str) -> Result<Described, Hdf5Error> {
         let damaged = Self::damaged(path);
         let content = |kind| {
             let message = found.iter().find(|message: &&Message| message.kind == kind);
@@ -287,29 +287,13 @@ impl Hdf5 {
         let kind = datatype::parse(&kind).ok_or_else(|| wrong("datatype"))?;
         let space = content(header::DATASPACE).map_err(&damaged)?.ok_or_else(|| missing("dataspace"))?;
         let space = messages::space(&space, self.below.length_size).ok_or_else(|| wrong("dataspace"))?;
-        let stored = self.below.attributes(found).map_err(&damaged)?;
-        let Space::Shape(shape, most) = space else {
-            return Err(Hdf5Error::unsupported(path, "no items and no shape (a null dataspace)"));
-        };
-        if found.iter().any(|message| message.kind == header::EXTERNAL) {
-            return Err(Hdf5Error::unsupported(path, "the items are in external files"));
-        }
         let layout = content(header::LAYOUT).map_err(&damaged)?.ok_or_else(|| missing("layout"))?;
         let layout = messages::layout(&layout, &self.below).map_err(&damaged)?;
-        if matches!(layout, Layout::Virtual) {
-            return Err(Hdf5Error::unsupported(path, "a virtual data set, whose items are in others"));
-        }
-        let items = Items::new(&kind, self.below.offset_size).map_err(|unfit| match unfit {
-            Unfit::Unsupported(what) => Hdf5Error::unsupported(path, what),
-            Unfit::Damaged => wrong("datatype"),
-            Unfit::Array(error) => Hdf5Error::array(path)(error),
-        })?;
         let filters = match content(header::FILTERS).map_err(&damaged)? {
             Some(bytes) => messages::filters(&bytes).ok_or_else(|| wrong("filter"))?,
             None => Vec::new(),
         };
-        let filters: Vec<Filter> =
-            filters.into_iter().map(|(id, name, params)| Filter::new(id, name, params)).collect();
+        let filters = filters.into_iter().map(|(id, name, params)| Filter::new(id, name, params)).collect();
         let fill = match content(header::FILL).map_err(&damaged)? {
             Some(bytes) => messages::fill(&bytes).ok_or_else(|| wrong("fill value"))?,
             None => match content(header::OLD_FILL).map_err(&damaged)? {
@@ -317,6 +301,31 @@ impl Hdf5 {
                 None => None,
             },
         };
+        let is_external = found.iter().any(|message| message.kind == header::EXTERNAL);
+        Ok(Described { kind, space, layout, filters, fill, is_external })
+    }
+
+    fn data_set(
+        &self,
+        group: &Group,
+        (name, address): (&str, u64),
+        found: &[Message],
+        path: &str,
+    ) -> Result<Found, Hdf5Error> {
+        let damaged = Self::damaged(path);
+        let wrong = |what: &str| Hdf5Error::damaged(path, format!("the {what} message is malformed"));
+        let Described { kind, space, layout, filters, fill, is_external } = self.described(found, path)?;
+        let stored = self.below.attributes(found).map_err(&damaged)?;
+        let Space::Shape(shape, most) = space else {
+            return Err(Hdf5Error::unsupported(path, "no items and no shape (a null dataspace)"));
+        };
+        if is_external {
+            return Err(Hdf5Error::unsupported(path, "the items are in external files"));
+        }
+        if matches!(layout, Layout::Virtual { .. }) {
+            return Err(Hdf5Error::unsupported(path, "a virtual data set, whose items are in others"));
+        }
+        let items = Items::new(&kind, self.below.offset_size).map_err(unfit(path))?;
         // Texts of variable length are never filled but with nothing.
         let fill = fill.filter(|_| !items.is_long_text);
         if fill.as_ref().is_some_and(|fill| fill.len() != items.stored) {
@@ -420,7 +429,7 @@ impl Hdf5 {
                 let stores = Stores::Chunks { chunks, pipeline, has_plain_edges };
                 Placed { stores, chunks: Some(chunkshape), layout: name, stored: None }
             }
-            Layout::Virtual => return Err("a virtual data set".into()),
+            Layout::Virtual { .. } => return Err("a virtual data set".into()),
         })
     }
 
@@ -530,7 +539,7 @@ impl Hdf5 {
         let shape = match space {
             Space::Shape(shape, _) => shape,
             // Empty texts of netCDF.
-            Space::Null if matches!(kind, Type::Text { .. } | Type::LongText) => return Ok("".into()),
+            Space::Null if matches!(kind, Type::Text { .. } | Type::LongText { .. }) => return Ok("".into()),
             Space::Null => return Err("no items and no shape (a null dataspace)".into()),
         };
         let items = Items::new(&kind, self.below.offset_size).map_err(|unfit| match unfit {
@@ -562,6 +571,25 @@ impl Hdf5 {
         items.mend(&mut data);
         let shape: Vec<u64> = shape.iter().chain(&items.dims).copied().collect();
         Ok(attrs::value(&items.dtype, &shape, &data))
+    }
+}
+
+/// What the messages of a data set say.
+struct Described {
+    kind: Type,
+    space: Space,
+    layout: Layout,
+    filters: Vec<Filter>,
+    fill: Option<Vec<u8>>,
+    /// Whether the items are in other files.
+    is_external: bool,
+}
+
+fn unfit(path: &str) -> impl Fn(Unfit) -> Hdf5Error + '_ {
+    |unfit| match unfit {
+        Unfit::Unsupported(what) => Hdf5Error::unsupported(path, what),
+        Unfit::Damaged => Hdf5Error::damaged(path, "the datatype message is malformed"),
+        Unfit::Array(error) => Hdf5Error::array(path)(error),
     }
 }
 

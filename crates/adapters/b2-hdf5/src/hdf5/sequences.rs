@@ -16,6 +16,17 @@ impl Below {
     /// Returns what a reference of an item leads to: the number of elements, which have `size` bytes each, and their
     /// bytes. A reference to nothing has no elements.
     pub(crate) fn sequence(&self, reference: &[u8], size: usize) -> Result<(u32, Bytes), String> {
+        self.sequence_near(reference, size, &mut None)
+    }
+
+    /// Like [`sequence`](Self::sequence), for many references, of which neighbours lead to the same collection: `last` is that of
+    /// the one before, with its address.
+    pub(crate) fn sequence_near(
+        &self,
+        reference: &[u8],
+        size: usize,
+        last: &mut Option<(u64, Arc<Collection>)>,
+    ) -> Result<(u32, Bytes), String> {
         let wrong = || "a reference to a heap is malformed".to_owned();
         let mut cursor = Cursor::new(reference);
         let mut parse = || Some((cursor.u32()?, cursor.address(self.offset_size)?, cursor.u32()?));
@@ -23,7 +34,10 @@ impl Below {
         if address == 0 || count == 0 && address == NOWHERE {
             return Ok((0, Bytes::new()));
         }
-        let collection = self.collection(address)?;
+        let collection = match last {
+            Some((own, collection)) if *own == address => collection,
+            _ => &mut last.insert((address, self.collection(address)?)).1,
+        };
         let object = match collection.get(index) {
             None if count == 0 => Bytes::new(),
             object => object.ok_or_else(wrong)?,
@@ -34,6 +48,14 @@ impl Below {
         // Objects may share bytes in a damaged file, and may be referred to any number of times.
         self.pages.spend(object.len() as u64).map_err(|error| error.to_string())?;
         Ok((count, object))
+    }
+
+    /// Returns an object of a heap.
+    pub(crate) fn heap_object(&self, address: u64, index: u32) -> Result<Bytes, String> {
+        let object = self.collection(address)?.get(index);
+        let object = object.ok_or_else(|| format!("object {index} of the heap at {address} is missing"))?;
+        self.pages.spend(object.len() as u64).map_err(|error| error.to_string())?;
+        Ok(object)
     }
 
     fn collection(&self, address: u64) -> Result<Arc<Collection>, String> {

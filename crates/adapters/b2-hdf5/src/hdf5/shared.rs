@@ -22,6 +22,17 @@ impl Below {
         Ok(message.ok_or_else(wrong)?.data.clone())
     }
 
+    /// Returns the address of the object whose message a reference leads to; `None` for one in a table.
+    pub(super) fn committed(&self, reference: &[u8]) -> Option<u64> {
+        let mut cursor = Cursor::new(reference);
+        match (cursor.u8()?, cursor.u8()?) {
+            (1, _) => cursor.skip(6)?,
+            (2, _) | (3, 2) => {}
+            _ => return None,
+        }
+        cursor.address(self.offset_size)
+    }
+
     /// Returns the message of a table that has an identifier in its heap.
     pub(super) fn table_message(&self, id: &[u8], kind: u16) -> Result<Vec<u8>, String> {
         let tables = self.tables.get_or_init(|| self.read_tables()).as_ref().map_err(Clone::clone)?;

@@ -1,0 +1,737 @@
+"""Types of HDF5: h5py's dtypes of them, and how stored items become items of these dtypes."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from b2kit import _b2kit
+from b2kit.errors import ArgumentError
+
+__all__ = [
+    "Empty",
+    "ItemType",
+    "Reference",
+    "RegionReference",
+    "check_complex_dtype",
+    "check_dtype",
+    "check_enum_dtype",
+    "check_opaque_dtype",
+    "check_ref_dtype",
+    "check_string_dtype",
+    "check_vlen_dtype",
+    "enum_dtype",
+    "opaque_dtype",
+    "ref_dtype",
+    "regionref_dtype",
+    "special_dtype",
+    "string_dtype",
+    "string_info",
+    "vlen_dtype",
+]
+
+_Dtype = np.dtype[Any]
+# What NumPy's names of types in tags may be: numbers, times and texts, but no objects.
+_TAG = re.compile(r"NUMPY:([<>|=]?(?:[biufcSUV]\d+|[mM]8(?:\[\d*[a-zA-Zμ]+\])?))\Z")
+
+
+class Empty:
+    """The value of a data set or an attribute that has a type, but neither a shape nor items (a null dataspace).
+
+    Parameters
+    ----------
+    dtype
+        The type.
+    """
+
+    shape = None
+    size = None
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype: _Dtype = np.dtype(dtype)
+
+    @property
+    def dtype(self) -> _Dtype:
+        """The type that items would have."""
+        return self._dtype
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Empty) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((Empty, self._dtype))
+
+    def __repr__(self) -> str:
+        return f"Empty(dtype={self.dtype!r})"
+
+
+class Reference:
+    """A reference to a group, a data set or a named type: ``group[reference]`` opens it. False if it leads to nothing."""
+
+    typecode = 0
+
+    def __init__(self, address: int = 0) -> None:
+        self._address = address
+
+    @property
+    def address_of_reference(self) -> int:
+        """The address of the object in the file."""
+        return self._address
+
+    def __bool__(self) -> bool:
+        return self._address not in (0, 2**64 - 1)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).items()))
+
+    def __repr__(self) -> str:
+        return "<HDF5 object reference>" if self else "<HDF5 object reference (null)>"
+
+
+class RegionReference(Reference):
+    """A reference to items of a data set: ``dataset[reference]`` reads them."""
+
+    typecode = 1
+
+    def __init__(self, address: int = 0, heap: int = 0, index: int = 0) -> None:
+        super().__init__(address)
+        self._heap, self._index = heap, index
+
+    def __bool__(self) -> bool:
+        return self._heap not in (0, 2**64 - 1)
+
+    def __repr__(self) -> str:
+        return "<HDF5 region reference>" if self else "<HDF5 region reference (null>"
+
+
+class string_info(NamedTuple):
+    """Encoding (``"ascii"`` or ``"utf-8"``) and length in bytes of texts; the length is None if it varies."""
+
+    encoding: str
+    length: int | None
+
+
+def _metadata(dtype: Any, key: str) -> Any:
+    return (getattr(dtype, "metadata", None) or {}).get(key)
+
+
+def string_dtype(encoding: str = "utf-8", length: int | None = None) -> _Dtype:
+    """Return a dtype for texts.
+
+    Parameters
+    ----------
+    encoding : {"utf-8", "ascii"}
+        The encoding.
+    length : int, optional
+        Bytes of a text; by default it varies.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
+
+    Raises
+    ------
+    ValueError
+        Another encoding.
+    TypeError
+        The length is no integer.
+    """
+    encoding = {"utf8": "utf-8"}.get(encoding, encoding)
+    if encoding not in ("ascii", "utf-8"):
+        raise ArgumentError(f"Invalid encoding ({encoding!r}); 'utf-8' or 'ascii' allowed")
+    if length is None:
+        return np.dtype("O", metadata={"vlen": str if encoding == "utf-8" else bytes})
+    if isinstance(length, int):
+        return np.dtype(f"|S{length}", metadata={"h5py_encoding": encoding})
+    raise TypeError(f"length must be integer or None (got {length!r})")
+
+
+def vlen_dtype(basetype: Any) -> _Dtype:
+    """Return a dtype for sequences of variable length.
+
+    Parameters
+    ----------
+    basetype : dtype_like
+        The type of an element.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
+    """
+    return np.dtype("O", metadata={"vlen": basetype})
+
+
+def enum_dtype(values_dict: dict[str, int], basetype: Any = np.uint8) -> _Dtype:
+    """Return a dtype for integers with names.
+
+    Parameters
+    ----------
+    values_dict : dict
+        Names and their integers.
+    basetype : dtype_like
+        The type of the integers.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
+
+    Raises
+    ------
+    TypeError
+        ``basetype`` is no type of integers.
+    """
+    dtype: _Dtype = np.dtype(basetype)
+    if dtype.kind not in "iu":
+        raise TypeError("Only integer types can be used as enums")
+    return np.dtype(dtype, metadata={"enum": values_dict})
+
+
+def opaque_dtype(np_dtype: Any) -> _Dtype:
+    """Return a dtype whose items h5py stores as opaque bytes.
+
+    Parameters
+    ----------
+    np_dtype : dtype_like
+        The type of the items.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
+
+    Raises
+    ------
+    TypeError
+        It contains Python objects, or is a structure.
+    """
+    dtype: _Dtype = np.dtype(np_dtype)
+    if dtype.kind == "O" or dtype.fields is not None or dtype.subdtype is not None:
+        raise TypeError("Cannot store numpy subarray, compound or object dtypes as opaque")
+    return np.dtype(dtype, metadata={"h5py_opaque": True})
+
+
+ref_dtype: _Dtype = np.dtype("O", metadata={"ref": Reference})
+regionref_dtype: _Dtype = np.dtype("O", metadata={"ref": RegionReference})
+
+
+def special_dtype(**kwds: Any) -> _Dtype:
+    """Return a dtype of one of the kinds ``vlen``, ``enum`` and ``ref``, by the older interface of h5py.
+
+    Parameters
+    ----------
+    **kwds
+        One of ``vlen`` (the type of an element), ``enum`` (a pair of a type and a dict) and ``ref`` (a class of references).
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, with h5py's metadata.
+
+    Raises
+    ------
+    TypeError
+        Not exactly one keyword, or one of another name.
+    ValueError
+        ``ref`` is no class of references.
+    """
+    if len(kwds) != 1:
+        raise TypeError("Exactly one keyword may be provided")
+    ((name, value),) = kwds.items()
+    if name == "vlen":
+        return np.dtype("O", metadata={"vlen": value})
+    if name == "enum":
+        try:
+            dtype, values = value
+        except TypeError:
+            raise TypeError("Enums must be created from a 2-tuple (basetype, values_dict)") from None
+        return enum_dtype(values, dtype)
+    if name == "ref":
+        if value not in (Reference, RegionReference):
+            raise ValueError("Ref class must be Reference or RegionReference")
+        return regionref_dtype if value is RegionReference else ref_dtype
+    raise TypeError(f'Unknown special type "{name}"')
+
+
+def check_string_dtype(dt: Any) -> string_info | None:
+    """Return encoding and length if a dtype is one of texts.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    string_info or None
+        Encoding and length in bytes; the length is None if it varies. None if it is no dtype of texts.
+    """
+    vlen = check_vlen_dtype(dt)
+    if vlen is str:
+        return string_info("utf-8", None)
+    if vlen is bytes:
+        return string_info("ascii", None)
+    if getattr(dt, "kind", None) == "S":
+        return string_info(_metadata(dt, "h5py_encoding") or "ascii", dt.itemsize)
+    return None
+
+
+def check_vlen_dtype(dt: Any) -> Any:
+    """Return the type of the elements if a dtype is one of sequences or texts of variable length.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    numpy.dtype or type or None
+        The type of an element, ``str`` or ``bytes``; None if it is another dtype.
+    """
+    return _metadata(dt, "vlen")
+
+
+def check_enum_dtype(dt: Any) -> dict[str, int] | None:
+    """Return names and integers if a dtype is an enumeration.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    dict or None
+        Names and their integers; None if it is another dtype.
+    """
+    found: dict[str, int] | None = _metadata(dt, "enum")
+    return found
+
+
+def check_opaque_dtype(dt: Any) -> bool:
+    """Return whether h5py stores items of a dtype as opaque bytes.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    bool
+        Whether it does.
+    """
+    return bool(_metadata(dt, "h5py_opaque"))
+
+
+def check_ref_dtype(dt: Any) -> type[Reference] | None:
+    """Return the class of the references if a dtype is one of references.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    type or None
+        :class:`Reference` or :class:`RegionReference`; None if it is another dtype.
+    """
+    found: type[Reference] | None = _metadata(dt, "ref")
+    return found
+
+
+def check_complex_dtype(dt: Any) -> Literal["compound"] | None:
+    """Return how items of a dtype of complex numbers are stored.
+
+    Parameters
+    ----------
+    dt : numpy.dtype
+        Any type.
+
+    Returns
+    -------
+    str or None
+        ``"compound"``, or None if the dtype does not say that.
+    """
+    return "compound" if _metadata(dt, "h5py_complex_compat") else None
+
+
+def check_dtype(**kwds: Any) -> Any:
+    """Return what :func:`special_dtype` was given.
+
+    Parameters
+    ----------
+    **kwds
+        A dtype, as one of ``vlen``, ``enum`` and ``ref``.
+
+    Returns
+    -------
+    object
+        The type of the elements, the names and integers, or the class of the references; None if it is another dtype.
+
+    Raises
+    ------
+    TypeError
+        Not exactly one keyword, or one of another name.
+    """
+    if len(kwds) != 1:
+        raise TypeError("Exactly one keyword may be provided")
+    ((name, dt),) = kwds.items()
+    if name not in ("vlen", "enum", "ref"):
+        raise TypeError(f'Unknown special type "{name}"')
+    return _metadata(dt, name)
+
+
+class Heap(NamedTuple):
+    """Where items of variable length are: the objects of a file, the name of the data set for errors, and whether texts become
+    ``str``."""
+
+    objects: _b2kit.Hdf5Objects
+    name: str
+    decodes: bool = False
+
+
+_Convert = Callable[[np.ndarray[Any, Any], Heap], np.ndarray[Any, Any]]
+
+
+class ItemType:
+    """A type of a file.
+
+    Parameters
+    ----------
+    described
+        What the extension module says about it: a tuple that begins with the class.
+    address_size
+        Bytes of an address in the file.
+    """
+
+    def __init__(self, described: tuple[Any, ...], address_size: int = 8) -> None:
+        self.described = described
+        self.stored: _Dtype
+        """The dtype of items as they are stored. Nothing of it is an object."""
+        self.memory_size: int
+        """Bytes of an item in HDF5's memory, which differ from those in the file if there are references to heaps."""
+        self._dtype: _Dtype | None = None
+        self._what = ""
+        # None if the stored bytes are those of h5py's dtype.
+        self._convert: _Convert | None = None
+        build = getattr(self, "_" + described[0].replace(" ", "_"))
+        build(address_size, *described[1:])
+
+    @property
+    def dtype(self) -> _Dtype:
+        """h5py's dtype.
+
+        Raises
+        ------
+        TypeError
+            NumPy has no such type.
+        """
+        if self._dtype is None:
+            raise TypeError(f"No NumPy equivalent for {self._what}")
+        return self._dtype
+
+    @property
+    def class_number(self) -> int:
+        """HDF5's number of the class."""
+        name: str = self.described[0]
+        if name == "complex" or self._is_complex:
+            return 6
+        return {"int": 0, "bits": 0, "float": 1, "floats": 1, "text": 3, "vlen text": 3, "opaque": 5, "compound": 6}.get(
+            name, {"reference": 7, "enum": 8, "vlen": 9, "array": 10}.get(name, -1)
+        )
+
+    _is_complex = False
+
+    def is_plain(self) -> bool:
+        """Return whether stored bytes are those of items of :attr:`dtype`."""
+        return self._convert is None and self._dtype is not None
+
+    def convert(self, stored: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+        """Return items of :attr:`dtype`. ``stored`` are as many items of the dtype :attr:`stored`."""
+        dtype = self.dtype
+        if self._convert is None:
+            return stored if stored.dtype == dtype and stored.dtype.metadata == dtype.metadata else stored.view(dtype.base)
+        return self._convert(stored, heap)
+
+    def items(self, data: bytes, shape: tuple[int, ...], heap: Heap) -> np.ndarray[Any, Any]:
+        """Return items of which these are the stored bytes."""
+        array = np.ndarray(shape, f"V{self.stored.itemsize}", bytearray(data)) if data else np.empty(shape, f"V{self.stored.itemsize}")
+        return self.of_void(array, heap)
+
+    def of_void(self, array: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+        """Return items of which these are the stored bytes, as an array of ``V``. The items of arrays are added dimensions."""
+        if self.stored.subdtype is None:
+            return self.convert(array.view(self.stored), heap)
+        base, inner = self.stored.subdtype
+        flat = np.ndarray(array.shape + inner, base, array.tobytes() if array.size else b"")
+        return self.convert(flat if not array.size else flat.copy(), heap)
+
+    def _int(self, _: int, size: int, is_signed: bool, is_big: bool) -> None:
+        self.stored = np.dtype(f"{'>' if is_big else '<'}{'i' if is_signed else 'u'}{size}")
+        self._dtype, self.memory_size = self.stored, size
+
+    def _bits(self, _: int, size: int, is_signed: bool, is_big: bool, first: int, bits: int) -> None:
+        self.memory_size, self._what = size, f"integers of {bits} bits in {size} bytes"
+        if size not in (1, 2, 4, 8) or not 0 < bits <= size * 8 - first:
+            self.stored = np.dtype(f"V{size}")
+            return
+        order = ">" if is_big else "<"
+        self.stored = np.dtype(f"{order}u{size}")
+        dtype = self._dtype = np.dtype(f"{order}{'i' if is_signed else 'u'}{size}")
+
+        def convert(stored: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+            native = np.dtype(f"u{size}")
+            left, right = native.type(size * 8 - first - bits), native.type(size * 8 - bits)
+            number = (stored.astype(native) << left).view(f"i{size}" if is_signed else native)
+            return np.asarray((number >> number.dtype.type(right)).astype(dtype))
+
+        self._convert = convert
+
+    def _float(self, _: int, size: int, is_big: bool) -> None:
+        self.memory_size, self._what = size, f"floats of {size} bytes"
+        order = ">" if is_big else "<"
+        if size == 16:
+            long = np.dtype(np.longdouble)
+            self.stored = np.dtype("V16")
+            if long.itemsize == 16 and np.finfo(long).nmant == 63 and not is_big:
+                self._dtype = self.stored = long
+            return
+        self._dtype = self.stored = np.dtype(f"{order}f{size}")
+
+    def _floats(
+        self,
+        _: int,
+        size: int,
+        is_big: bool,
+        bits: int,
+        sign: int,
+        exponent: tuple[int, int],
+        mantissa: tuple[int, int],
+        bias: int,
+        norm: int,
+    ) -> None:
+        self.stored, self.memory_size = np.dtype(f"V{size}"), size
+        self._what = f"floats of {bits} bits with an exponent of {exponent[1]}"
+        (exponent_at, exponent_bits), (mantissa_at, mantissa_bits) = exponent, mantissa
+        if size > 8 or norm == 1 or max(exponent_at + exponent_bits, mantissa_at + mantissa_bits, sign + 1) > 64:
+            return
+        # The smallest float that has all of its numbers.
+        least, most = 1 - bias, (1 << exponent_bits) - 1 - bias
+        fits = (
+            dtype
+            for dtype, nmant, lowest, highest in (("f2", 10, -14, 16), ("f4", 23, -126, 128), ("f8", 52, -1022, 1024))
+            if mantissa_bits <= nmant and lowest <= least and most <= highest
+        )
+        found = next(fits, None)
+        if found is None:
+            return
+        dtype = np.dtype(found)
+        self._dtype = dtype = dtype.newbyteorder(">" if is_big else "<")
+
+        def convert(stored: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+            parts = np.zeros((*stored.shape, 8), "u1")
+            parts[..., :size] = np.ascontiguousarray(stored).reshape(stored.shape).view((np.uint8, (size,)))[
+                ..., :: -1 if is_big else 1
+            ]
+            number = parts.view("<u8")[..., 0].astype("u8")
+
+            def field(at: int, count: int) -> np.ndarray[Any, Any]:
+                return np.asarray((number >> np.uint64(at)) & np.uint64((1 << count) - 1))
+
+            power = field(exponent_at, exponent_bits).astype("i8")
+            fraction = field(mantissa_at, mantissa_bits).astype("f8")
+            last = (1 << exponent_bits) - 1
+            implied = 2.0**mantissa_bits if norm == 2 else 0.0
+            value = np.ldexp(fraction + implied * (power > 0), np.maximum(power, 1) - bias - mantissa_bits)
+            value = np.where(power == last, np.where(fraction > 0, np.nan, np.inf), value) if norm == 2 else value
+            value = np.where(field(sign, 1) > 0, -value, value)
+            with np.errstate(over="ignore"):
+                return np.asarray(value.astype(dtype))
+
+        self._convert = convert
+
+    def _complex(self, _: int, size: int, is_big: bool) -> None:
+        self.memory_size, self._what = size, f"complex numbers of {size} bytes"
+        try:
+            self._dtype = self.stored = np.dtype(f"{'>' if is_big else '<'}c{size}")
+        except TypeError:
+            half = np.dtype(f"{'>' if is_big else '<'}f{size // 2}")
+            self._dtype = self.stored = np.dtype([("r", half), ("i", half)])
+
+    def _text(self, _: int, size: int, end: str, is_utf8: bool) -> None:
+        self.stored, self.memory_size = np.dtype(f"S{size}"), size
+        self._dtype = string_dtype("utf-8" if is_utf8 else "ascii", size)
+
+    def _opaque(self, _: int, size: int, tag: str) -> None:
+        self.stored, self.memory_size = np.dtype(f"V{size}"), size
+        self._dtype = self.stored
+        named = _TAG.match(tag)
+        try:
+            dtype = np.dtype(named[1]) if named else None
+        except (TypeError, ValueError):
+            return
+        if dtype is not None and dtype.itemsize == size:
+            self._dtype = self.stored = np.dtype(dtype, metadata={"h5py_opaque": True})
+
+    def _compound(self, address_size: int, size: int, fields: list[tuple[str, int, tuple[Any, ...]]]) -> None:
+        members = [(name, offset, ItemType(kind, address_size)) for name, offset, kind in fields]
+        names = [name for name, _, _ in members]
+        offsets = [offset for _, offset, _ in members]
+        stored = [member.stored for _, _, member in members]
+        self._what = "a compound with equal names or without fields"
+        grown, places = 0, {}
+        for n in sorted(range(len(members)), key=lambda n: offsets[n]):
+            places[n] = offsets[n] + grown
+            grown += members[n][2].memory_size - members[n][2].stored.itemsize
+        self.memory_size = size + grown
+        if not members or len(set(names)) != len(names):
+            self.stored = np.dtype(f"V{size}")
+            return
+        self.stored = np.dtype({"names": names, "formats": stored, "offsets": offsets, "itemsize": size})
+        what = next((member._what for _, _, member in members if member._dtype is None), None)
+        if what is not None:
+            self._what = what
+            return
+        formats = [member.dtype for _, _, member in members]
+        if names == ["r", "i"] and formats[0] == formats[1] and formats[0].kind == "f" and offsets == [0, size // 2]:
+            half = formats[0]
+            if half.itemsize * 2 == size and half.itemsize in (4, 8, 16) and members[0][2].is_plain():
+                self._dtype = self.stored = np.dtype(f"{half.byteorder if half.byteorder != '=' else ''}c{size}")
+                self._is_complex = True
+                return
+        if all(member.is_plain() for _, _, member in members):
+            self._dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+            if self._dtype == np.dtype(list(zip(names, formats))):
+                self._dtype = np.dtype(list(zip(names, formats)))
+            self.stored = self._dtype
+            return
+        dtype = self._dtype = np.dtype(
+            {
+                "names": names,
+                "formats": formats,
+                "offsets": [places[n] for n in range(len(members))],
+                "itemsize": self.memory_size,
+            }
+        )
+
+        def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+            out = np.zeros(items.shape, dtype)
+            for name, _, member in members:
+                out[name] = member.convert(items[name], heap)
+            return out
+
+        self._convert = convert
+
+    def _enum(self, address_size: int, base: tuple[Any, ...], names: list[tuple[str, bytes]]) -> None:
+        inner = ItemType(base, address_size)
+        self.stored, self.memory_size, self._what = inner.stored, inner.memory_size, inner._what
+        if inner._dtype is None or inner._dtype.kind not in "iu":
+            self._what = self._what or "an enumeration of other items than integers"
+            return
+        # Enumerations lead to no heap.
+        heap = Heap(None, "")  # type: ignore[arg-type]
+        found = inner.items(b"".join(value for _, value in names), (len(names),), heap)
+        values = {name: int(value) for (name, _), value in zip(names, found)}
+        if values == {"FALSE": 0, "TRUE": 1}:
+            self._dtype = np.dtype(bool)
+            if inner.stored.itemsize == 1 and inner.is_plain():
+                self.stored = self._dtype
+            else:
+                self._convert = lambda items, heap: np.asarray(inner.convert(items, heap).astype(bool))
+            return
+        self._dtype, self._convert = enum_dtype(values, inner._dtype), inner._convert
+
+    def _array(self, address_size: int, base: tuple[Any, ...], dims: tuple[int, ...]) -> None:
+        inner = ItemType(base, address_size)
+        self.stored = np.dtype((inner.stored, dims))
+        self.memory_size, self._what = inner.memory_size * int(np.prod(dims)), inner._what
+        if inner._dtype is not None:
+            self._dtype, self._convert = np.dtype((inner._dtype, dims)), inner._convert
+
+    def _vlen_text(self, address_size: int, is_utf8: bool) -> None:
+        self.stored, self.memory_size = np.dtype(f"V{address_size + 8}"), 8
+        dtype = self._dtype = string_dtype("utf-8" if is_utf8 else "ascii")
+
+        def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+            found: list[Any] = heap.objects.texts(np.ascontiguousarray(items).tobytes(), heap.name)
+            if heap.decodes:
+                found = [text.decode("utf-8", "surrogateescape") for text in found]
+            array = np.empty(len(found), dtype)
+            # Texts are single items for NumPy.
+            array[:] = found
+            return array.reshape(items.shape)
+
+        self._convert = convert
+
+    def _vlen(self, address_size: int, base: tuple[Any, ...]) -> None:
+        inner = ItemType(base, address_size)
+        self.stored, self.memory_size, self._what = np.dtype(f"V{address_size + 8}"), 16, inner._what
+        if inner._dtype is None:
+            return
+        dtype = self._dtype = vlen_dtype(inner._dtype)
+        size = inner.stored.itemsize
+
+        def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+            parts = heap.objects.sequences(np.ascontiguousarray(items).tobytes(), size, heap.name)
+            # All elements are converted together: each conversion of references asks the file again.
+            joined = inner.items(b"".join(parts), (sum(map(len, parts)) // size,), heap)
+            found, at = [], 0
+            for part in parts:
+                end = at + len(part) // size
+                # An array of its own, so that the whole is not kept for a single one.
+                found.append(joined[at:end].copy())
+                at = end
+            return _objects(found, items.shape, dtype)
+
+        self._convert = convert
+
+    def _reference(self, address_size: int, size: int, is_region: bool) -> None:
+        self.stored = np.dtype(f"V{size}")
+        self.memory_size = 12 if is_region else 8
+        dtype = self._dtype = regionref_dtype if is_region else ref_dtype
+        wants = address_size + 4 if is_region else address_size
+        if size != wants:
+            self._dtype, self._what = None, f"references of {size} bytes"
+            return
+
+        def convert(items: np.ndarray[Any, Any], heap: Heap) -> np.ndarray[Any, Any]:
+            data = np.ascontiguousarray(items).tobytes()
+            parts = [data[at : at + size] for at in range(0, len(data), size)]
+            if is_region:
+                found: list[Any] = [_region(part, address_size, heap) for part in parts]
+            else:
+                found = [Reference(int.from_bytes(part, "little")) for part in parts]
+            return _objects(found, items.shape, dtype)
+
+        self._convert = convert
+
+    def _other(self, _: int, size: int, what: str) -> None:
+        self.stored, self.memory_size, self._what = np.dtype(f"V{size}"), size, what
+
+
+def _region(part: bytes, address_size: int, heap: Heap) -> RegionReference:
+    address = int.from_bytes(part[:address_size], "little")
+    (index,) = struct.unpack_from("<I", part, address_size)
+    if address in (0, 2 ** (8 * address_size) - 1):
+        return RegionReference()
+    described = heap.objects.heap_object(address, index, heap.name)
+    return RegionReference(int.from_bytes(described[:address_size], "little"), address, index)
+
+
+def _objects(found: list[Any], shape: tuple[int, ...], dtype: _Dtype) -> np.ndarray[Any, Any]:
+    array = np.empty(len(found), dtype)
+    for n, item in enumerate(found):
+        array[n] = item
+    return array.reshape(shape)

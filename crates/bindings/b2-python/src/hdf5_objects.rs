@@ -1,0 +1,274 @@
+//! The objects of HDF5 files as they are stored, for `b2kit.h5py`.
+
+use std::sync::Arc;
+
+use b2_hdf5::{
+    Description, End, File, Hdf5Error, ObjectKind, Objects, OtherFloat, StoredLayout, Target, Type,
+};
+use b2kit::Limits;
+use b2kit::frame::ReadAt;
+use numpy::PyArrayDescr;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+use crate::control::How;
+use crate::errors::{OrRaise, argument};
+use crate::hdf5_read::Hdf5Data;
+use crate::source::PyFile;
+
+/// The objects of an open HDF5 file, by their addresses.
+#[pyclass(frozen, module = "b2kit._b2kit")]
+pub(crate) struct Hdf5Objects(Arc<File>);
+
+/// A link: its name, and an address, a path, or another file and a path in it.
+type Linked<'py> = (String, Bound<'py, PyAny>);
+
+impl Hdf5Objects {
+    /// Runs `work` on the objects, without the interpreter's lock.
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(Objects<'_>) -> Result<T, Hdf5Error> + Send,
+    ) -> PyResult<T> {
+        let objects = self.objects(py)?;
+        How::short(None).run(py, move |_| work(objects))
+    }
+
+    fn objects(&self, py: Python<'_>) -> PyResult<Objects<'_>> {
+        self.0.objects().ok_or_else(|| argument(py, "a NetCDF 3 file has no objects of HDF5"))
+    }
+}
+
+#[pymethods]
+impl Hdf5Objects {
+    /// Opens the file at a path or an http URL, of a source that fetches ranges, or of a Python file.
+    #[new]
+    #[pyo3(signature = (path, source = None, file = None))]
+    fn new(
+        py: Python<'_>,
+        path: String,
+        source: Option<&Bound<'_, PyAny>>,
+        file: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let (reader, path) = match file {
+            Some(file) => (Arc::new(PyFile::new(file)?) as Arc<dyn ReadAt>, path),
+            None => crate::files::file_reader(py, path, source)?,
+        };
+        let opened = move |_| {
+            let file = File::from_reader(reader, path, &Limits::default())?;
+            match file.is_netcdf3() {
+                true => Err(Hdf5Error::NotHdf5),
+                false => Ok(file),
+            }
+        };
+        Ok(Self(Arc::new(How::short(None).run(py, opened)?)))
+    }
+
+    /// The address of the root group.
+    #[getter]
+    fn root(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.objects(py)?.root())
+    }
+
+    /// Bytes in front of HDF5.
+    #[getter]
+    fn user_block(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.objects(py)?.user_block())
+    }
+
+    /// Bytes of an address in the file.
+    #[getter]
+    fn address_size(&self, py: Python<'_>) -> PyResult<u8> {
+        Ok(self.objects(py)?.address_size())
+    }
+
+    /// Returns what an object is.
+    fn kind(&self, py: Python<'_>, address: u64, name: &str) -> PyResult<&'static str> {
+        Ok(match self.run(py, |objects| objects.kind(address, name))? {
+            ObjectKind::DataSet => "dataset",
+            ObjectKind::Type => "type",
+            _ => "group",
+        })
+    }
+
+    /// Returns the links of a group, and whether they are in the order in which they were made.
+    fn links<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<(Vec<Linked<'py>>, bool)> {
+        let (links, is_ordered) = self.run(py, |objects| objects.links(address, name))?;
+        let links = links.into_iter().map(|(name, to)| Ok((name, target(py, to)?)));
+        Ok((links.collect::<PyResult<_>>()?, is_ordered))
+    }
+
+    /// Returns where a name in a group leads.
+    fn link<'py>(
+        &self,
+        py: Python<'py>,
+        address: u64,
+        link: &str,
+        name: &str,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found = self.run(py, |objects| objects.link(address, link, name))?;
+        found.map(|to| target(py, to)).transpose()
+    }
+
+    /// Returns the attributes of an object: names, types, shapes and stored bytes.
+    fn attributes<'py>(
+        &self,
+        py: Python<'py>,
+        address: u64,
+        name: &str,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let attrs = self.run(py, |objects| objects.attributes(address, name))?;
+        let listed = attrs.into_iter().map(|attr| {
+            let shape = attr.shape.map(|shape| PyTuple::new(py, shape)).transpose()?;
+            (attr.name, kind(py, &attr.kind)?, shape, PyBytes::new(py, &attr.data)).into_pyobject(py)
+        });
+        listed.collect()
+    }
+
+    /// Returns a named type.
+    fn named_type<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<Bound<'py, PyTuple>> {
+        kind(py, &self.run(py, |objects| objects.named_type(address, name))?)
+    }
+
+    /// Returns the address of the named type of a data set, if it has one.
+    fn type_address(&self, py: Python<'_>, address: u64, name: &str) -> PyResult<Option<u64>> {
+        self.run(py, |objects| objects.type_address(address, name))
+    }
+
+    /// Returns what the file says about a data set.
+    fn description<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<Bound<'py, PyDict>> {
+        let Description { kind: items, shape, max_shape, layout, filters, fill, .. } =
+            self.run(py, |objects| objects.description(address, name))?;
+        let listed = PyDict::new(py);
+        listed.set_item("type", kind(py, &items)?)?;
+        listed.set_item("shape", shape.map(|shape| PyTuple::new(py, shape)).transpose()?)?;
+        listed.set_item("maxshape", PyTuple::new(py, max_shape)?)?;
+        listed.set_item("fill", fill.map(|fill| PyBytes::new(py, &fill)))?;
+        let filters = filters.into_iter().map(|filter| (filter.id, filter.params));
+        listed.set_item("filters", filters.collect::<Vec<_>>())?;
+        let name = match layout {
+            StoredLayout::Compact => "compact",
+            StoredLayout::Contiguous(position) => {
+                listed.set_item("position", position)?;
+                "contiguous"
+            }
+            StoredLayout::Chunked(shape) => {
+                listed.set_item("chunks", PyTuple::new(py, shape)?)?;
+                "chunked"
+            }
+            StoredLayout::Virtual(bytes) => {
+                listed.set_item("virtual", PyBytes::new(py, &bytes))?;
+                "virtual"
+            }
+            StoredLayout::External(parts) => {
+                let parts = parts.into_iter().map(|part| (part.file, part.offset, part.nbytes));
+                listed.set_item("external", parts.collect::<Vec<_>>())?;
+                "external"
+            }
+            _ => "unknown",
+        };
+        listed.set_item("layout", name)?;
+        Ok(listed)
+    }
+
+    /// Opens a data set, whose items are bytes as they are stored.
+    fn data_set(&self, py: Python<'_>, address: u64, name: &str) -> PyResult<Hdf5Data> {
+        let data = self.run(py, |objects| objects.data_set(address, name))?;
+        let size = data.dtype().or_raise(py)?.itemsize();
+        let dtype = PyArrayDescr::new(py, format!("V{size}"))?.unbind();
+        Ok(Hdf5Data::new(Arc::new(data), dtype))
+    }
+
+    /// Returns what references of sequences and texts lead to; an element has `size` bytes.
+    fn sequences<'py>(
+        &self,
+        py: Python<'py>,
+        references: &[u8],
+        size: usize,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let found = self.run(py, |objects| objects.sequences(references, size, name))?;
+        PyList::new(py, found.iter().map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    /// Returns the texts that references lead to, up to the first zero of each.
+    fn texts<'py>(&self, py: Python<'py>, references: &[u8], name: &str) -> PyResult<Bound<'py, PyList>> {
+        let found = self.run(py, |objects| objects.sequences(references, 1, name))?;
+        let text = |bytes: &[u8]| PyBytes::new(py, bytes.split(|&byte| byte == 0).next().unwrap_or_default());
+        PyList::new(py, found.iter().map(|bytes| text(bytes)))
+    }
+
+    /// Returns an object of a heap.
+    fn heap_object<'py>(
+        &self,
+        py: Python<'py>,
+        address: u64,
+        index: u32,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.run(py, |objects| objects.heap_object(address, index, name))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Reads bytes of the file.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        position: u64,
+        nbytes: u64,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.run(py, |objects| objects.bytes(position, nbytes, name))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+/// Returns where a link leads: an address, a path, or another file and a path in it; `None` if nobody knows.
+fn target(py: Python<'_>, target: Target) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match target {
+        Target::Object(address) => address.into_pyobject(py)?.into_any(),
+        Target::Soft(path) => path.into_pyobject(py)?.into_any(),
+        Target::External { file, path, .. } => (file, path).into_pyobject(py)?.into_any(),
+        _ => py.None().into_bound(py),
+    })
+}
+
+/// Describes a type by tuples that begin with its class.
+fn kind<'py>(py: Python<'py>, of: &Type) -> PyResult<Bound<'py, PyTuple>> {
+    match of {
+        Type::Int { size, is_signed, is_big, .. } => ("int", size, is_signed, is_big).into_pyobject(py),
+        Type::PartialInt { size, first, bits, is_signed, is_big, .. } => {
+            ("bits", size, is_signed, is_big, first, bits).into_pyobject(py)
+        }
+        Type::Float { size, is_big, .. } => ("float", size, is_big).into_pyobject(py),
+        Type::OtherFloat(OtherFloat { size, is_big, bits, sign, exponent, mantissa, bias, norm, .. }) => {
+            ("floats", size, is_big, bits, sign, exponent, mantissa, bias, norm).into_pyobject(py)
+        }
+        Type::Complex { size, is_big, .. } => ("complex", size, is_big).into_pyobject(py),
+        Type::Text { size, end, is_utf8, .. } => {
+            let end = match end {
+                End::Zero => "nullterm",
+                End::Spaces => "spacepad",
+                _ => "nullpad",
+            };
+            ("text", size, end, is_utf8).into_pyobject(py)
+        }
+        Type::Opaque { size, tag, .. } => ("opaque", size, tag).into_pyobject(py),
+        Type::Compound { size, fields, .. } => {
+            let fields = fields.iter().map(|field| Ok((&field.name, field.offset, kind(py, &field.kind)?)));
+            ("compound", size, fields.collect::<PyResult<Vec<_>>>()?).into_pyobject(py)
+        }
+        Type::Enum { base, names, .. } => {
+            let names: Vec<_> = names.iter().map(|(name, value)| (name, PyBytes::new(py, value))).collect();
+            ("enum", kind(py, base)?, names).into_pyobject(py)
+        }
+        Type::Array { base, dims, .. } => {
+            ("array", kind(py, base)?, PyTuple::new(py, dims)?).into_pyobject(py)
+        }
+        Type::LongText { is_utf8, .. } => ("vlen text", is_utf8).into_pyobject(py),
+        Type::Sequence { base, .. } => ("vlen", kind(py, base)?).into_pyobject(py),
+        Type::Reference { size, is_region, .. } => ("reference", size, is_region).into_pyobject(py),
+        Type::Other { size, what, .. } => ("other", size, what).into_pyobject(py),
+        _ => ("other", 0, "an unknown type").into_pyobject(py),
+    }
+}
