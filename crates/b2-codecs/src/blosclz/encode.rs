@@ -241,6 +241,18 @@ impl<const CLEVEL: u8> Finder<'_, CLEVEL> {
         unsafe { self.find_equal(window, pos, Self::NEAR_MASK, Self::FAR_MASK) }
     }
 
+    /// Returns whether `found`, a match of `pos`, is far and covers the start of a run, which a near match covers better.
+    #[inline(always)]
+    fn cuts_a_run(&self, pos: usize, found: Match) -> bool {
+        let (byte, end) = (self.src[pos], pos + found.len);
+        // A limit, so that what is compared in vain is never much.
+        found.distance >= FAR_BASE
+            && found.len < 1_024
+            && self.src[end] == byte
+            && self.src[end - 1] == byte
+            && self.src[pos + 1] == byte
+    }
+
     /// Returns a match that continues at `pos`, the end of a match of `distance`.
     ///
     /// Looks for 8 equal bytes from the last byte of that match on, which are more particular than those from `pos` on if
@@ -253,11 +265,11 @@ impl<const CLEVEL: u8> Finder<'_, CLEVEL> {
         let before = if distance == 1 { 2 } else { 1 };
         self.insert(pos - 3 + before);
         // SAFETY: as the caller promises.
-        match unsafe { self.find_equal(window, pos - before, u64::MAX, u64::MAX) } {
-            Some(found) => Some(Match { len: found.len - before, ..found }),
-            // SAFETY: as the caller promises.
-            None => unsafe { self.find(window, pos) },
-        }
+        let found = unsafe { self.find_equal(window, pos - before, u64::MAX, u64::MAX) }
+            .map(|found| Match { len: found.len - before, ..found })
+            .filter(|found| !Self::EFFORT.lazy || !self.cuts_a_run(pos, *found));
+        // SAFETY: as the caller promises.
+        found.or_else(|| unsafe { self.find(window, pos) })
     }
 
     /// Returns the match of `pos` with the last position of the same hash, if the bytes of a mask are equal.
@@ -447,14 +459,23 @@ mod tests {
         }
     }
 
-    /// A subset that is fast enough for Miri.
+    /// A subset that is fast enough for Miri: a period, and runs that repeat.
     #[test]
     fn small_blocks_fit_or_not() {
-        let raw: Vec<u8> = (0..400_u32).map(|i| (i % 50) as u8).collect();
-        let mut dst = vec![0; 400];
-        let len = EncoderState::new().unwrap().encode(9, &raw, &mut dst).unwrap();
-        for room in [0, 1, len / 2, len - 1] {
-            assert_eq!(EncoderState::new().unwrap().encode(9, &raw, &mut dst[..room]), None, "{room}");
+        for raw in
+            [|i: u32| i % 50, |i| i / 9 % 20].map(|byte| (0..400).map(|i| byte(i) as u8).collect::<Vec<_>>())
+        {
+            for clevel in [5, 9] {
+                let mut dst = vec![0; 400];
+                let len = EncoderState::new().unwrap().encode(clevel, &raw, &mut dst).unwrap();
+                for room in [0, 1, len / 2, len - 1] {
+                    assert_eq!(
+                        EncoderState::new().unwrap().encode(clevel, &raw, &mut dst[..room]),
+                        None,
+                        "{room}"
+                    );
+                }
+            }
         }
     }
 

@@ -6,4 +6,5 @@ mod common;
 mod decode_start;
 mod hostile;
 mod ndlz;
+mod regular;
 mod roundtrip;
