@@ -4,7 +4,7 @@
 const css = (colour) => `rgb(${colour[0]} ${colour[1]} ${colour[2]})`;
 const ink = () => getComputedStyle(document.body).color;
 
-/** One pixel of the canvas for each item that was read. */
+/** Draws one pixel per item. */
 function drawPicture(canvas, look, pixels) {
   canvas.width = look.width;
   canvas.height = look.height;
@@ -12,7 +12,7 @@ function drawPicture(canvas, look, pixels) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/** Extremes of the numbers of each column of pixels. */
+/** Minimum and maximum of the numbers in each column of pixels. */
 function columnsOf(values, width) {
   const wide = Math.max(1, Math.min(width, values.length));
   const columns = [];
@@ -29,7 +29,7 @@ function columnsOf(values, width) {
   return columns;
 }
 
-/** Numbers as a line, which spans from the smallest to the largest of each column of pixels. */
+/** Draws numbers as a line that spans from the minimum to the maximum of each column of pixels. */
 function drawLine(canvas, values, low, high, log, mark) {
   const [wide, high_] = [canvas.width, canvas.height];
   const context = canvas.getContext("2d");
@@ -79,10 +79,10 @@ function drawLegend(bar, histogram, legend) {
   });
 }
 
-/** What chunks that are not stored are, with colours that all people tell apart. */
+/** Kinds of chunks that are not stored, with colours safe for colour blindness. */
 const SPECIAL = { "-1": ["zeros", [86, 180, 233]], "-2": ["NaN", [230, 159, 0]], "-3": ["not set", [204, 121, 167]], "-4": ["damaged", [213, 94, 0]] };
 
-/** Chunks row by row; the darker, the more bytes of them are stored. */
+/** Draws chunks row by row; darker ones store more bytes. */
 function drawChunks(canvas, sizes, grid, whole) {
   const [rows, columns] = grid;
   const side = Math.max(1, Math.min(32, Math.floor(960 / columns)));
@@ -98,7 +98,7 @@ function drawChunks(canvas, sizes, grid, whole) {
   });
 }
 
-/** An axis: its title, and texts at their places along it, as many as have room without touching each other. */
+/** Draws an axis: its title, and as many labels as fit without touching each other. */
 function drawAxis(element, edge, isDown) {
   const { title, marks } = edge ?? { title: "", marks: [] };
   const box = element.getBoundingClientRect();

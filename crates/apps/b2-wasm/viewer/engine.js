@@ -1,17 +1,17 @@
 // The page's interface to the engine: commands are calls that return promises.
 "use strict";
 
-/** How often the worker is asked for a sign of life, and after how long without one the page says so; in milliseconds. */
-const PULSE = 500;
-const LONG = 2000;
+/** Interval of heartbeats of the worker, and time without one after which the page reports it; in milliseconds. */
+const HEARTBEAT = 500;
+const MAX_SILENCE = 2000;
 
-/** What fails because of the file, in words for people. */
+/** An error about the file, with a message for users. */
 class Problem extends Error {}
 
 class Engine {
   /**
-   * `source()` returns the wasm module, `worker()` a new worker. `counted(counts)` is told requests and bytes. `slow(time,
-   * waits)` is told for how many milliseconds the worker has been decoding without a break or, if `waits`, waiting for a server, if
+   * `source()` returns the wasm module, `worker()` a new worker. `counted(counts)` receives requests and bytes. `slow(time,
+   * waits)` receives for how many milliseconds the worker has been decoding without a break or, if `waits`, waiting for a server, if
    * that is long, and 0 afterwards.
    */
   constructor(source, worker, counted, slow) {
@@ -23,17 +23,17 @@ class Engine {
     this.tasks = new Map();
     this.next = 1;
     this.files = 0;
-    /** Grows with each engine that had to be started anew: handles of older ones mean nothing. */
+    /** Grows with each restart of the engine: handles of older ones are invalid. */
     this.generation = 0;
     this.start();
-    setInterval(() => this.watch(), PULSE);
+    setInterval(() => this.watch(), HEARTBEAT);
   }
 
   start() {
     this.generation += 1;
     this.began = false;
     this.asked = null;
-    /** For how many milliseconds servers have sent nothing that they were asked for. */
+    /** For how many milliseconds servers have sent nothing for pending requests. */
     this.waiting = 0;
     const worker = this.newWorker();
     this.worker = worker;
@@ -59,27 +59,27 @@ class Engine {
     this.source().then((module) => worker.postMessage({ start: module }), (error) => this.fail(error.message));
   }
 
-  /** Asks the worker for a sign of life, which it cannot give while it decodes. */
+  /** Sends a heartbeat request, which the worker cannot answer while it decodes. */
   watch() {
     const now = performance.now();
     if (this.tasks.size === 0) this.waiting = 0;
     const decoding = this.asked === null ? 0 : now - this.asked;
     const time = Math.max(decoding, this.waiting);
-    if (time > LONG || this.isSlow) this.slow(time > LONG ? time : 0, decoding <= LONG);
-    this.isSlow = time > LONG;
+    if (time > MAX_SILENCE || this.isSlow) this.slow(time > MAX_SILENCE ? time : 0, decoding <= MAX_SILENCE);
+    this.isSlow = time > MAX_SILENCE;
     if (this.began && this.asked === null && this.tasks.size > 0) {
       this.asked = now;
       this.worker.postMessage({ alive: true });
     }
   }
 
-  /** Ends what the worker does. */
+  /** Stops the worker. */
   stop() {
     this.fail(null);
     this.watch();
   }
 
-  /** All open tasks fail, and another engine starts, unless this one could not start either. */
+  /** Fails all open tasks and starts another engine, unless this one could not start either. */
   fail(why) {
     const tasks = [...this.tasks.values()];
     this.tasks.clear();
@@ -105,7 +105,7 @@ class Engine {
     else waiting.resolve({ answer, bytes });
   }
 
-  /** Makes a file or an address known; returns its number. */
+  /** Registers a file or an address; returns its number. */
   async add(source) {
     await this.ready;
     const file = ++this.files;

@@ -5,8 +5,8 @@ const at = (id) => document.getElementById(id);
 
 /** Bytes of blocks to decode for the first picture, and for better ones. */
 const BUDGETS = [8 << 20, 64 << 20, 256 << 20];
-/** The most pixels of a picture. */
-const MOST = 1200;
+/** Maximum number of pixels of a picture. */
+const MAX_PIXELS = 1200;
 
 const shown = {
   source: null, handle: 0, store: null, member: null, file: null, axes: [], drawn: [], windows: [], generation: 0,
@@ -14,7 +14,7 @@ const shown = {
   /** A promise of the coordinates along the dimensions. */
   points: null,
 };
-/** Grows with each file and each look; work for an older one is dropped. */
+/** Grows with each file and each picture; results for older ones are dropped. */
 let opening = 0;
 let looking = 0;
 let pending = null;
@@ -39,7 +39,7 @@ const engine = new Engine(
     if (inside === null) return new Worker("worker.js");
     return new Worker(URL.createObjectURL(new Blob([inside.textContent], { type: "text/javascript" })));
   },
-  (now) => { counts = now; tell(); },
+  (now) => { counts = now; showStatus(); },
   (time, waits) => {
     at("slow").hidden = time === 0;
     const seconds = `${Math.round(time / 1000)} seconds`;
@@ -50,13 +50,13 @@ const engine = new Engine(
   },
 );
 
-function say(problem) {
+function showProblem(problem) {
   at("problem").textContent = problem;
   at("problem").hidden = problem === "";
 }
 
 let doing = "";
-function tell(what = doing) {
+function showStatus(what = doing) {
   doing = what;
   const size = counts.bytes < 1e6 ? `${(counts.bytes / 1e3).toFixed(1)} kB` : `${(counts.bytes / 1e6).toFixed(1)} MB`;
   const read = counts.requests > 0 ? `${counts.requests} reads, ${size}` : "";
@@ -66,14 +66,14 @@ function tell(what = doing) {
   document.body.dataset.rounds = counts.rounds;
 }
 
-/** Runs work for the person; what goes wrong is said. */
-async function trying(work) {
+/** Runs an action of the user and displays its errors. */
+async function attempt(work) {
   try {
     return await work();
   } catch (error) {
     if (!(error instanceof Problem)) console.error(error);
-    say(error.message);
-    tell("");
+    showProblem(error.message);
+    showStatus("");
     document.body.dataset.state = "problem";
     return undefined;
   }
@@ -81,7 +81,7 @@ async function trying(work) {
 
 // Files
 
-/** Opens a file of this computer, or an address. */
+/** Opens a local file or an address. */
 async function open(source, name, wanted = {}, member = false) {
   if (engine.isSlow) engine.stop();
   if (!member) folder = null;
@@ -90,9 +90,9 @@ async function open(source, name, wanted = {}, member = false) {
   looking += 1;
   pending?.cancel();
   document.body.dataset.state = "opening";
-  say("");
-  tell("opening");
-  await trying(async () => {
+  showProblem("");
+  showStatus("opening");
+  await attempt(async () => {
     const generation = engine.generation;
     const number = await engine.add(source);
     const { answer } = await engine.call("open", { file: number, name });
@@ -112,21 +112,21 @@ async function open(source, name, wanted = {}, member = false) {
       const known = key >= 0 || !wanted.key;
       if (key >= 0 || first >= 0) await openMember(key >= 0 ? key : first, known ? wanted : {});
       else facts({ kind: "store" });
-      if (!known) say(`there is no member ${wanted.key} in this store`);
+      if (!known) showProblem(`there is no member ${wanted.key} in this store`);
     } else {
       await show(answer, wanted);
     }
   });
 }
 
-/** The files of the folder that is open: their names and what can be opened. */
+/** The files of the open folder: their names and openable entries. */
 let folder = null;
-/** The most files of a folder. */
-const MOST_FILES = 20000;
+/** Maximum number of files of a folder. */
+const MAX_FILES = 20000;
 const ENDINGS = /\.(b2nd|b2frame|b2f|b2z|b2e)$/;
 const INDEX = "chunks.b2frame";
 
-/** Opens a folder, given the paths and files in it: a sparse frame is one, otherwise the files in it are listed. */
+/** Opens a folder, given its paths and files: as a sparse frame if it is one, otherwise as a list of files. */
 function openFolder(name, files) {
   const folders = new Map();
   for (const [path, file] of files) {
@@ -145,7 +145,7 @@ function openFolder(name, files) {
   }
   list.sort((a, b) => (a.key < b.key ? -1 : 1));
   if (list.length === 0) {
-    say("there is no file in this folder that the page can read: .b2nd, .b2frame, .b2z, .b2e, or a sparse frame");
+    showProblem("there is no file in this folder that the page can read: .b2nd, .b2frame, .b2z, .b2e, or a sparse frame");
     document.body.dataset.state = "problem";
     return;
   }
@@ -160,21 +160,21 @@ function openFolder(name, files) {
   open(list[0].source, list[0].key, {}, true);
 }
 
-/** The paths and files in a folder that was dropped. */
+/** Returns the paths and files in a dropped folder. */
 async function filesIn(entry, prefix = "", files = []) {
   const reader = entry.createReader();
   for (;;) {
     const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (entries.length === 0) return files;
     for (const inner of entries) {
-      if (files.length >= MOST_FILES) throw new Problem(`the folder has more than ${MOST_FILES} files`);
+      if (files.length >= MAX_FILES) throw new Problem(`the folder has more than ${MAX_FILES} files`);
       if (inner.isDirectory) await filesIn(inner, `${prefix}${inner.name}/`, files);
       else files.push([prefix + inner.name, await new Promise((resolve, reject) => inner.file(resolve, reject))]);
     }
   }
 }
 
-/** Opens the file anew where the engine had to be started anew. */
+/** Reopens the file if the engine was restarted. */
 async function alive() {
   if (shown.generation === engine.generation || shown.source === null) return;
   await open(shown.source, shown.name, { key: shown.member, ...linked() });
@@ -183,12 +183,12 @@ async function alive() {
 function showStore(file) {
   const { source, name } = shown;
   members(file.members, (k) => visit(() => {
-    if (shown.source === source) trying(() => openMember(k));
+    if (shown.source === source) attempt(() => openMember(k));
     else open(source, name, { key: file.members[k].key });
   }));
 }
 
-/** Lists members of a store or files of a folder, which `choose_(k)` opens. */
+/** Lists members of a store or files of a folder; `choose_(k)` opens one. */
 function members(list, choose_) {
   at("store").hidden = false;
   at("tree").replaceChildren(...list.map((member, k) => {
@@ -210,8 +210,8 @@ async function openMember(k, wanted = {}) {
   const own = opening;
   looking += 1;
   pending?.cancel();
-  say("");
-  tell("opening");
+  showProblem("");
+  showStatus("opening");
   document.body.dataset.state = "opening";
   const member = shown.store.file.members[k];
   at("tree").querySelectorAll("button").forEach((button, i) => button.toggleAttribute("aria-current", i === k));
@@ -290,7 +290,7 @@ const nameOf = (dim) => shown.file.names?.[dim] || `dimension ${dim}`;
 
 // Selections
 
-/** Takes a selection in NumPy's notation, and draws it. */
+/** Draws a selection in NumPy's notation. */
 async function choose(slice, dims) {
   const { answer } = await engine.call("axes", { handle: shown.handle, slice });
   // A single position stands for its whole dimension.
@@ -308,7 +308,7 @@ async function choose(slice, dims) {
   await look();
 }
 
-/** Shows a single place of a dimension. The axis of all of them is kept. */
+/** Shows a single position of a dimension, and remembers the axis of the whole dimension. */
 function single(dim, k) {
   const axis = shown.axes[dim];
   shown.axes[dim] = { ...axis, at: Math.min(axis.len - 1, Math.max(0, k)) };
@@ -320,14 +320,14 @@ function whole() {
   shown.windows = shown.drawn.map((dim) => [0, shown.axes[dim].len]);
 }
 
-/** One dimension in NumPy's notation: places `from` to `to`. */
+/** Formats one dimension in NumPy's notation: positions `from` to `to`. */
 function part(axis, from, to) {
   const [first, last] = [position(axis, from), position(axis, to - 1)];
   const stop = axis.step > 0 ? last + 1 : last - 1 < 0 ? "" : last - 1;
   return `${first}:${stop}${axis.step === 1 ? "" : `:${axis.step}`}`;
 }
 
-/** The selection that is shown. */
+/** The displayed selection. */
 function sliceText() {
   return shown.axes.map((axis, dim) => {
     const drawn = shown.drawn.indexOf(dim);
@@ -338,7 +338,7 @@ function sliceText() {
   }).join(",");
 }
 
-/** The selection from which places are counted: all of the drawn dimensions, one place of the others. */
+/** The selection to which positions refer: all of the drawn dimensions, one position of the others. */
 function baseText() {
   return shown.axes.map((axis, dim) => (shown.drawn.includes(dim)
     ? part(axis, 0, axis.len)
@@ -377,12 +377,12 @@ function go(dim, k) {
   if (!Number.isInteger(k)) return;
   single(dim, k);
   for (const input of at("sliders").querySelectorAll(`label[data-dim="${dim}"] input`)) input.value = String(shown.axes[dim].at);
-  trying(look);
+  attempt(look);
 }
 
 // Pictures
 
-/** Removes what was drawn and said of another selection or file. */
+/** Clears pictures and texts of another selection or file. */
 function clear() {
   shown.look = null;
   at("picture").width = 1;
@@ -394,7 +394,7 @@ function clear() {
   delete at("cell").dataset.value;
 }
 
-/** Reads and draws what is selected: first from few blocks, then better. */
+/** Reads and draws the selection: first from few blocks, then in more detail. */
 async function look() {
   await alive();
   looking += 1;
@@ -403,7 +403,7 @@ async function look() {
   shown.values = null;
   remember();
   at("slice").value = sliceText();
-  say("");
+  showProblem("");
   if (shown.drawn.length === 0 && shown.axes.length > 0) return;
   document.body.dataset.state = "looking";
   at("profile-plot").hidden = true;
@@ -417,15 +417,15 @@ async function look() {
     if (own !== looking) return;
     clear();
     at("cell").textContent = `[()] = ${answer.value}`;
-    tell("");
+    showStatus("");
     document.body.dataset.state = "shown";
     return;
   }
   at("plot").hidden = false;
-  const wide = Math.min(MOST, Math.max(64, Math.ceil(at("frame").clientWidth * devicePixelRatio)));
+  const wide = Math.min(MAX_PIXELS, Math.max(64, Math.ceil(at("frame").clientWidth * devicePixelRatio)));
   const most = shown.drawn.length === 2 ? [wide, wide] : [1, wide];
   for (const [n, decoded] of BUDGETS.entries()) {
-    tell(n === 0 ? "reading" : "reading more");
+    showStatus(n === 0 ? "reading" : "reading more");
     pending = engine.call("look", {
       handle: shown.handle, slice: baseText(), dims: shown.drawn, windows: shown.windows.flat(), most, decoded,
       field: shown.field ?? "",
@@ -446,11 +446,11 @@ async function look() {
     if (own !== looking) return;
     if (answer.every === 1) break;
   }
-  tell("");
+  showStatus("");
   document.body.dataset.state = "shown";
 }
 
-/** Tells tests that a picture is complete, and what was read before the first one. */
+/** Signals tests that a picture is complete, and what was read before the first one. */
 function drawn() {
   const pictures = Number(document.body.dataset.pictures ?? 0) + 1;
   document.body.dataset.pictures = pictures;
@@ -483,12 +483,12 @@ async function paint(own = looking) {
   drawAxis(at("count"), { title: "items", marks: [[0, most.toLocaleString("en")], [1, "0"]] }, true);
   at("missing").textContent = answer.missing > 0 ? `${answer.missing} missing` : "";
   const { steps, every, height, width } = shown.look;
-  const told = [`[${sliceText()}]`];
-  if (shown.file.unit) told.push(shown.file.unit);
-  if (Math.max(...steps) > 1) told.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
-  if (every > 1) told.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
-  at("caption").textContent = told.join(" · ");
-  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${told[0]}, ${height} by ${width} pixels, values from ${at("low").textContent} to ${at("high").textContent}`);
+  const caption = [`[${sliceText()}]`];
+  if (shown.file.unit) caption.push(shown.file.unit);
+  if (Math.max(...steps) > 1) caption.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
+  if (every > 1) caption.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
+  at("caption").textContent = caption.join(" · ");
+  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${caption[0]}, ${height} by ${width} pixels, values from ${at("low").textContent} to ${at("high").textContent}`);
   move(shown.cursor[0], shown.cursor[1], !at("cross").hidden);
 }
 
@@ -506,8 +506,8 @@ async function edges(own) {
   drawAxis(at("across"), answer.edges.at(-1), false);
 }
 
-/** An array of this name beside the one that is shown, in the store or folder: a function that opens it, or null. */
-function beside(name) {
+/** Returns a function that opens the array of this name next to the displayed one, in the store or folder, or null. */
+function siblingArray(name) {
   const key = shown.store !== null ? shown.member : folder?.find(({ source }) => source === shown.source)?.key;
   if (key === undefined || !name || name.includes("/")) return null;
   const group = key.slice(0, key.lastIndexOf("/") + 1);
@@ -519,18 +519,18 @@ function beside(name) {
   return found === undefined ? null : async () => engine.call("open", { file: await engine.add(found.source), name: found.key });
 }
 
-/** Reads the coordinates of all dimensions that have some; whether there are any. */
+/** Reads the coordinates of all dimensions that have them; returns whether there are any. */
 async function findPoints(handle) {
   let any = false;
   for (const [dim, name] of (shown.file.names ?? []).entries()) {
-    const open_ = beside(name);
+    const open_ = siblingArray(name);
     if (open_ === null) continue;
     try {
       const { answer } = await open_();
       await engine.call("points", { handle, of: answer.handle, dim });
       any = true;
       engine.call("close", { handle: answer.handle }).catch(() => {});
-    } catch { /* The array beside has other items, or is damaged: then the axis counts items. */ }
+    } catch { /* The other array has other items, or is damaged: then the axis counts items. */ }
     if (shown.handle !== handle) break;
   }
   return any;
@@ -559,7 +559,7 @@ async function line(own) {
 
 let asked = 0;
 
-/** Moves the cursor to a pixel, and tells its value. */
+/** Moves the cursor to a pixel and displays its value. */
 function move(row, column, tell_ = true) {
   if (shown.look === null) return;
   const { height, width } = shown.look;
@@ -601,7 +601,7 @@ function pixelAt(event) {
   ];
 }
 
-/** The place in the selection of a pixel. */
+/** The position of a pixel in the selection. */
 const placeOf = (d, pixel) => {
   const [from, to] = shown.windows[d];
   const count = shown.drawn.length < 2 || d === 1 ? shown.look.width : shown.look.height;
@@ -619,7 +619,7 @@ function zoom(factor) {
     const first = Math.min(all - size, Math.max(0, start));
     return [first, first + size];
   });
-  trying(look);
+  attempt(look);
 }
 
 function pan(rows, columns) {
@@ -629,7 +629,7 @@ function pan(rows, columns) {
     const first = Math.min(all - (to - from), Math.max(0, from + Math.round(by[d] * (to - from))));
     return [first, first + to - from];
   });
-  trying(look);
+  attempt(look);
 }
 
 function keys(event) {
@@ -641,7 +641,7 @@ function keys(event) {
   else if (steps) move(y + steps[0], x + steps[1]);
   else if (event.key === "+" || event.key === "=") zoom(0.5);
   else if (event.key === "-") zoom(2);
-  else if (event.key === "0") { whole(); trying(look); }
+  else if (event.key === "0") { whole(); attempt(look); }
   else if (event.key === "PageUp" && other >= 0) go(other, shown.axes[other].at - 1);
   else if (event.key === "PageDown" && other >= 0) go(other, shown.axes[other].at + 1);
   else if (event.key === "Home") move(y, 0);
@@ -650,7 +650,7 @@ function keys(event) {
   event.preventDefault();
 }
 
-/** Moving with the button down pans; two fingers zoom. */
+/** Dragging pans; two fingers zoom. */
 function pointers() {
   const down = new Map();
   let begun = null;
@@ -745,7 +745,7 @@ function select(tab) {
 
 // Links and downloads
 
-/** The address of the page shows the same view; files of this computer have none. */
+/** Updates the address of the page to the current view; local files have none. */
 function remember() {
   if (typeof shown.source !== "string" || location.protocol === "file:" || at("inside-data") !== null) return;
   const query = new URLSearchParams({ url: shown.given });
@@ -756,10 +756,10 @@ function remember() {
   history.replaceState(history.state, "", `?${query}`);
 }
 
-/** How to show again what the entries of the browser's history stand for. */
+/** Functions that restore the entries of the browser's history. */
 const visits = [];
 
-/** Shows something else, which the Back button of the browser leaves again. */
+/** Navigates to another view, with an entry in the browser's history. */
 function visit(again) {
   const n = visits.length === 0 ? 0 : (history.state?.at ?? -1) + 1;
   visits.length = n;
@@ -792,7 +792,7 @@ function openAddress(text, wanted) {
     if (url.pathname.endsWith("/")) url.pathname += INDEX;
     if (url.protocol !== "https:" && url.protocol !== "http:") throw new Error();
   } catch {
-    say("not the address of a file: it must start with https:// or http://");
+    showProblem("not the address of a file: it must start with https:// or http://");
     document.body.dataset.state = "problem";
     return;
   }
@@ -816,12 +816,12 @@ async function saveNpy() {
   await alive();
   const parts = [];
   for (let part = 0, more = true; more; part += 1) {
-    tell(`reading part ${part + 1}`);
+    showStatus(`reading part ${part + 1}`);
     const { answer, bytes } = await engine.call("npy", { handle: shown.handle, slice: sliceText(), part });
     parts.push(bytes);
     more = answer.more;
   }
-  tell("");
+  showStatus("");
   save(parts, `${stem()}.npy`, "application/octet-stream");
 }
 
@@ -843,7 +843,7 @@ function begin() {
   });
   at("pick-folder").addEventListener("change", () => {
     const files = [...at("pick-folder").files];
-    if (files.length > MOST_FILES) say(`the folder has more than ${MOST_FILES} files`);
+    if (files.length > MAX_FILES) showProblem(`the folder has more than ${MAX_FILES} files`);
     else if (files.length > 0) {
       // Paths begin with the name of the folder.
       const path = (file) => file.webkitRelativePath.slice(file.webkitRelativePath.indexOf("/") + 1);
@@ -859,42 +859,42 @@ function begin() {
     const [file] = event.dataTransfer.files;
     const entry = event.dataTransfer.items?.[0]?.webkitGetAsEntry?.();
     if (entry?.isDirectory) {
-      trying(async () => {
+      attempt(async () => {
         const files = await filesIn(entry);
         visit(() => openFolder(entry.name, files));
       });
     } else if (file) visit(() => open(file, file.name));
   });
-  const again = (change) => () => trying(async () => { change(); await look(); });
+  const again = (change) => () => attempt(async () => { change(); await look(); });
   at("field").addEventListener("change", again(() => { shown.field = Number(at("field").value); }));
-  at("rows").addEventListener("change", () => trying(() => reshape(Number(at("rows").value), 0)));
-  at("columns").addEventListener("change", () => trying(() => reshape(Number(at("columns").value), 1)));
-  const repaint = () => trying(async () => {
+  at("rows").addEventListener("change", () => attempt(() => reshape(Number(at("rows").value), 0)));
+  at("columns").addEventListener("change", () => attempt(() => reshape(Number(at("columns").value), 1)));
+  const repaint = () => attempt(async () => {
     Object.assign(shown, { map: at("map").value, range: at("range").value.trim(), log: at("log").checked });
-    say("");
+    showProblem("");
     remember();
     if (shown.look !== null) await paint();
     drawn();
   });
   for (const id of ["map", "range", "log"]) at(id).addEventListener("change", repaint);
-  at("slice").addEventListener("change", () => trying(() => choose(at("slice").value)));
+  at("slice").addEventListener("change", () => attempt(() => choose(at("slice").value)));
   at("in").addEventListener("click", () => zoom(0.5));
   at("out").addEventListener("click", () => zoom(2));
-  at("whole").addEventListener("click", () => { whole(); trying(look); });
+  at("whole").addEventListener("click", () => { whole(); attempt(look); });
   at("png").addEventListener("click", savePng);
-  at("npy").addEventListener("click", () => trying(saveNpy));
+  at("npy").addEventListener("click", () => attempt(saveNpy));
   at("picture").addEventListener("keydown", keys);
   at("picture").addEventListener("focus", () => move(...shown.cursor));
   pointers();
   const tabs = [at("tab-picture"), at("tab-chunks")];
-  const chosen = (tab) => { select(tab); tab.focus(); if (tab.id === "tab-chunks") trying(chunks); };
+  const chosen = (tab) => { select(tab); tab.focus(); if (tab.id === "tab-chunks") attempt(chunks); };
   tabs.forEach((tab, k) => {
     tab.addEventListener("click", () => chosen(tab));
     tab.addEventListener("keydown", (event) => {
       if (event.key === "ArrowLeft" || event.key === "ArrowRight") chosen(tabs[1 - k]);
     });
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.look !== null) trying(() => paint()); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.look !== null) attempt(() => paint()); });
   const inside = packed("inside-data");
   const url = () => new URLSearchParams(location.search).get("url");
   const ofLink = () => openAddress(url(), fromLink());
@@ -910,7 +910,7 @@ function begin() {
   else document.body.dataset.state = "empty";
 }
 
-/** Draws another dimension; the one that was there swaps with it. */
+/** Draws another dimension in place of the given one, swapping them if both are drawn. */
 async function reshape(dim, place) {
   const old = shown.drawn[place] ?? shown.drawn[0];
   const drawn = [...shown.drawn];

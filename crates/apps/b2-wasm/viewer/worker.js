@@ -2,14 +2,14 @@
 "use strict";
 
 /** A server that sends nothing for longer than this has failed, in milliseconds. */
-const PATIENCE = 60000;
-const LATE = `the server has sent nothing for ${PATIENCE / 1000} seconds`;
+const RESPONSE_TIMEOUT = 60000;
+const TIMED_OUT = `the server has sent nothing for ${RESPONSE_TIMEOUT / 1000} seconds`;
 
 const files = new Map();
 const running = new Map();
 let wasm = null;
-/** Requests, their bytes, and rounds: how often a request began while none was on its way. */
-/** When the first of the running requests began, or a server last sent something. */
+/** Requests, their bytes, and rounds: how often a request started while none was in flight. */
+/** When the first of the pending requests started, or a server last sent something. */
 let heard = 0;
 const counts = { requests: 0, bytes: 0, rounds: 0 };
 
@@ -36,7 +36,7 @@ onmessage = async ({ data }) => {
   }
 };
 
-/** The engine cannot go on: the page starts another one. */
+/** The engine cannot continue: the page starts another one. */
 function stopped(error) {
   wasm = null;
   postMessage({ stopped: String(error && error.message || error) });
@@ -51,7 +51,7 @@ function input(...parts) {
   }
 }
 
-/** Takes all that the engine has. */
+/** Processes all events of the engine. */
 function pump() {
   for (let kind = wasm.b2_next(); kind !== 0; kind = wasm.b2_next()) {
     const text = new TextDecoder().decode(new Uint8Array(wasm.memory.buffer, wasm.b2_json(), wasm.b2_json_len()));
@@ -106,7 +106,7 @@ async function request(ask) {
   }
 }
 
-/** The file itself; of a sparse frame its index, or the file with a chunk. */
+/** The file itself; for a sparse frame, its index or a chunk file. */
 function part(source, chunk) {
   if (source === undefined) throw new Error("this file is not open");
   if (chunk === undefined) return source.index ?? source;
@@ -135,17 +135,17 @@ async function slice(blob, start, end) {
   }
 }
 
-/** Sends a request, and says in words why the browser refuses. */
+/** Sends a request; explains in its error why the browser refuses. */
 async function send(url, options) {
   counts.requests += 1;
   try {
     return await fetch(url, { cache: "no-store", credentials: "same-origin", referrerPolicy: "no-referrer", ...options });
   } catch (error) {
-    if (error.name === "AbortError") throw failure(LATE);
+    if (error.name === "AbortError") throw failure(TIMED_OUT);
     // An opaque response is enough to tell whether the server exists.
     let there = false;
     try {
-      await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(PATIENCE) });
+      await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(RESPONSE_TIMEOUT) });
       there = true;
     } catch { /* There is none. */ }
     throw failure(there
@@ -155,16 +155,16 @@ async function send(url, options) {
 }
 
 function version(response) {
-  const told = (name) => response.headers.get(name);
-  return { etag: told("etag"), modified: told("last-modified") };
+  const header = (name) => response.headers.get(name);
+  return { etag: header("etag"), modified: header("last-modified") };
 }
 
-/** Aborts a request when nothing has come for long. Each call of the function that this returns begins the time again. */
-function patience(abort) {
+/** Aborts a request if nothing arrives for too long. Each call of the returned function restarts the timeout. */
+function timeout(abort) {
   let timer;
   const again = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => abort.abort(), PATIENCE);
+    timer = setTimeout(() => abort.abort(), RESPONSE_TIMEOUT);
   };
   again();
   return Object.assign(() => { heard = performance.now(); again(); }, { end: () => clearTimeout(timer) });
@@ -172,19 +172,19 @@ function patience(abort) {
 
 async function length(source, abort) {
   if (source instanceof Blob) return { bytes: new Uint8Array(), length: source.size };
-  const came = patience(abort);
+  const came = timeout(abort);
   const response = await send(source, { method: "HEAD", signal: abort.signal }).finally(came.end);
-  const told = Number(response.headers.get("content-length") ?? NaN);
+  const header = Number(response.headers.get("content-length") ?? NaN);
   const known = response.ok && Number.isSafeInteger(told) && !response.headers.get("content-encoding");
   return { bytes: new Uint8Array(), length: known ? told : -1, ...version(response) };
 }
 
 async function fetched(url, start, end, abort) {
-  const came = patience(abort);
+  const came = timeout(abort);
   try {
     const response = await send(url, { headers: { Range: `bytes=${start}-${end - 1}` }, signal: abort.signal });
     came();
-    const told = response.headers.get("content-range");
+    const header = response.headers.get("content-range");
     if (response.status === 404 || response.status === 410) throw failure("there is no such file on the server", 2);
     if (response.status === 416) {
       if (start === 0) return { bytes: new Uint8Array(), length: 0, ...version(response) };
@@ -216,7 +216,7 @@ async function fetched(url, start, end, abort) {
   }
 }
 
-/** The bytes of an answer, of which there must not be more than `most`. */
+/** Returns the bytes of a response, at most `most`. */
 async function body(response, most, abort, came) {
   const parts = [];
   let size = 0;
@@ -226,7 +226,7 @@ async function body(response, most, abort, came) {
     try {
       step = await reader.read();
     } catch {
-      throw failure(abort.signal.aborted ? LATE : "the connection to the server broke");
+      throw failure(abort.signal.aborted ? TIMED_OUT : "the connection to the server broke");
     }
     came();
     if (step.done) break;
