@@ -647,7 +647,7 @@ def test_a_silent_server_is_named_and_can_be_left(bench, sst, months):
     bench.state("problem")
     assert "was stopped" in bench.text("problem")
     script = bench.home.files["worker.js"]
-    bench.home.put("worker.js", script.replace(b"RESPONSE_TIMEOUT = 60000", b"RESPONSE_TIMEOUT = 1000"))
+    bench.home.put("worker.js", script.replace(b"PATIENCE = 60000", b"PATIENCE = 1000"))
     bench.open(sst, state="problem")
     assert "the server has sent nothing for 1 seconds" in bench.text("problem")
     bench.files.spoil(None)

@@ -6,7 +6,7 @@ const at = (id) => document.getElementById(id);
 /** Bytes of blocks to decode for the first picture, and for better ones. */
 const BUDGETS = [8 << 20, 64 << 20, 256 << 20];
 /** Maximum number of pixels of a picture. */
-const MAX_PIXELS = 1200;
+const MOST = 1200;
 
 const shown = {
   source: null, handle: 0, store: null, member: null, file: null, axes: [], drawn: [], windows: [], generation: 0,
@@ -39,7 +39,7 @@ const engine = new Engine(
     if (inside === null) return new Worker("worker.js");
     return new Worker(URL.createObjectURL(new Blob([inside.textContent], { type: "text/javascript" })));
   },
-  (now) => { counts = now; showStatus(); },
+  (now) => { counts = now; tell(); },
   (time, waits) => {
     at("slow").hidden = time === 0;
     const seconds = `${Math.round(time / 1000)} seconds`;
@@ -50,13 +50,13 @@ const engine = new Engine(
   },
 );
 
-function showProblem(problem) {
+function say(problem) {
   at("problem").textContent = problem;
   at("problem").hidden = problem === "";
 }
 
 let doing = "";
-function showStatus(what = doing) {
+function tell(what = doing) {
   doing = what;
   const size = counts.bytes < 1e6 ? `${(counts.bytes / 1e3).toFixed(1)} kB` : `${(counts.bytes / 1e6).toFixed(1)} MB`;
   const read = counts.requests > 0 ? `${counts.requests} reads, ${size}` : "";
@@ -67,13 +67,13 @@ function showStatus(what = doing) {
 }
 
 /** Runs an action of the user and displays its errors. */
-async function attempt(work) {
+async function trying(work) {
   try {
     return await work();
   } catch (error) {
     if (!(error instanceof Problem)) console.error(error);
-    showProblem(error.message);
-    showStatus("");
+    say(error.message);
+    tell("");
     document.body.dataset.state = "problem";
     return undefined;
   }
@@ -90,9 +90,9 @@ async function open(source, name, wanted = {}, member = false) {
   looking += 1;
   pending?.cancel();
   document.body.dataset.state = "opening";
-  showProblem("");
-  showStatus("opening");
-  await attempt(async () => {
+  say("");
+  tell("opening");
+  await trying(async () => {
     const generation = engine.generation;
     const number = await engine.add(source);
     const { answer } = await engine.call("open", { file: number, name });
@@ -112,7 +112,7 @@ async function open(source, name, wanted = {}, member = false) {
       const known = key >= 0 || !wanted.key;
       if (key >= 0 || first >= 0) await openMember(key >= 0 ? key : first, known ? wanted : {});
       else facts({ kind: "store" });
-      if (!known) showProblem(`there is no member ${wanted.key} in this store`);
+      if (!known) say(`there is no member ${wanted.key} in this store`);
     } else {
       await show(answer, wanted);
     }
@@ -122,7 +122,7 @@ async function open(source, name, wanted = {}, member = false) {
 /** The files of the open folder: their names and openable entries. */
 let folder = null;
 /** Maximum number of files of a folder. */
-const MAX_FILES = 20000;
+const MOST_FILES = 20000;
 const ENDINGS = /\.(b2nd|b2frame|b2f|b2z|b2e)$/;
 const INDEX = "chunks.b2frame";
 
@@ -145,7 +145,7 @@ function openFolder(name, files) {
   }
   list.sort((a, b) => (a.key < b.key ? -1 : 1));
   if (list.length === 0) {
-    showProblem("there is no file in this folder that the page can read: .b2nd, .b2frame, .b2z, .b2e, or a sparse frame");
+    say("there is no file in this folder that the page can read: .b2nd, .b2frame, .b2z, .b2e, or a sparse frame");
     document.body.dataset.state = "problem";
     return;
   }
@@ -167,7 +167,7 @@ async function filesIn(entry, prefix = "", files = []) {
     const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (entries.length === 0) return files;
     for (const inner of entries) {
-      if (files.length >= MAX_FILES) throw new Problem(`the folder has more than ${MAX_FILES} files`);
+      if (files.length >= MOST_FILES) throw new Problem(`the folder has more than ${MOST_FILES} files`);
       if (inner.isDirectory) await filesIn(inner, `${prefix}${inner.name}/`, files);
       else files.push([prefix + inner.name, await new Promise((resolve, reject) => inner.file(resolve, reject))]);
     }
@@ -183,7 +183,7 @@ async function alive() {
 function showStore(file) {
   const { source, name } = shown;
   members(file.members, (k) => visit(() => {
-    if (shown.source === source) attempt(() => openMember(k));
+    if (shown.source === source) trying(() => openMember(k));
     else open(source, name, { key: file.members[k].key });
   }));
 }
@@ -210,8 +210,8 @@ async function openMember(k, wanted = {}) {
   const own = opening;
   looking += 1;
   pending?.cancel();
-  showProblem("");
-  showStatus("opening");
+  say("");
+  tell("opening");
   document.body.dataset.state = "opening";
   const member = shown.store.file.members[k];
   at("tree").querySelectorAll("button").forEach((button, i) => button.toggleAttribute("aria-current", i === k));
@@ -377,7 +377,7 @@ function go(dim, k) {
   if (!Number.isInteger(k)) return;
   single(dim, k);
   for (const input of at("sliders").querySelectorAll(`label[data-dim="${dim}"] input`)) input.value = String(shown.axes[dim].at);
-  attempt(look);
+  trying(look);
 }
 
 // Pictures
@@ -403,7 +403,7 @@ async function look() {
   shown.values = null;
   remember();
   at("slice").value = sliceText();
-  showProblem("");
+  say("");
   if (shown.drawn.length === 0 && shown.axes.length > 0) return;
   document.body.dataset.state = "looking";
   at("profile-plot").hidden = true;
@@ -417,15 +417,15 @@ async function look() {
     if (own !== looking) return;
     clear();
     at("cell").textContent = `[()] = ${answer.value}`;
-    showStatus("");
+    tell("");
     document.body.dataset.state = "shown";
     return;
   }
   at("plot").hidden = false;
-  const wide = Math.min(MAX_PIXELS, Math.max(64, Math.ceil(at("frame").clientWidth * devicePixelRatio)));
+  const wide = Math.min(MOST, Math.max(64, Math.ceil(at("frame").clientWidth * devicePixelRatio)));
   const most = shown.drawn.length === 2 ? [wide, wide] : [1, wide];
   for (const [n, decoded] of BUDGETS.entries()) {
-    showStatus(n === 0 ? "reading" : "reading more");
+    tell(n === 0 ? "reading" : "reading more");
     pending = engine.call("look", {
       handle: shown.handle, slice: baseText(), dims: shown.drawn, windows: shown.windows.flat(), most, decoded,
       field: shown.field ?? "",
@@ -446,7 +446,7 @@ async function look() {
     if (own !== looking) return;
     if (answer.every === 1) break;
   }
-  showStatus("");
+  tell("");
   document.body.dataset.state = "shown";
 }
 
@@ -483,12 +483,12 @@ async function paint(own = looking) {
   drawAxis(at("count"), { title: "items", marks: [[0, most.toLocaleString("en")], [1, "0"]] }, true);
   at("missing").textContent = answer.missing > 0 ? `${answer.missing} missing` : "";
   const { steps, every, height, width } = shown.look;
-  const caption = [`[${sliceText()}]`];
-  if (shown.file.unit) caption.push(shown.file.unit);
-  if (Math.max(...steps) > 1) caption.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
-  if (every > 1) caption.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
-  at("caption").textContent = caption.join(" · ");
-  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${caption[0]}, ${height} by ${width} pixels, values from ${at("low").textContent} to ${at("high").textContent}`);
+  const told = [`[${sliceText()}]`];
+  if (shown.file.unit) told.push(shown.file.unit);
+  if (Math.max(...steps) > 1) told.push(`one item of ${single_ ? steps[1] : steps.join(" × ")}`);
+  if (every > 1) told.push(`one block of ${every}${single_ ? "" : ` × ${every}`}`);
+  at("caption").textContent = told.join(" · ");
+  at("picture").setAttribute("aria-label", `${single_ ? "Line" : "Picture"} of ${shown.name} ${told[0]}, ${height} by ${width} pixels, values from ${at("low").textContent} to ${at("high").textContent}`);
   move(shown.cursor[0], shown.cursor[1], !at("cross").hidden);
 }
 
@@ -507,7 +507,7 @@ async function edges(own) {
 }
 
 /** Returns a function that opens the array of this name next to the displayed one, in the store or folder, or null. */
-function siblingArray(name) {
+function beside(name) {
   const key = shown.store !== null ? shown.member : folder?.find(({ source }) => source === shown.source)?.key;
   if (key === undefined || !name || name.includes("/")) return null;
   const group = key.slice(0, key.lastIndexOf("/") + 1);
@@ -523,14 +523,14 @@ function siblingArray(name) {
 async function findPoints(handle) {
   let any = false;
   for (const [dim, name] of (shown.file.names ?? []).entries()) {
-    const open_ = siblingArray(name);
+    const open_ = beside(name);
     if (open_ === null) continue;
     try {
       const { answer } = await open_();
       await engine.call("points", { handle, of: answer.handle, dim });
       any = true;
       engine.call("close", { handle: answer.handle }).catch(() => {});
-    } catch { /* The other array has other items, or is damaged: then the axis counts items. */ }
+    } catch { /* The array beside has other items, or is damaged: then the axis counts items. */ }
     if (shown.handle !== handle) break;
   }
   return any;
@@ -619,7 +619,7 @@ function zoom(factor) {
     const first = Math.min(all - size, Math.max(0, start));
     return [first, first + size];
   });
-  attempt(look);
+  trying(look);
 }
 
 function pan(rows, columns) {
@@ -629,7 +629,7 @@ function pan(rows, columns) {
     const first = Math.min(all - (to - from), Math.max(0, from + Math.round(by[d] * (to - from))));
     return [first, first + to - from];
   });
-  attempt(look);
+  trying(look);
 }
 
 function keys(event) {
@@ -641,7 +641,7 @@ function keys(event) {
   else if (steps) move(y + steps[0], x + steps[1]);
   else if (event.key === "+" || event.key === "=") zoom(0.5);
   else if (event.key === "-") zoom(2);
-  else if (event.key === "0") { whole(); attempt(look); }
+  else if (event.key === "0") { whole(); trying(look); }
   else if (event.key === "PageUp" && other >= 0) go(other, shown.axes[other].at - 1);
   else if (event.key === "PageDown" && other >= 0) go(other, shown.axes[other].at + 1);
   else if (event.key === "Home") move(y, 0);
@@ -792,7 +792,7 @@ function openAddress(text, wanted) {
     if (url.pathname.endsWith("/")) url.pathname += INDEX;
     if (url.protocol !== "https:" && url.protocol !== "http:") throw new Error();
   } catch {
-    showProblem("not the address of a file: it must start with https:// or http://");
+    say("not the address of a file: it must start with https:// or http://");
     document.body.dataset.state = "problem";
     return;
   }
@@ -816,12 +816,12 @@ async function saveNpy() {
   await alive();
   const parts = [];
   for (let part = 0, more = true; more; part += 1) {
-    showStatus(`reading part ${part + 1}`);
+    tell(`reading part ${part + 1}`);
     const { answer, bytes } = await engine.call("npy", { handle: shown.handle, slice: sliceText(), part });
     parts.push(bytes);
     more = answer.more;
   }
-  showStatus("");
+  tell("");
   save(parts, `${stem()}.npy`, "application/octet-stream");
 }
 
@@ -843,7 +843,7 @@ function begin() {
   });
   at("pick-folder").addEventListener("change", () => {
     const files = [...at("pick-folder").files];
-    if (files.length > MAX_FILES) showProblem(`the folder has more than ${MAX_FILES} files`);
+    if (files.length > MOST_FILES) say(`the folder has more than ${MOST_FILES} files`);
     else if (files.length > 0) {
       // Paths begin with the name of the folder.
       const path = (file) => file.webkitRelativePath.slice(file.webkitRelativePath.indexOf("/") + 1);
@@ -859,42 +859,42 @@ function begin() {
     const [file] = event.dataTransfer.files;
     const entry = event.dataTransfer.items?.[0]?.webkitGetAsEntry?.();
     if (entry?.isDirectory) {
-      attempt(async () => {
+      trying(async () => {
         const files = await filesIn(entry);
         visit(() => openFolder(entry.name, files));
       });
     } else if (file) visit(() => open(file, file.name));
   });
-  const again = (change) => () => attempt(async () => { change(); await look(); });
+  const again = (change) => () => trying(async () => { change(); await look(); });
   at("field").addEventListener("change", again(() => { shown.field = Number(at("field").value); }));
-  at("rows").addEventListener("change", () => attempt(() => reshape(Number(at("rows").value), 0)));
-  at("columns").addEventListener("change", () => attempt(() => reshape(Number(at("columns").value), 1)));
-  const repaint = () => attempt(async () => {
+  at("rows").addEventListener("change", () => trying(() => reshape(Number(at("rows").value), 0)));
+  at("columns").addEventListener("change", () => trying(() => reshape(Number(at("columns").value), 1)));
+  const repaint = () => trying(async () => {
     Object.assign(shown, { map: at("map").value, range: at("range").value.trim(), log: at("log").checked });
-    showProblem("");
+    say("");
     remember();
     if (shown.look !== null) await paint();
     drawn();
   });
   for (const id of ["map", "range", "log"]) at(id).addEventListener("change", repaint);
-  at("slice").addEventListener("change", () => attempt(() => choose(at("slice").value)));
+  at("slice").addEventListener("change", () => trying(() => choose(at("slice").value)));
   at("in").addEventListener("click", () => zoom(0.5));
   at("out").addEventListener("click", () => zoom(2));
-  at("whole").addEventListener("click", () => { whole(); attempt(look); });
+  at("whole").addEventListener("click", () => { whole(); trying(look); });
   at("png").addEventListener("click", savePng);
-  at("npy").addEventListener("click", () => attempt(saveNpy));
+  at("npy").addEventListener("click", () => trying(saveNpy));
   at("picture").addEventListener("keydown", keys);
   at("picture").addEventListener("focus", () => move(...shown.cursor));
   pointers();
   const tabs = [at("tab-picture"), at("tab-chunks")];
-  const chosen = (tab) => { select(tab); tab.focus(); if (tab.id === "tab-chunks") attempt(chunks); };
+  const chosen = (tab) => { select(tab); tab.focus(); if (tab.id === "tab-chunks") trying(chunks); };
   tabs.forEach((tab, k) => {
     tab.addEventListener("click", () => chosen(tab));
     tab.addEventListener("keydown", (event) => {
       if (event.key === "ArrowLeft" || event.key === "ArrowRight") chosen(tabs[1 - k]);
     });
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.look !== null) attempt(() => paint()); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown.look !== null) trying(() => paint()); });
   const inside = packed("inside-data");
   const url = () => new URLSearchParams(location.search).get("url");
   const ofLink = () => openAddress(url(), fromLink());

@@ -2,8 +2,8 @@
 "use strict";
 
 /** A server that sends nothing for longer than this has failed, in milliseconds. */
-const RESPONSE_TIMEOUT = 60000;
-const TIMED_OUT = `the server has sent nothing for ${RESPONSE_TIMEOUT / 1000} seconds`;
+const PATIENCE = 60000;
+const LATE = `the server has sent nothing for ${PATIENCE / 1000} seconds`;
 
 const files = new Map();
 const running = new Map();
@@ -141,11 +141,11 @@ async function send(url, options) {
   try {
     return await fetch(url, { cache: "no-store", credentials: "same-origin", referrerPolicy: "no-referrer", ...options });
   } catch (error) {
-    if (error.name === "AbortError") throw failure(TIMED_OUT);
+    if (error.name === "AbortError") throw failure(LATE);
     // An opaque response is enough to tell whether the server exists.
     let there = false;
     try {
-      await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(RESPONSE_TIMEOUT) });
+      await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(PATIENCE) });
       there = true;
     } catch { /* There is none. */ }
     throw failure(there
@@ -155,16 +155,16 @@ async function send(url, options) {
 }
 
 function version(response) {
-  const header = (name) => response.headers.get(name);
-  return { etag: header("etag"), modified: header("last-modified") };
+  const told = (name) => response.headers.get(name);
+  return { etag: told("etag"), modified: told("last-modified") };
 }
 
 /** Aborts a request if nothing arrives for too long. Each call of the returned function restarts the timeout. */
-function timeout(abort) {
+function patience(abort) {
   let timer;
   const again = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => abort.abort(), RESPONSE_TIMEOUT);
+    timer = setTimeout(() => abort.abort(), PATIENCE);
   };
   again();
   return Object.assign(() => { heard = performance.now(); again(); }, { end: () => clearTimeout(timer) });
@@ -172,19 +172,19 @@ function timeout(abort) {
 
 async function length(source, abort) {
   if (source instanceof Blob) return { bytes: new Uint8Array(), length: source.size };
-  const came = timeout(abort);
+  const came = patience(abort);
   const response = await send(source, { method: "HEAD", signal: abort.signal }).finally(came.end);
-  const header = Number(response.headers.get("content-length") ?? NaN);
+  const told = Number(response.headers.get("content-length") ?? NaN);
   const known = response.ok && Number.isSafeInteger(told) && !response.headers.get("content-encoding");
   return { bytes: new Uint8Array(), length: known ? told : -1, ...version(response) };
 }
 
 async function fetched(url, start, end, abort) {
-  const came = timeout(abort);
+  const came = patience(abort);
   try {
     const response = await send(url, { headers: { Range: `bytes=${start}-${end - 1}` }, signal: abort.signal });
     came();
-    const header = response.headers.get("content-range");
+    const told = response.headers.get("content-range");
     if (response.status === 404 || response.status === 410) throw failure("there is no such file on the server", 2);
     if (response.status === 416) {
       if (start === 0) return { bytes: new Uint8Array(), length: 0, ...version(response) };
@@ -226,7 +226,7 @@ async function body(response, most, abort, came) {
     try {
       step = await reader.read();
     } catch {
-      throw failure(abort.signal.aborted ? TIMED_OUT : "the connection to the server broke");
+      throw failure(abort.signal.aborted ? LATE : "the connection to the server broke");
     }
     came();
     if (step.done) break;
