@@ -4,7 +4,7 @@
 use b2nd::{Dtype, Value};
 
 /// What C-Blosc2 reads: the number of layers, and the bytes of their names.
-const MOST: usize = 16;
+const MAX_LAYERS: usize = 16;
 const LONGEST: usize = 31;
 /// The layer with the attributes that have none of their own.
 const REST: &str = "attrs";
@@ -22,8 +22,8 @@ const ARRAY: i8 = 46;
 pub(crate) fn layers(attrs: &[(String, Value)]) -> Vec<(String, Vec<u8>)> {
     let (mut own, mut rest): (Vec<_>, Vec<_>) =
         attrs.iter().partition(|(name, _)| name.len() <= LONGEST && name != REST && !name.is_empty());
-    if own.len() > MOST || !rest.is_empty() {
-        while own.len() > MOST - 1 {
+    if own.len() > MAX_LAYERS || !rest.is_empty() {
+        while own.len() > MAX_LAYERS - 1 {
             match own.iter().rposition(|(name, _)| name != DIMENSIONS) {
                 Some(last) => rest.push(own.remove(last)),
                 None => break,

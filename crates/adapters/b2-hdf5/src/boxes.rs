@@ -122,16 +122,16 @@ impl Rows<'_, '_> {
 
 /// Items of a box in memory, in C order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held<'a> {
+pub(crate) struct BoxBounds<'a> {
     pub(crate) start: &'a [u64],
     pub(crate) shape: &'a [u64],
 }
 
 /// Copies what two boxes of items share. Returns `None` if a buffer does not have the size of its box.
 pub(crate) fn copy_shared(
-    from: Held<'_>,
+    from: BoxBounds<'_>,
     src: &[u8],
-    to: Held<'_>,
+    to: BoxBounds<'_>,
     dst: &mut [u8],
     itemsize: usize,
 ) -> Option<()> {
@@ -171,7 +171,7 @@ struct Step {
 
 impl SharedRows {
     /// Returns `None` if the boxes have other dimensions, or more bytes than there are addresses.
-    pub(crate) fn new(from: Held<'_>, to: Held<'_>, itemsize: usize) -> Option<Self> {
+    pub(crate) fn new(from: BoxBounds<'_>, to: BoxBounds<'_>, itemsize: usize) -> Option<Self> {
         if from.start.len() != to.start.len() {
             return None;
         }
@@ -310,7 +310,8 @@ mod tests {
             place.read(&file, 7, &mut dst).unwrap();
             assert_eq!(dst, want, "{start:?} {shape:?}");
             let mut dst = vec![0; want.len()];
-            let (from, to) = (Held { start: &zeros, shape: &whole }, Held { start: &start, shape: &shape });
+            let (from, to) =
+                (BoxBounds { start: &zeros, shape: &whole }, BoxBounds { start: &start, shape: &shape });
             copy_shared(from, &items, to, &mut dst, 2).unwrap();
             assert_eq!(dst, want, "{start:?} {shape:?}");
         }
@@ -334,7 +335,8 @@ mod tests {
                     }
                 }
             }
-            let (from, to) = (Held { start: &start, shape: &shape }, Held { start: &to, shape: &to_shape });
+            let (from, to) =
+                (BoxBounds { start: &start, shape: &shape }, BoxBounds { start: &to, shape: &to_shape });
             copy_shared(from, &part, to, &mut dst, 2).unwrap();
             assert_eq!(dst, want, "{to:?}");
             for len in [1, 2, 6, 11, part.len()] {
@@ -351,8 +353,8 @@ mod tests {
         }
         // What both have whole is one row.
         let rows = |from_shape: &[u64], to_start: &[u64], to_shape: &[u64]| -> Vec<Row> {
-            let from = Held { start: &zeros, shape: from_shape };
-            SharedRows::new(from, Held { start: to_start, shape: to_shape }, 2).unwrap().collect()
+            let from = BoxBounds { start: &zeros, shape: from_shape };
+            SharedRows::new(from, BoxBounds { start: to_start, shape: to_shape }, 2).unwrap().collect()
         };
         assert_eq!(rows(&whole, &zeros, &whole), [Row { from: 0, to: 0, len: 240 }]);
         assert_eq!(rows(&whole, &[2, 0, 0], &[1, 4, 6]), [Row { from: 96, to: 0, len: 48 }]);
@@ -360,7 +362,7 @@ mod tests {
         assert_eq!(rows(&whole, &[1, 1, 0], &[2, 2, 6])[..], two);
         assert_eq!(rows(&whole, &[5, 0, 0], &[2, 2, 6])[..], []);
         let mut one = [0, 0];
-        let none = Held { start: &[], shape: &[] };
+        let none = BoxBounds { start: &[], shape: &[] };
         copy_shared(none, &[1, 2], none, &mut one, 2).unwrap();
         assert_eq!(one, [1, 2]);
         // Large gaps are not read.

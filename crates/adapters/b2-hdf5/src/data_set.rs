@@ -10,11 +10,11 @@ use b2nd::{
     SharedRegions, Slice, Value, default_chunkshape, source,
 };
 
-use crate::boxes::{Held, product};
+use crate::boxes::{BoxBounds, product};
 use crate::error::Stop;
 use crate::filters::Filter;
 use crate::filters::blosc::Ready;
-use crate::hdf5::{Attrs, Data, Found, StoredChunk};
+use crate::hdf5::{Attrs, Data, DataSetParts, StoredChunk};
 use crate::netcdf3::Variable;
 use crate::parts::{Part, Parts};
 use crate::{Hdf5Error, attrs};
@@ -58,9 +58,17 @@ impl std::fmt::Debug for DataSet {
 }
 
 impl DataSet {
-    pub(crate) fn of_hdf5(path: String, found: Found) -> Self {
-        let Found { data, mut attrs, filters, chunkshape, layout, stored, is_dimension_only, max_shape } =
-            found;
+    pub(crate) fn of_hdf5(path: String, found: DataSetParts) -> Self {
+        let DataSetParts {
+            data,
+            mut attrs,
+            filters,
+            chunkshape,
+            layout,
+            stored,
+            is_dimension_only,
+            max_shape,
+        } = found;
         mark_characters(&mut attrs.values, data.dtype());
         let inner = data.inner_dims().iter().map(|&length| u32::try_from(length).unwrap_or(u32::MAX));
         let chunkshape = chunkshape.map(|chunks| chunks.into_iter().chain(inner).collect());
@@ -275,7 +283,7 @@ impl DataSet {
         let nbytes = dst.len() as u64;
         let control = control.begin(nbytes, 1);
         let Parts { parts, most } =
-            Parts::of(Held { start, shape }, self.chunkshape.as_deref(), &control, &self.limits, dst);
+            Parts::of(BoxBounds { start, shape }, self.chunkshape.as_deref(), &control, &self.limits, dst);
         // Threads that have no part help within the chunks of the others.
         let threads = control.max_threads().checked_div(parts.len()).unwrap_or(1).max(1);
         let within = control.quiet().threads(threads);
@@ -386,7 +394,7 @@ impl DataSet {
         let control = control.begin(dst.len() as u64, array.itemsize() as u64);
         // Regions are read concurrently, so each has one thread.
         let within = control.quiet().threads(1);
-        let source = Kept { data: self, within, error: Mutex::default() };
+        let source = BoxSource { data: self, within, error: Mutex::default() };
         let read = slice.read_from(&source, &control, dst);
         match source.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) if read.is_err() && control.check().is_ok() => Err(error),
@@ -531,14 +539,14 @@ fn mark_characters(values: &mut Vec<(String, Value)>, dtype: Option<&Dtype>) {
 }
 
 /// The items of a data set, and the first error of reading them.
-struct Kept<'a> {
+struct BoxSource<'a> {
     data: &'a DataSet,
     /// For the work within a region.
     within: Control,
     error: Mutex<Option<Hdf5Error>>,
 }
 
-impl SharedRegions for Kept<'_> {
+impl SharedRegions for BoxSource<'_> {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         self.data.read_part(region.start(), region.shape(), dst, &self.within).map_err(|error| {
             let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);

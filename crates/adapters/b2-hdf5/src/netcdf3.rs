@@ -11,7 +11,7 @@ use crate::boxes::{Place, product};
 use crate::{Hdf5Error, attrs};
 
 /// Bytes of the header that are read first, and by which it grows.
-const PIECE: u64 = 64 << 10;
+const HEADER_STEP: u64 = 64 << 10;
 const DIMENSIONS: u32 = 10;
 const VARIABLES: u32 = 11;
 const ATTRIBUTES: u32 = 12;
@@ -86,7 +86,7 @@ impl Variable {
 /// Reads the header of a file.
 pub(crate) fn open(file: &dyn ReadAt, name: &str, limits: &Limits) -> Result<Header, Hdf5Error> {
     let len = file.len().map_err(Hdf5Error::io(name))?;
-    let mut size = PIECE;
+    let mut size = HEADER_STEP;
     loop {
         let nbytes = size.min(len);
         limits.check_memory("header, in bytes", nbytes).map_err(Hdf5Error::limit(name))?;

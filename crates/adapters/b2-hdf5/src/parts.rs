@@ -6,14 +6,14 @@ use std::thread;
 use b2_core::{Control, Limits};
 use b2_core::{OutOfMemory, memory};
 
-use crate::boxes::{Held, product};
+use crate::boxes::{BoxBounds, product};
 
 /// For each thread there are at least so many parts, if there are enough chunks: the last ones end at about the same time.
 const PARTS: u64 = 4;
 /// Several columns of chunks are one part as long as it has no more bytes than this.
-const LARGE: u64 = 4 << 20;
+const MAX_PART_LEN: u64 = 4 << 20;
 /// Parts with fewer bytes are not worth a thread.
-const SMALL: u64 = 32 << 10;
+const MIN_PART_LEN: u64 = 32 << 10;
 /// A part that is no single piece of the result is copied there in rows. Each has at least so many bytes: a list of them is kept.
 const ROW: u64 = 256;
 
@@ -81,7 +81,7 @@ pub(crate) struct Parts<'d> {
 impl<'d> Parts<'d> {
     /// Cuts a box of items in chunks of this shape, whose bytes in C order are to be in `dst`. What cannot be cut is one part.
     pub(crate) fn of(
-        bounds: Held<'_>,
+        bounds: BoxBounds<'_>,
         chunks: Option<&[u32]>,
         control: &Control,
         limits: &Limits,
@@ -128,7 +128,7 @@ impl<'d> Parts<'d> {
 
 /// Returns the dimension along which a box is cut best: the first one along which its parts are single pieces of the result, if
 /// there are enough of them.
-fn best(bounds: Held<'_>, chunks: &[u32], threads: usize, limits: &Limits, nbytes: u64) -> Option<Axis> {
+fn best(bounds: BoxBounds<'_>, chunks: &[u32], threads: usize, limits: &Limits, nbytes: u64) -> Option<Axis> {
     let itemsize = nbytes.checked_div(product(bounds.shape))?;
     let is_right = bounds.start.len() == bounds.shape.len()
         && bounds.shape.len() == chunks.len()
@@ -159,7 +159,7 @@ fn best(bounds: Held<'_>, chunks: &[u32], threads: usize, limits: &Limits, nbyte
 
 /// How a box is cut along a dimension, if it can be.
 fn along(
-    bounds: Held<'_>,
+    bounds: BoxBounds<'_>,
     axis: usize,
     chunk: u64,
     (rows, step): (u64, u64),
@@ -170,9 +170,9 @@ fn along(
     let chunk = chunk.max(1);
     let grid = first.checked_add(length)?.div_ceil(chunk).saturating_sub(first / chunk);
     let column = step.checked_mul(rows)?.saturating_mul(chunk);
-    let large = LARGE.checked_div(column)?.max(1);
+    let large = MAX_PART_LEN.checked_div(column)?.max(1);
     let mut columns = grid.div_ceil(PARTS.saturating_mul(threads as u64)).min(large);
-    columns = columns.max(SMALL.div_ceil(column));
+    columns = columns.max(MIN_PART_LEN.div_ceil(column));
     let mut at_once = usize::MAX;
     if rows > 1 {
         columns = columns.max(ROW.div_ceil(step.saturating_mul(chunk)));
@@ -184,7 +184,7 @@ fn along(
 }
 
 /// Returns where the parts along a dimension end.
-fn ends(bounds: Held<'_>, axis: &Axis) -> Option<Vec<u64>> {
+fn ends(bounds: BoxBounds<'_>, axis: &Axis) -> Option<Vec<u64>> {
     let (first, length) = (*bounds.start.get(axis.axis)?, *bounds.shape.get(axis.axis)?);
     let last = first.checked_add(length)?;
     let mut ends = Vec::new();
@@ -239,7 +239,7 @@ mod tests {
             numbers(&whole, &start, &shape, &mut expected);
             let control = Control::new().threads(1 + rng.below(4));
             let limits = Limits::default().max_memory(1 << (20 + rng.below(8)));
-            let bounds = Held { start: &start, shape: &shape };
+            let bounds = BoxBounds { start: &start, shape: &shape };
             let Parts { parts, most } = Parts::of(bounds, Some(&chunks), &control, &limits, &mut found);
             assert_eq!(parts.iter().map(Part::nbytes).sum::<u64>(), expected.len() as u64);
             cut += usize::from(parts.len() > 1);
@@ -270,7 +270,7 @@ mod tests {
     fn counts(shape: &[u64], chunks: &[u32], threads: usize) -> (usize, usize) {
         let mut dst = vec![0; product(shape) as usize];
         let (start, control) = (vec![0; shape.len()], Control::new().threads(threads));
-        let bounds = Held { start: &start, shape };
+        let bounds = BoxBounds { start: &start, shape };
         let parts = Parts::of(bounds, Some(chunks), &control, &Limits::default(), &mut dst).parts;
         (parts.len(), parts[0].rows.len())
     }

@@ -34,9 +34,9 @@ fn text(error: Hdf5Error) -> String {
 }
 
 /// The files that were opened last.
-type Opened = BTreeMap<String, File>;
+type OpenFiles = BTreeMap<String, File>;
 
-fn check(entry: &Value, folder: &Path, expected: &[u8], opened: &mut Opened) -> Result<Outcome, String> {
+fn check(entry: &Value, folder: &Path, expected: &[u8], opened: &mut OpenFiles) -> Result<Outcome, String> {
     let (name, path) = (entry["file"].as_str().unwrap(), entry["path"].as_str().unwrap());
     if !opened.contains_key(name) {
         opened.clear();
@@ -135,7 +135,7 @@ fn random_data_sets_are_those_that_were_written() {
     let entries: Vec<Value> = serde_json::from_str(&list).unwrap();
     let expected = fs::read(folder.join("expected.bin")).unwrap();
     let (mut equal, mut refused, mut wrong) = (0, BTreeMap::<String, usize>::new(), Vec::new());
-    let mut opened = Opened::new();
+    let mut opened = OpenFiles::new();
     for entry in &entries {
         let number = |key: &str| entry[key].as_u64().unwrap_or(0) as usize;
         let items = &expected[number("at")..number("at") + number("len")];

@@ -29,7 +29,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Reading one must not keep processors busy for longer.
 const HARDEST: Duration = Duration::from_secs(10);
 /// Bytes of a data set of which everything is read.
-const MOST: u64 = 4 << 20;
+const MAX_READ_LEN: u64 = 4 << 20;
 /// Larger files are not used.
 const LARGE: u64 = 200_000;
 
@@ -237,7 +237,7 @@ fn mutants_are_errors_or_values() {
     assert!(originals.iter().any(|(.., blocks)| !blocks.is_empty()));
     let limits = Limits::default().max_memory(256 << 20).max_output(256 << 20).max_metadata(64 << 20);
     for (path, bytes, _) in &originals {
-        let (good, bad) = read_all(bytes.clone(), &limits, MOST);
+        let (good, bad) = read_all(bytes.clone(), &limits, MAX_READ_LEN);
         assert!(good + bad > 0, "{}", path.display());
     }
     let (mut good, mut bad) = (0, 0);
@@ -246,7 +246,9 @@ fn mutants_are_errors_or_values() {
     // Read on another thread, so that one that never ends is named.
     let (to_reader, mutants) = mpsc::channel::<Vec<u8>>();
     let (to_us, results) = mpsc::channel();
-    thread::spawn(move || mutants.iter().try_for_each(|bytes| to_us.send(read_all(bytes, &limits, MOST))));
+    thread::spawn(move || {
+        mutants.iter().try_for_each(|bytes| to_us.send(read_all(bytes, &limits, MAX_READ_LEN)))
+    });
     for n in from..from + count {
         let (path, original, blocks) = &originals[n % originals.len()];
         let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ (n as u64 + 1).wrapping_mul(0xD134_2543_DE82_EF95));

@@ -15,7 +15,7 @@ use serde_json::Value;
 use common::{as_json, same_items, spelled};
 
 /// Data sets that there must be, and how many of a hundred must be equal.
-const LEAST: usize = 76;
+const MIN_DATA_SETS: usize = 76;
 const EQUAL: usize = 92;
 
 /// The items of an `.npy` file, and its shape.
@@ -151,7 +151,7 @@ fn every_data_set_is_equal_or_a_clear_error() {
         println!("WRONG {line}");
     }
     let there = entries.len() - counts["absent"];
-    assert!(there >= LEAST, "{there} data sets");
+    assert!(there >= MIN_DATA_SETS, "{there} data sets");
     assert!(counts["equal"] * 100 >= there * EQUAL, "{counts:?} of {there}");
     assert!(wrong.is_empty(), "{} wrong", wrong.len());
 }

@@ -19,13 +19,13 @@ const REQUESTS: u64 = 30;
 const BYTES: u64 = 100 << 10;
 
 /// Counts reads of a file.
-struct Counted {
+struct CountingFile {
     file: Arc<dyn ReadAt>,
     requests: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl ReadAt for Counted {
+impl ReadAt for CountingFile {
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }
@@ -38,7 +38,7 @@ impl ReadAt for Counted {
 
 /// Opens a data set, reads the item at a place, by default in the middle, and returns the item, the requests and the bytes.
 fn one_item(file: Arc<dyn ReadAt>, path: &str, at: Option<&[u64]>) -> (Vec<u8>, u64, u64) {
-    let counted = Arc::new(Counted { file, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) });
+    let counted = Arc::new(CountingFile { file, requests: AtomicU64::new(0), bytes: AtomicU64::new(0) });
     let file = File::from_reader(counted.clone(), "far", &Limits::default()).unwrap();
     let data = file.data_set(path).unwrap();
     let middle = || data.shape().iter().map(|length| length / 2).collect();

@@ -9,7 +9,7 @@ use std::path::Path;
 use b2_hdf5::{File, Scale};
 
 /// Kinds of numbers and attributes that there must be.
-const LEAST: usize = 400;
+const MIN_KINDS: usize = 400;
 
 /// Whether two items are the same number. Not numbers are, whatever their bits.
 fn same(a: &[u8], b: &[u8]) -> bool {
@@ -60,6 +60,6 @@ fn packed_numbers_are_what_xarray_makes_of_them() {
         .collect();
     println!("{} kinds of packed numbers, {} wrong", names.lines().count(), wrong.len());
     wrong.iter().for_each(|line| println!("WRONG {line}"));
-    assert!(names.lines().count() >= LEAST);
+    assert!(names.lines().count() >= MIN_KINDS);
     assert!(wrong.is_empty());
 }

@@ -63,7 +63,7 @@ struct Meeting {
 }
 
 /// Far more than a thread needs to start.
-const PATIENCE: Duration = Duration::from_secs(100);
+const START_TIMEOUT: Duration = Duration::from_secs(100);
 
 impl ReadAt for Meeting {
     fn len(&self) -> io::Result<u64> {
@@ -77,7 +77,7 @@ impl ReadAt for Meeting {
             reading.1 |= reading.0 > 1;
             self.changed.notify_all();
             let (mut reading, _) =
-                self.changed.wait_timeout_while(reading, PATIENCE, |reading| !reading.1).unwrap();
+                self.changed.wait_timeout_while(reading, START_TIMEOUT, |reading| !reading.1).unwrap();
             reading.0 -= 1;
             if !reading.1 {
                 return Err(io::Error::other("no other thread reads a chunk"));

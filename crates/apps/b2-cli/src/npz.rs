@@ -40,7 +40,7 @@ use crate::npy::{self, NpyHeader, RawSource};
 use crate::process::signals;
 
 /// Members of an archive: more than anyone has.
-const MOST: usize = 1 << 20;
+const MAX_MEMBERS: usize = 1 << 20;
 /// Bytes that hold the header of any array.
 const HEADER: u64 = (1 << 20) + 12;
 
@@ -94,7 +94,7 @@ impl Npz {
         let mut members: Vec<Member> = Vec::new();
         let mut entries = zip.entries(&mut buffer);
         while let Some(entry) = entries.next_entry().context("damaged zip archive")? {
-            ensure!(members.len() < MOST, "more than {MOST} members");
+            ensure!(members.len() < MAX_MEMBERS, "more than {MAX_MEMBERS} members");
             let path = entry.file_path();
             let raw: &[u8] = path.as_bytes();
             let name = String::from_utf8_lossy(raw).into_owned();

@@ -20,7 +20,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::control::How;
 use crate::errors::{OrRaise, argument, exception, is_changed, selection, wrong_type};
-use crate::index::{Chosen, Style};
+use crate::index::{ResolvedIndex, Style};
 use crate::options::{read_options, verdict};
 use crate::reader;
 use crate::remote::{Remote, connections};
@@ -238,7 +238,7 @@ pub(crate) fn get<'py>(
     if let Some(mask) = reader::Mask::of(array, key)? {
         return mask.read(array, dtype, how);
     }
-    let chosen = Chosen::new(key, style, array.shape())?;
+    let chosen = ResolvedIndex::new(key, style, array.shape())?;
     let view = chosen.view(py, array)?;
     chosen.read(py, view, dtype, |view, dtype| reader::read(view, dtype, how))
 }
@@ -515,7 +515,7 @@ impl ArrayBase {
     ) -> PyResult<()> {
         let py = out.py();
         self.again(py, |array, dtype| {
-            let chosen = Chosen::new(key, Style::Numpy, array.shape())?;
+            let chosen = ResolvedIndex::new(key, Style::Numpy, array.shape())?;
             if chosen.fields.is_some() {
                 return Err(selection(py, "several fields cannot be read with `out`"));
             }

@@ -17,7 +17,7 @@ use crate::options::{compression, plugins};
 use crate::source::{Items, bytes_of};
 
 /// Chunks that are not longer stay in the cache as a whole.
-const SMALL: usize = 64 << 10;
+const MAX_CACHED_CHUNK: usize = 64 << 10;
 
 /// Compresses the items of a contiguous array. A block size of 0 is automatic.
 #[pyfunction]
@@ -91,7 +91,7 @@ fn decompress_new(
     dparams: &DParams,
     control: &Control,
 ) -> Result<(), ChunkError> {
-    if dst.len() <= SMALL {
+    if dst.len() <= MAX_CACHED_CHUNK {
         return chunk.decompress_bytes_into(zeroed(dst), dparams);
     }
     let (bytes, lazy) = (chunk.as_bytes(), chunk.lazy(dparams)?);

@@ -18,7 +18,7 @@ use crate::remote::Remote;
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Interval of checks for Ctrl-C.
-const PATIENCE: Duration = Duration::from_millis(25);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(25);
 /// Interval of progress reports.
 const TELL: Duration = Duration::from_millis(50);
 
@@ -92,7 +92,7 @@ impl How {
         loop {
             let waited;
             (answer, waited) = py.detach(move || {
-                let waited = answer.recv_timeout(PATIENCE);
+                let waited = answer.recv_timeout(SIGNAL_INTERVAL);
                 (answer, waited)
             });
             match waited {
@@ -163,7 +163,7 @@ fn watched(control: Control, mut watch: Watch) -> Control {
         }
         // Only the calling thread can check for signals.
         let here = watch.caller.is_some_and(|caller| caller == thread::current().id());
-        let look = here && watch.looked.elapsed() >= PATIENCE;
+        let look = here && watch.looked.elapsed() >= SIGNAL_INTERVAL;
         let tell = watch.progress.is_some()
             && (watch.told.is_none_or(|told| told.elapsed() >= TELL) || progress.nbytes >= progress.total);
         if !look && !tell {

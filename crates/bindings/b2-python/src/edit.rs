@@ -17,7 +17,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use crate::array::{ArrayBase, Origin, get, style_of};
 use crate::control::{How, in_callback};
 use crate::errors::{OrRaise, argument, exception, ours, wrong_type};
-use crate::index::{Chosen, Together, is_masked, numpy};
+use crate::index::{ResolvedIndex, Together, is_masked, numpy};
 use crate::options::{compression, durability, read_options};
 use crate::source::Items;
 
@@ -250,14 +250,14 @@ impl EditorBase {
     ) -> PyResult<()> {
         let py = key.py();
         let array = self.snapshot(py)?;
-        let chosen = Chosen::new(key, style_of(Some(style))?, array.shape())?;
+        let chosen = ResolvedIndex::new(key, style_of(Some(style))?, array.shape())?;
         if chosen.fields.is_some() {
             return Err(argument(py, "several fields cannot be set at once: set one after the other"));
         }
         let view = chosen.view(py, &array)?;
         drop(array);
         let how = How { progress, ..self.how() };
-        let Chosen { selections, points, together, field, .. } = chosen;
+        let ResolvedIndex { selections, points, together, field, .. } = chosen;
         let dtype = match &field {
             Some(_) => crate::dtype::to_numpy(py, view.slice.dtype())?,
             None => self.dtype.bind(py).clone(),

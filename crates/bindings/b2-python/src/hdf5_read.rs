@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::array::style_of;
 use crate::control::How;
 use crate::errors::{Kinded, OrRaise};
-use crate::index::{Chosen, Style, View, refuse_masked};
+use crate::index::{ResolvedIndex, Style, View, refuse_masked};
 use crate::reader;
 
 /// A stored chunk: its first item, its place in the file, its bytes, and the filters that were not applied.
@@ -171,7 +171,7 @@ impl Hdf5Data {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = key.py();
         refuse_masked(key)?;
-        let chosen = Chosen::new(key, style_of(Some(style))?, self.data.shape())?;
+        let chosen = ResolvedIndex::new(key, style_of(Some(style))?, self.data.shape())?;
         let view = chosen.view(py, &self.outline(py)?)?;
         chosen.read(py, view, self.dtype.bind(py), |view, dtype| self.read(view, dtype, threads, progress))
     }
@@ -211,7 +211,7 @@ impl Hdf5Data {
     ) -> PyResult<()> {
         let py = out.py();
         refuse_masked(key)?;
-        let chosen = Chosen::new(key, Style::Numpy, self.data.shape())?;
+        let chosen = ResolvedIndex::new(key, Style::Numpy, self.data.shape())?;
         let view = chosen.view(py, &self.outline(py)?)?;
         let shape = view.shape.clone();
         let dtype = match &chosen.field {

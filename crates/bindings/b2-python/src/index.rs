@@ -21,7 +21,7 @@ pub(crate) enum Style {
 }
 
 /// A parsed selection.
-pub(crate) struct Chosen {
+pub(crate) struct ResolvedIndex {
     /// Selections for the dimensions of the array, including new axes.
     pub(crate) selections: Vec<Selection>,
     /// Whether the lists are coordinates together, instead of one selection for each dimension.
@@ -62,7 +62,7 @@ enum Part<'py> {
     Ellipsis,
 }
 
-impl Chosen {
+impl ResolvedIndex {
     /// Parses the index `key` for an array with these lengths.
     pub(crate) fn new<'py>(key: &Bound<'py, PyAny>, style: Style, lengths: &[u64]) -> PyResult<Self> {
         let (py, ndim) = (key.py(), lengths.len());

@@ -13,7 +13,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::control::How;
 use crate::errors::{OrRaise, argument};
-use crate::index::{Chosen, Style};
+use crate::index::{ResolvedIndex, Style};
 use crate::options::plugins;
 use crate::reader::{Memory, new_array};
 use crate::source::bytes_of;
@@ -50,7 +50,7 @@ struct Reading {
 impl Reading {
     fn begin(key: &Bound<'_, PyAny>, array: &NdArray, dtype: &Bound<'_, PyArrayDescr>) -> PyResult<Self> {
         let py = key.py();
-        let view = Chosen::new(key, Style::Numpy, array.shape())?.view(py, array)?;
+        let view = ResolvedIndex::new(key, Style::Numpy, array.shape())?.view(py, array)?;
         let out = new_array(py, dtype, &view.shape, Memory::Zeros)?;
         let nbytes = view.slice.nbytes();
         if (out.len() as u64).saturating_mul(dtype.itemsize() as u64) != nbytes {

@@ -16,10 +16,10 @@ use pyo3::types::{PyList, PySlice, PyTuple};
 
 use crate::control::How;
 use crate::errors::{Kinded, OrRaise, argument, selection};
-use crate::index::{Chosen, Style, View, numpy};
+use crate::index::{ResolvedIndex, Style, View, numpy};
 
 /// Approximate size in bytes of the pieces in which destinations with gaps are filled.
-const PIECE: u64 = 32 << 20;
+const PIECE_LEN: u64 = 32 << 20;
 /// Size in bytes of the pieces in which masks are read; small enough to stay in the cache.
 const MARKED: u64 = 768 << 10;
 /// Results of up to this many bytes are read so quickly that the read need not be interruptible.
@@ -194,7 +194,7 @@ pub(crate) fn read_boxes<'py>(
     let py = dtype.py();
     let (mut views, mut shape) = (Vec::with_capacity(boxes.len()), vec![boxes.len()]);
     for (n, key) in boxes.iter().enumerate() {
-        let chosen = Chosen::new(&key, Style::Numpy, array.shape())?;
+        let chosen = ResolvedIndex::new(&key, Style::Numpy, array.shape())?;
         if !chosen.is_basic() {
             return Err(selection(py, format!("box {n}: only slices, integers and `...` select a box")));
         }
@@ -730,11 +730,11 @@ fn in_pieces(
     how: How,
 ) -> PyResult<()> {
     let same_dims = view.slice.ndim() == view.shape.len();
-    if !same_dims || view.shape.is_empty() || view.slice.nbytes() <= PIECE {
+    if !same_dims || view.shape.is_empty() || view.slice.nbytes() <= PIECE_LEN {
         let part = read(view, dtype, how)?;
         return copy_to(out.as_any(), &part);
     }
-    for piece in view.slice.pieces(PIECE) {
+    for piece in view.slice.pieces(PIECE_LEN) {
         let Piece { positions, slice, .. } = piece.or_raise(py)?;
         let (start, end) = (positions.start as isize, positions.end as isize);
         let mut shape = view.shape.clone();

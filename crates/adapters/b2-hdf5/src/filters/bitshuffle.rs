@@ -8,7 +8,7 @@ use super::codecs::codec;
 /// Bytes of a block unless the file says otherwise.
 const TARGET: usize = 8192;
 /// Fewest items of a block of default size.
-const LEAST: usize = 128;
+const MIN_ITEMS: usize = 128;
 /// Blocks hold whole groups of this many items.
 const GROUP: usize = 8;
 
@@ -34,7 +34,7 @@ pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
         _ => return None,
     };
     let per_block = match per_block {
-        0 => (TARGET / itemsize / GROUP * GROUP).max(LEAST),
+        0 => (TARGET / itemsize / GROUP * GROUP).max(MIN_ITEMS),
         given if given.is_multiple_of(GROUP) => given,
         _ => return None,
     };

@@ -6,7 +6,7 @@ use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 
 /// Bytes that are kept.
-const KEPT: usize = 64 << 20;
+const MAX_POOLED_LEN: usize = 64 << 20;
 
 /// Buffers that nobody uses now.
 #[derive(Default)]
@@ -38,29 +38,29 @@ impl Buffers {
     pub(super) fn give_back(&self, bytes: Vec<u8>) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let held: usize = spare.iter().map(Vec::capacity).sum();
-        if held.saturating_add(bytes.capacity()) <= KEPT {
+        if held.saturating_add(bytes.capacity()) <= MAX_POOLED_LEN {
             spare.push(bytes);
         }
     }
 
     /// Returns bytes that come back here when nobody has them any more.
     pub(super) fn lend(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Lent { bytes, to: self.clone() })
+        Bytes::from_owner(PooledBytes { bytes, to: self.clone() })
     }
 }
 
-struct Lent {
+struct PooledBytes {
     bytes: Vec<u8>,
     to: Arc<Buffers>,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PooledBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledBytes {
     fn drop(&mut self) {
         self.to.give_back(std::mem::take(&mut self.bytes));
     }

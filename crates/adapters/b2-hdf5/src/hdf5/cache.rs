@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Parsed parts of a file. When they become too large, all are dropped.
 pub(super) struct Cache<T> {
     most: usize,
-    held: Mutex<Held<T>>,
+    held: Mutex<BoxBounds<T>>,
 }
 
-struct Held<T> {
+struct BoxBounds<T> {
     parts: HashMap<u64, Arc<T>>,
     size: usize,
 }
@@ -17,7 +17,7 @@ struct Held<T> {
 impl<T> Cache<T> {
     /// `most` is the largest sum of the sizes.
     pub(super) fn new(most: usize) -> Self {
-        Self { most, held: Mutex::new(Held { parts: HashMap::new(), size: 0 }) }
+        Self { most, held: Mutex::new(BoxBounds { parts: HashMap::new(), size: 0 }) }
     }
 
     pub(super) fn get(&self, address: u64) -> Option<Arc<T>> {

@@ -16,9 +16,9 @@ use super::{extensible_array, fixed_array};
 use crate::boxes::product;
 
 /// So many chunks are looked up one by one. After that the whole index is read.
-const FEW: usize = 8;
+const MAX_LOOKUPS: usize = 8;
 /// An index of more chunks is not kept when it was read only to check it.
-const SMALL: usize = 1 << 12;
+const MAX_CACHED_CHUNKS: usize = 1 << 12;
 
 /// Chunks that are stored, by their numbers in the grid.
 type Numbered = Vec<(u64, Stored)>;
@@ -115,7 +115,7 @@ impl Chunks {
                 if let Some(found) = few.get(&number) {
                     return Ok(*found);
                 }
-                if few.len() < FEW {
+                if few.len() < MAX_LOOKUPS {
                     let found = self.numbered(Some(at))?;
                     let found = found.into_iter().find(|(own, _)| *own == number).map(|(_, stored)| stored);
                     few.insert(number, found);
@@ -165,7 +165,7 @@ impl Chunks {
         }
         let all = self.all()?;
         let total = self.summed(&all)?;
-        if all.len() > SMALL {
+        if all.len() > MAX_CACHED_CHUNKS {
             *self.all.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         Ok(total)

@@ -11,11 +11,11 @@ use super::header::Below;
 use super::items::Items;
 use super::slots::Stored;
 use crate::Hdf5Error;
-use crate::boxes::{Held, Place, Row, RowsOfPieces, SharedRows, copy_shared, product, strides};
+use crate::boxes::{BoxBounds, Place, Row, RowsOfPieces, SharedRows, copy_shared, product, strides};
 use crate::filters::{Pipeline, blosc};
 
 /// Bytes of chunks that are kept, where only a part of a chunk was asked for.
-const KEPT: usize = 64 << 20;
+const MAX_CACHED_LEN: usize = 64 << 20;
 
 /// Rows of at least this many bytes are decoded to their places; blocks with shorter ones are decoded to a buffer first.
 const LONG_ROW: usize = 1024;
@@ -39,13 +39,13 @@ pub(super) enum Stores {
 
 /// A chunk of which a part was asked for.
 #[derive(Clone)]
-pub(super) enum Kept {
+pub(super) enum CachedChunk {
     /// As it is stored: of the first part only the blocks were decoded that it touched.
     Stored(Bytes),
     Plain(Arc<Vec<u8>>),
 }
 
-impl Kept {
+impl CachedChunk {
     fn len(&self) -> usize {
         match self {
             Self::Stored(bytes) => bytes.len(),
@@ -70,7 +70,7 @@ pub(crate) struct Data {
     pub(super) beyond: Option<Vec<u8>>,
     pub(super) place: Stores,
     /// Chunks of which parts were asked for, and their positions in the grid, the last one last.
-    pub(super) kept: Mutex<Vec<(Vec<u64>, Kept)>>,
+    pub(super) kept: Mutex<Vec<(Vec<u64>, CachedChunk)>>,
     /// Memory of chunks that were read and decoded.
     pub(super) buffers: Arc<Buffers>,
 }
@@ -172,8 +172,8 @@ impl Data {
             let from_shape = [shape, &self.items.dims].concat();
             let (to_start, to_shape) = ([start, inner_start].concat(), [shape, inner_shape].concat());
             let (from, to) = (
-                Held { start: &from_start, shape: &from_shape },
-                Held { start: &to_start, shape: &to_shape },
+                BoxBounds { start: &from_start, shape: &from_shape },
+                BoxBounds { start: &to_start, shape: &to_shape },
             );
             copy_shared(from, &whole, to, dst, self.items.dtype.itemsize()).ok_or_else(|| self.no_fit())?;
         }
@@ -202,8 +202,14 @@ impl Data {
             return Ok(());
         }
         self.read_stored(start, &kept, &mut part, control)?;
-        copy_shared(Held { start, shape: &kept }, &part, Held { start, shape }, dst, self.items.stored)
-            .ok_or_else(|| self.no_fit())
+        copy_shared(
+            BoxBounds { start, shape: &kept },
+            &part,
+            BoxBounds { start, shape },
+            dst,
+            self.items.stored,
+        )
+        .ok_or_else(|| self.no_fit())
     }
 
     /// Reads stored items.
@@ -219,7 +225,8 @@ impl Data {
             Stores::Nothing => self.fill_in(dst),
             Stores::Memory(bytes) => {
                 let zeros = vec![0; start.len()];
-                let (from, to) = (Held { start: &zeros, shape: &self.shape }, Held { start, shape });
+                let (from, to) =
+                    (BoxBounds { start: &zeros, shape: &self.shape }, BoxBounds { start, shape });
                 copy_shared(from, bytes, to, dst, itemsize).ok_or_else(|| self.no_fit())?;
             }
             Stores::Contiguous(at) => {
@@ -237,7 +244,7 @@ impl Data {
                 }
                 let mut at = first.clone();
                 loop {
-                    self.read_from_chunk((chunks, pipeline), &at, Held { start, shape }, dst, control)?;
+                    self.read_from_chunk((chunks, pipeline), &at, BoxBounds { start, shape }, dst, control)?;
                     if !advance(&mut at, &first, &end) {
                         break;
                     }
@@ -252,13 +259,13 @@ impl Data {
         &self,
         (chunks, pipeline): (&Chunks, &Pipeline),
         at: &[u64],
-        to: Held<'_>,
+        to: BoxBounds<'_>,
         dst: &mut [u8],
         control: &Control,
     ) -> Result<(), Hdf5Error> {
         let start: Vec<u64> =
             at.iter().zip(&pipeline.chunk).map(|(&at, &length)| at.saturating_mul(length)).collect();
-        let from = Held { start: &start, shape: &pipeline.chunk };
+        let from = BoxBounds { start: &start, shape: &pipeline.chunk };
         let itemsize = self.items.stored;
         let wrong = |what: String| self.damaged(what);
         if from.start == to.start && from.shape == to.shape {
@@ -281,7 +288,7 @@ impl Data {
             let (start, shape) = shared(from, to);
             let mut plain = self.zeroed(product(&shape).saturating_mul(itemsize as u64))?;
             self.fill_in(&mut plain);
-            let part = Held { start: &start, shape: &shape };
+            let part = BoxBounds { start: &start, shape: &shape };
             return copy_shared(part, &plain, to, dst, itemsize).ok_or_else(|| self.no_fit());
         };
         // The chunk is asked for again if the box ends within it, and not at the end of the data set.
@@ -302,14 +309,15 @@ impl Data {
             }
             let position = self.below.pages.position(stored.address);
             place.read(self.below.pages.file(), position, &mut bytes).map_err(Hdf5Error::io(&self.path))?;
-            let copied = copy_shared(Held { start: &part_start, shape: &part }, &bytes, to, dst, itemsize);
+            let copied =
+                copy_shared(BoxBounds { start: &part_start, shape: &part }, &bytes, to, dst, itemsize);
             self.buffers.give_back(bytes);
             return copied.ok_or_else(|| self.no_fit());
         }
         let kept = if is_part { self.kept(at) } else { None };
         let (bytes, is_first) = match kept {
-            Some(Kept::Plain(plain)) => return copy(&plain, dst),
-            Some(Kept::Stored(bytes)) => (bytes, false),
+            Some(CachedChunk::Plain(plain)) => return copy(&plain, dst),
+            Some(CachedChunk::Stored(bytes)) => (bytes, false),
             None => (self.stored_bytes(stored)?, true),
         };
         let is_read = match self.chunk_array(pipeline, at, (&bytes, mask), control)? {
@@ -322,7 +330,7 @@ impl Data {
         };
         if is_read {
             if is_part && is_first {
-                self.keep(at, Kept::Stored(bytes));
+                self.keep(at, CachedChunk::Stored(bytes));
             }
             return Ok(());
         }
@@ -330,25 +338,25 @@ impl Data {
         self.decode(bytes, mask, at, &mut plain, control)?;
         copy(&plain, dst)?;
         match is_part {
-            true => self.keep(at, Kept::Plain(Arc::new(plain))),
+            true => self.keep(at, CachedChunk::Plain(Arc::new(plain))),
             false => self.buffers.give_back(plain),
         }
         Ok(())
     }
 
-    fn kept(&self, at: &[u64]) -> Option<Kept> {
+    fn kept(&self, at: &[u64]) -> Option<CachedChunk> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(own, _)| own == at).map(|(_, chunk)| chunk.clone())
     }
 
-    fn keep(&self, at: &[u64], chunk: Kept) {
+    fn keep(&self, at: &[u64], chunk: CachedChunk) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(own, _)| own != at);
         let mut held: usize = kept.iter().map(|(_, chunk)| chunk.len()).sum();
-        while held.saturating_add(chunk.len()) > KEPT && !kept.is_empty() {
+        while held.saturating_add(chunk.len()) > MAX_CACHED_LEN && !kept.is_empty() {
             held = held.saturating_sub(kept.remove(0).1.len());
         }
-        if chunk.len() <= KEPT {
+        if chunk.len() <= MAX_CACHED_LEN {
             kept.push((at.to_vec(), chunk));
         }
     }
@@ -359,7 +367,7 @@ impl Data {
         &self,
         array: &b2nd::NdArray,
         at: &[u64],
-        (from, to): (Held<'_>, Held<'_>),
+        (from, to): (BoxBounds<'_>, BoxBounds<'_>),
         dst: &mut [u8],
     ) -> Result<(), Hdf5Error> {
         let (start, shape) = shared(from, to);
@@ -392,8 +400,8 @@ impl Data {
         &self,
         pipeline: &Pipeline,
         (at, bytes, mask): (&[u64], &[u8], u32),
-        from: Held<'_>,
-        to: Held<'_>,
+        from: BoxBounds<'_>,
+        to: BoxBounds<'_>,
         dst: &mut [u8],
     ) -> Result<bool, Hdf5Error> {
         let itemsize = self.items.stored;
@@ -546,7 +554,7 @@ impl Data {
 }
 
 /// The box that two boxes share: its first item and its shape.
-fn shared(a: Held<'_>, b: Held<'_>) -> (Vec<u64>, Vec<u64>) {
+fn shared(a: BoxBounds<'_>, b: BoxBounds<'_>) -> (Vec<u64>, Vec<u64>) {
     let parts = a.start.iter().zip(a.shape).zip(b.start.iter().zip(b.shape));
     parts
         .map(|((&a, &n), (&b, &m))| {

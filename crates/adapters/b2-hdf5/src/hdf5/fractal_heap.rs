@@ -14,7 +14,7 @@ use super::header::Below;
 use crate::checksum::lookup3;
 
 /// Bytes of blocks that are kept.
-const KEPT: usize = 4 << 20;
+const MAX_CACHED_LEN: usize = 4 << 20;
 /// Nested tables. Each has half as many bytes as the one around it at most.
 const DEEPEST: u32 = 64;
 
@@ -247,7 +247,7 @@ impl Heap {
     }
 
     fn keep(&mut self, address: u64, bytes: Vec<u8>) -> Arc<Vec<u8>> {
-        if self.held.saturating_add(bytes.len()) > KEPT {
+        if self.held.saturating_add(bytes.len()) > MAX_CACHED_LEN {
             self.blocks.clear();
             self.held = 0;
         }

@@ -12,7 +12,7 @@ use super::header::{self, Below, Message};
 use super::messages::{self, Attribute, Target};
 
 /// Most names in a group, and most attributes.
-const MOST: usize = 1 << 20;
+const MAX_NAMES: usize = 1 << 20;
 /// Bytes of an identifier in an index of names, and in one of attributes.
 const LINK_ID: usize = 7;
 const ATTRIBUTE_ID: usize = 8;
@@ -254,8 +254,8 @@ impl Below {
 }
 
 fn limit(count: usize) -> Result<(), String> {
-    match count > MOST {
-        true => Err(format!("more than {MOST} names")),
+    match count > MAX_NAMES {
+        true => Err(format!("more than {MAX_NAMES} names")),
         false => Ok(()),
     }
 }

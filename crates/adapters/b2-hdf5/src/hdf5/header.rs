@@ -10,7 +10,7 @@ use super::pages::Pages;
 use crate::checksum::lookup3;
 
 /// Most messages of an object.
-const MOST: usize = 1 << 16;
+const MAX_MESSAGES: usize = 1 << 16;
 /// Bytes in front of the messages of an object, at most.
 const PREFIX: u64 = 34;
 
@@ -179,7 +179,7 @@ impl Below {
                 // A header of version 1 has no checksum, but states the number of its messages.
                 return if is_new || found.len() == declared { Ok(found) } else { Err(cut()) };
             };
-            if !seen.insert(at) || from > MOST {
+            if !seen.insert(at) || from > MAX_MESSAGES {
                 return Err(cut());
             }
             match is_new {

@@ -113,7 +113,7 @@ pub(crate) struct Hdf5 {
 /// What a name stands for.
 pub(crate) enum Object {
     Group(Group),
-    DataSet(Box<Found>),
+    DataSet(Box<DataSetParts>),
     /// A named type.
     Type,
     Link(String),
@@ -142,7 +142,7 @@ pub(crate) struct Attrs {
 }
 
 /// A data set.
-pub(crate) struct Found {
+pub(crate) struct DataSetParts {
     pub(crate) data: Data,
     pub(crate) attrs: Attrs,
     pub(crate) filters: Vec<Filter>,
@@ -311,7 +311,7 @@ impl Hdf5 {
         (name, address): (&str, u64),
         found: &[Message],
         path: &str,
-    ) -> Result<Found, Hdf5Error> {
+    ) -> Result<DataSetParts, Hdf5Error> {
         let damaged = Self::damaged(path);
         let wrong = |what: &str| Hdf5Error::damaged(path, format!("the {what} message is malformed"));
         let Described { kind, space, layout, filters, fill, is_external } = self.described(found, path)?;
@@ -368,7 +368,7 @@ impl Hdf5 {
             kept: Mutex::default(),
             buffers: Arc::default(),
         };
-        Ok(Found {
+        Ok(DataSetParts {
             data,
             attrs,
             filters,

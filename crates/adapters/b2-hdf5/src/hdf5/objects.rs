@@ -9,7 +9,7 @@ use super::groups::Listing;
 use super::header;
 use super::items::Items;
 use super::messages::{self, Layout, Space, Target};
-use super::{Attrs, Data, Described, Found, Hdf5, datatype, unfit};
+use super::{Attrs, Data, DataSetParts, Described, Hdf5, datatype, unfit};
 use crate::boxes::product;
 use crate::data_set::DataSet;
 use crate::filters::Filter;
@@ -347,7 +347,7 @@ impl Objects<'_> {
             kept: Mutex::default(),
             buffers: Arc::default(),
         };
-        let found = Found {
+        let found = DataSetParts {
             data,
             attrs: Attrs::default(),
             filters,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 /// Bytes of a page. Metadata is read in many small pieces that are often near each other.
 const PAGE: u64 = 4 << 10;
 /// Pages that are kept.
-const KEPT: usize = 4096;
+const MAX_CACHED_PAGES: usize = 4096;
 /// Larger pieces are not kept.
 const LARGE: u64 = 16 * PAGE;
 /// Bytes of metadata that one call may use: this many times the length of the file, and some for small files. So no circle
@@ -20,7 +20,7 @@ const LARGE: u64 = 16 * PAGE;
 const TIMES: u64 = 8;
 const SOME: u64 = 64 << 20;
 /// What a piece counts at least.
-const PIECE: u64 = 64;
+const MIN_CHARGED_LEN: u64 = 64;
 
 /// The part of a file behind its user block.
 pub(crate) struct Pages {
@@ -82,7 +82,7 @@ impl Pages {
     /// Counts bytes of metadata that are used.
     pub(crate) fn spend(&self, len: u64) -> io::Result<()> {
         let allowed = self.len.saturating_mul(TIMES).saturating_add(SOME);
-        if self.used.fetch_add(len.max(PIECE), Ordering::Relaxed) > allowed {
+        if self.used.fetch_add(len.max(MIN_CHARGED_LEN), Ordering::Relaxed) > allowed {
             let text = "more metadata is used than a file of this length can have";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
@@ -137,7 +137,7 @@ impl Pages {
         let start = number.saturating_mul(PAGE);
         let end = last.saturating_add(1).saturating_mul(PAGE).min(self.len);
         let bytes = self.data(start, end.saturating_sub(start))?;
-        if pages.len() >= KEPT {
+        if pages.len() >= MAX_CACHED_PAGES {
             pages.clear();
         }
         let mut rest = bytes.clone();

@@ -8,7 +8,7 @@ use crate::Hdf5Error;
 use crate::boxes::product;
 
 /// References that are read at once.
-const PIECE: u64 = 64 << 10;
+const BATCH_REFERENCES: u64 = 64 << 10;
 
 /// The items of a data set of texts.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ impl LongText<'_> {
         let Some((&rows, inner)) = shape.split_first() else {
             return self.read(&[], &[], each);
         };
-        let step = (PIECE / product(inner).max(1)).max(1);
+        let step = (BATCH_REFERENCES / product(inner).max(1)).max(1);
         let mut row = 0;
         while row < rows && product(inner) > 0 {
             let mut start = vec![0; shape.len()];

@@ -137,8 +137,8 @@ impl<'a> Encoding<'a> {
         let mut out = b2_core::memory::zeroed(usize::try_from(nbytes).map_err(text)?).map_err(text)?;
         let zeros = vec![0; whole.len()];
         let (from, to) = (
-            crate::boxes::Held { start: &zeros, shape: &shape },
-            crate::boxes::Held { start: &zeros, shape: &whole },
+            crate::boxes::BoxBounds { start: &zeros, shape: &shape },
+            crate::boxes::BoxBounds { start: &zeros, shape: &whole },
         );
         crate::boxes::copy_shared(from, &items, to, &mut out, itemsize).ok_or("a chunk of another size")?;
         Ok(out)

@@ -5,9 +5,9 @@ use super::bytes::Bytes;
 /// Bytes in front of a heap's objects, and of each object.
 const HEAD: usize = 16;
 /// The smallest heap.
-const LEAST: usize = 4096;
+const MIN_HEAP_LEN: usize = 4096;
 /// A heap is not made larger than this, unless an object is.
-const MOST: usize = 1 << 16;
+const MAX_HEAP_LEN: usize = 1 << 16;
 
 /// The place of an object: which heap, and its number there.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl Heaps {
     /// Finds a place for an object of `len` bytes.
     pub(super) fn add(&mut self, len: usize) -> Place {
         let size = HEAD + len.next_multiple_of(8);
-        if self.heaps.is_empty() || self.used + size > MOST {
+        if self.heaps.is_empty() || self.used + size > MAX_HEAP_LEN {
             self.heaps.push(Vec::new());
             self.used = HEAD;
         }
@@ -82,7 +82,7 @@ impl Heaps {
 
 fn size(objects: &[usize]) -> usize {
     let used = objects.iter().fold(HEAD, |used, len| used + HEAD + len.next_multiple_of(8));
-    used.max(LEAST)
+    used.max(MIN_HEAP_LEN)
 }
 
 /// What an item is that is in a heap: its length in items, and its place.

@@ -3,11 +3,11 @@
 use super::bytes::{Bytes, UNDEFINED};
 
 /// Children of a node, which HDF5 takes for granted unless a file says otherwise.
-const MOST: usize = 64;
+const MAX_CHILDREN: usize = 64;
 
 /// A chunk that is stored.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct WrittenChunk {
     /// The first item of the chunk.
     pub(super) start: Vec<u64>,
     pub(super) address: u64,
@@ -16,9 +16,14 @@ pub(super) struct Stored {
 
 /// Returns the address of the root and the bytes of all nodes, the first of which is at `start`. The chunks are in the order
 /// of their places, and there is one at least.
-pub(super) fn write(chunks: &[Stored], chunkshape: &[u32], itemsize: u32, start: u64) -> (u64, Vec<u8>) {
+pub(super) fn write(
+    chunks: &[WrittenChunk],
+    chunkshape: &[u32],
+    itemsize: u32,
+    start: u64,
+) -> (u64, Vec<u8>) {
     let key_size = 8 + 8 * (chunkshape.len() + 1);
-    let node_size = (24 + (MOST + 1) * key_size + MOST * 8) as u64;
+    let node_size = (24 + (MAX_CHILDREN + 1) * key_size + MAX_CHILDREN * 8) as u64;
     // The children of the level below: their first chunks, and their addresses.
     let mut below: Vec<(usize, u64)> =
         chunks.iter().enumerate().map(|(first, chunk)| (first, chunk.address)).collect();
@@ -42,9 +47,9 @@ pub(super) fn write(chunks: &[Stored], chunkshape: &[u32], itemsize: u32, start:
         }
     };
     loop {
-        let nodes = below.len().div_ceil(MOST);
+        let nodes = below.len().div_ceil(MAX_CHILDREN);
         let mut above = Vec::with_capacity(nodes);
-        for (n, children) in below.chunks(MOST).enumerate() {
+        for (n, children) in below.chunks(MAX_CHILDREN).enumerate() {
             let own = at;
             at += node_size;
             let begin = out.0.len();
@@ -55,7 +60,7 @@ pub(super) fn write(chunks: &[Stored], chunkshape: &[u32], itemsize: u32, start:
                 key(&mut out, *first);
                 out.u64(*address);
             }
-            let next = below.get((n + 1) * MOST).map_or(usize::MAX, |(first, _)| *first);
+            let next = below.get((n + 1) * MAX_CHILDREN).map_or(usize::MAX, |(first, _)| *first);
             key(&mut out, next);
             out.fill(begin + node_size as usize);
             above.push((children.first().map_or(0, |(first, _)| *first), own));

@@ -12,9 +12,9 @@ use super::codec::Codec;
 use super::datatypes;
 use super::header::{self, Header};
 use super::heap::{self, Heaps};
-use super::tree::{self, Stored};
+use super::tree::{self, WrittenChunk};
 use super::values::{self, Attribute, Content};
-use crate::boxes::{Held, copy_shared};
+use crate::boxes::{BoxBounds, copy_shared};
 use crate::error::Stop;
 use crate::{Hdf5Error, attrs};
 
@@ -313,7 +313,7 @@ impl<W: Write + Seek + Send> Writer<W> {
                 if let Some(bytes) = bytes {
                     let len = u32::try_from(bytes.len()).map_err(|_| failed("a chunk of 4 GiB".into()))?;
                     let address = self.put(&bytes)?;
-                    stored.push(Stored { start, address, len });
+                    stored.push(WrittenChunk { start, address, len });
                 }
                 let nbytes = shape.iter().fold(u64::from(itemsize), |n, &length| n.saturating_mul(length));
                 control.advance(nbytes).map_err(Stop::from)
@@ -327,7 +327,12 @@ impl<W: Write + Seek + Send> Writer<W> {
     }
 
     /// Writes the tree over chunks, and returns the layout.
-    fn tree(&mut self, stored: &[Stored], chunkshape: &[u32], itemsize: u32) -> Result<Vec<u8>, Hdf5Error> {
+    fn tree(
+        &mut self,
+        stored: &[WrittenChunk],
+        chunkshape: &[u32],
+        itemsize: u32,
+    ) -> Result<Vec<u8>, Hdf5Error> {
         if stored.is_empty() {
             return Ok(header::chunked(UNDEFINED, chunkshape, itemsize));
         }
@@ -368,11 +373,12 @@ impl<W: Write + Seek + Send> Writer<W> {
             let mut padded =
                 memory::zeroed(len as usize).map_err(|error| Self::unsupported(path, error.to_string()))?;
             let zeros = vec![0; whole.len()];
-            let (from, to) = (Held { start: &zeros, shape: &inner }, Held { start: &zeros, shape: &whole });
+            let (from, to) =
+                (BoxBounds { start: &zeros, shape: &inner }, BoxBounds { start: &zeros, shape: &whole });
             copy_shared(from, &places, to, &mut padded, ITEM as usize)
                 .ok_or_else(|| Self::unsupported(path, "a chunk of another size"))?;
             let address = self.put(&padded)?;
-            stored.push(Stored { start, address, len });
+            stored.push(WrittenChunk { start, address, len });
         }
         let layout = match array.ndim() == 0 || shape.contains(&0) {
             true => {

@@ -12,7 +12,7 @@ const LINES: usize = 24;
 /// Longer lines are hard to read, in columns.
 const COLUMNS: usize = 80;
 /// Lines are not wrapped to fewer columns.
-const LEAST: usize = 30;
+const MIN_COLUMNS: usize = 30;
 
 /// The commands, grouped by purpose. Commands that are in no group go to the last one.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -24,7 +24,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Options to keep in the short help of a command with many options, by their identifiers.
-const KEPT: [&str; 12] = [
+const SHORT_HELP_OPTIONS: [&str; 12] = [
     "output",
     "directory",
     "force",
@@ -57,7 +57,7 @@ pub(crate) enum Detail {
 /// Sets up the help of all commands.
 pub(crate) fn pages(command: Command, detail: Detail) -> Command {
     let hidden: Vec<Arg> = globals(&command).map(|arg| arg.clone().hide(true)).collect();
-    let width = columns().clamp(LEAST, COLUMNS);
+    let width = columns().clamp(MIN_COLUMNS, COLUMNS);
     let command = command.mut_subcommands(|sub| page(sub.args(&hidden), "b2kit", detail, width));
     let (brief, full) = (brief_list(&command, width), full_list(&command, width));
     let after = flowing(&command.get_after_long_help().map(ToString::to_string).unwrap_or_default());
@@ -199,7 +199,7 @@ fn shortened(command: Command, width: usize) -> Command {
     let options: Vec<_> =
         command.get_arguments().filter(|arg| !arg.is_hide_set() && !arg.is_positional()).collect();
     let ids = options.into_iter().map(|arg| arg.get_id().clone());
-    let (kept, rare): (Vec<_>, Vec<_>) = ids.partition(|id| KEPT.contains(&id.as_str()));
+    let (kept, rare): (Vec<_>, Vec<_>) = ids.partition(|id| SHORT_HELP_OPTIONS.contains(&id.as_str()));
     for id in rare.into_iter().rev().chain(kept.into_iter().rev()) {
         if command.clone().term_width(width).render_help().to_string().trim_end().lines().count() <= LINES {
             break;

@@ -7,7 +7,7 @@ use b2kit::chunk::SplitMode;
 use clap::Args;
 
 use super::values::{
-    Codec, Dims, Filters, Format, Goal, Level, Named, Shape, codec_parser, filters_parser, parse_limit,
+    Codec, Dims, Filters, Format, Goal, Level, MetaArg, Shape, codec_parser, filters_parser, parse_limit,
     parse_meta, parse_rate, parse_size, parse_tolerance, split_parser,
 };
 
@@ -206,15 +206,15 @@ pub(crate) struct Encoding {
 
     /// Add a metalayer of fixed size
     #[arg(long, value_name = "NAME=JSON", help_heading = "Metalayers")]
-    pub(crate) meta: Vec<Named>,
+    pub(crate) meta: Vec<MetaArg>,
     /// Add a metalayer of variable size
     #[arg(long, value_name = "NAME=JSON", help_heading = "Metalayers")]
-    pub(crate) vlmeta: Vec<Named>,
+    pub(crate) vlmeta: Vec<MetaArg>,
 }
 
 /// Names of files in a list.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Listed {
+pub(crate) struct FilesFrom {
     /// Take more names from LIST, one per line (-: standard input)
     #[arg(long, value_name = "LIST")]
     pub(crate) files_from: Option<PathBuf>,
@@ -230,7 +230,7 @@ pub(crate) struct Sources {
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) listed: Listed,
+    pub(crate) listed: FilesFrom,
     /// The frame starts at byte N of the file
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) offset: u64,

@@ -353,12 +353,12 @@ pub(crate) enum Format {
 
 /// `NAME=JSON`: a metalayer, its content already in msgpack.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Named {
+pub(crate) struct MetaArg {
     pub(crate) name: String,
     pub(crate) content: Vec<u8>,
 }
 
-impl std::str::FromStr for Named {
+impl std::str::FromStr for MetaArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -426,11 +426,11 @@ mod tests {
 
     #[test]
     fn metalayers_are_msgpack() {
-        assert_eq!("a=b=1".parse::<Named>().map_err(|_| ()), Err(()));
-        assert_eq!("a=[1]".parse(), Ok(Named { name: "a".into(), content: vec![0x91, 1] }));
-        assert_eq!(r#"a="x=y""#.parse(), Ok(Named { name: "a".into(), content: b"\xa3x=y".to_vec() }));
+        assert_eq!("a=b=1".parse::<MetaArg>().map_err(|_| ()), Err(()));
+        assert_eq!("a=[1]".parse(), Ok(MetaArg { name: "a".into(), content: vec![0x91, 1] }));
+        assert_eq!(r#"a="x=y""#.parse(), Ok(MetaArg { name: "a".into(), content: b"\xa3x=y".to_vec() }));
         for text in ["a", "=1", "a=", "a=1 2", &format!("{}=1", "n".repeat(32))] {
-            assert!(text.parse::<Named>().is_err(), "{text}");
+            assert!(text.parse::<MetaArg>().is_err(), "{text}");
         }
     }
 }

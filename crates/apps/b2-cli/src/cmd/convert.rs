@@ -24,7 +24,7 @@ use self::nodes::{Content, Item, Node, Opened};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{
-    Found, ModeOf, Output, Take, check_folder, claim, foreign, members, print_plan, refuse_other_format,
+    InputFile, ModeOf, Output, Take, check_folder, claim, foreign, members, print_plan, refuse_other_format,
     stdio, urls, walk, write_through,
 };
 use crate::print::{count, printable_json, short_size};
@@ -134,9 +134,9 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     };
     let found = match args.recursive {
         true => walk(&args.paths, Some(dir), global, look)?,
-        false => args.paths.iter().map(|path| Found::named(path)).collect(),
+        false => args.paths.iter().map(|path| InputFile::named(path)).collect(),
     };
-    let new = |found: &Found| -> Result<PathBuf> {
+    let new = |found: &InputFile| -> Result<PathBuf> {
         let name = urls::local_name(&found.path)?;
         let name = Path::new(name.file_name().unwrap_or_default()).with_extension("b2d");
         Ok(dir.join(&found.below).join(name))

@@ -14,7 +14,7 @@ use crate::args::Global;
 use crate::files::{foreign, is_pipe, is_stdin, members};
 use crate::npy;
 use crate::print::{Simple, Value, dims, items, joined, printable, printable_json, thousands};
-use crate::process::{ClosedPipe, Progress, Told, Trouble};
+use crate::process::{AlreadyReported, ClosedPipe, Progress, Trouble};
 use crate::read::{Data, Hdf5, Input, Store, coordinates, is_array_layer};
 
 const EXAMPLES: &str = "\
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if !global.quiet && !text.is_empty() {
         crate::files::destination::print(&text).map_err(trouble)?;
     }
-    if differences.is_empty() { Ok(()) } else { Err(Told.into()) }
+    if differences.is_empty() { Ok(()) } else { Err(AlreadyReported.into()) }
 }
 
 /// A difference between two files, or between two members of stores.
@@ -93,7 +93,7 @@ impl std::fmt::Display for Difference {
 
 fn trouble(error: anyhow::Error) -> anyhow::Error {
     // A closed standard output is not an error.
-    if error.is::<ClosedPipe>() { Told.into() } else { Trouble(error).into() }
+    if error.is::<ClosedPipe>() { AlreadyReported.into() } else { Trouble(error).into() }
 }
 
 /// One of the two files.

@@ -28,7 +28,7 @@ pub(crate) struct Args {
 const MAX_NBYTES: u64 = 64 << 20;
 
 /// Output is written in pieces of about this size, in bytes.
-const AT_ONCE: usize = 64 << 10;
+const WRITE_LEN: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 }
 
 fn send_when_long(output: &mut Output, lines: &mut String) -> Result<()> {
-    if lines.len() > AT_ONCE {
+    if lines.len() > WRITE_LEN {
         output.send(lines.as_bytes())?;
         lines.clear();
     }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 /// The properties of a member that are listed.
-struct Listed {
+struct Listing {
     key: String,
     kind: &'static str,
     dtype: Option<String>,
@@ -100,7 +100,7 @@ fn data_sets(args: &Args, path: &Path, global: Global, error: Error) -> Result<S
         return Ok(opened.keys(&group)?.iter().map(|key| printable(key) + "\n").collect());
     }
     let arrays = opened.arrays(Some(&group))?.into_iter().map(|(key, array)| {
-        let listed = array.map(|array| Listed {
+        let listed = array.map(|array| Listing {
             key: key.clone(),
             kind: "dataset",
             dtype: Some(array.dtype().as_str().to_owned()),
@@ -117,7 +117,7 @@ fn data_sets(args: &Args, path: &Path, global: Global, error: Error) -> Result<S
 }
 
 /// Describes a member of a store.
-fn of_input(key: &str, input: &Input) -> Listed {
+fn of_input(key: &str, input: &Input) -> Listing {
     let (kind, dtype, shape) = match input {
         Input::Array(array) => {
             ("ndarray", Some(array.dtype().as_str().to_owned()), Some(array.shape().to_vec()))
@@ -129,18 +129,18 @@ fn of_input(key: &str, input: &Input) -> Listed {
         Input::Chunk(chunk) => chunk.cbytes() as u64,
         _ => input.frame().map_or(0, |frame| frame.cbytes()),
     };
-    Listed { key: key.to_owned(), kind, dtype, shape, nbytes: input.nbytes(), stored }
+    Listing { key: key.to_owned(), kind, dtype, shape, nbytes: input.nbytes(), stored }
 }
 
 /// Returns lines of JSON, or a table. A member that cannot be opened has the reason in its place.
-fn rendered(args: &Args, file: &Path, members: Vec<(String, Result<Listed>)>) -> String {
+fn rendered(args: &Args, file: &Path, members: Vec<(String, Result<Listing>)>) -> String {
     if args.json {
         return members.into_iter().map(|(key, member)| to_json(file, &key, member)).collect();
     }
     let rows: Vec<[String; 5]> = members
         .into_iter()
         .map(|(key, member)| match member {
-            Ok(Listed { key, kind, dtype, shape, nbytes, stored }) => {
+            Ok(Listing { key, kind, dtype, shape, nbytes, stored }) => {
                 let dtype = dtype.as_deref().map_or_else(|| kind.to_owned(), printable);
                 let shape = shape.map_or_else(String::new, |shape| format!("({})", dims(&shape)));
                 [printable(&key), dtype, shape, short_size(nbytes), short_size(stored)]
@@ -164,10 +164,10 @@ fn rendered(args: &Args, file: &Path, members: Vec<(String, Result<Listed>)>) ->
         .collect()
 }
 
-fn to_json(file: &Path, key: &str, member: Result<Listed>) -> String {
+fn to_json(file: &Path, key: &str, member: Result<Listing>) -> String {
     let file = file.display().to_string();
     line_of(&match member {
-        Ok(Listed { key, kind, dtype, shape, nbytes, stored }) => json!({
+        Ok(Listing { key, kind, dtype, shape, nbytes, stored }) => json!({
             "file": file, "key": key, "kind": kind, "dtype": dtype, "shape": shape, "nbytes": nbytes, "stored": stored,
         }),
         Err(error) => json!({"file": file, "key": key, "error": one_line(&error)}),

@@ -14,9 +14,9 @@ use b2kit::frame::FrameParams;
 use b2kit::{Chunk, Dtype};
 
 use self::join::Join;
-use crate::args::{Codec, Encoding, Format, Global, Listed, Placement, plugins};
+use crate::args::{Codec, Encoding, FilesFrom, Format, Global, Placement, plugins};
 use crate::files::{
-    Found, ModeOf, Removal, Take, Together, check_folder, claim, foreign, keep_time, print_plan,
+    InputFile, ModeOf, Removal, Take, Together, check_folder, claim, foreign, keep_time, print_plan,
     refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::npy::{self, source::ByteSource};
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(value_names = ["IN", "OUT"], num_args = 1.., required_unless_present = "files_from")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
-    listed: Listed,
+    listed: FilesFrom,
     /// Write a new file for each IN into this folder
     ///
     /// The new files are named as the inputs, with .b2nd for arrays and .b2frame for others. They are synced several
@@ -180,13 +180,13 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 struct Late {
     together: Arc<Together>,
     /// What to tell about them, in the same order.
-    untold: RefCell<Vec<Told>>,
+    untold: RefCell<Vec<PackReport>>,
     /// What went wrong with those that were finished between two inputs.
     failed: RefCell<Vec<Error>>,
 }
 
 /// What to tell about a new file.
-struct Told {
+struct PackReport {
     input: PathBuf,
     output: PathBuf,
     start: Instant,
@@ -211,7 +211,7 @@ impl Late {
         }
         let untold = self.untold.take();
         let told = self.together.finish().into_iter().zip(untold).map(|(finished, new)| {
-            let Told { input, output, start, chosen, keep_time } = new;
+            let PackReport { input, output, start, chosen, keep_time } = new;
             finished.with_context(|| output.display().to_string())?;
             if keep_time {
                 self::keep_time(&input, &output)?;
@@ -252,9 +252,9 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
     };
     let found = match args.placement.recursive {
         true => walk(paths, args.directory.as_deref(), global, look)?,
-        false => paths.iter().map(|path| Found::named(path)).collect(),
+        false => paths.iter().map(|path| InputFile::named(path)).collect(),
     };
-    let new = |found: &Found| -> Result<PathBuf> {
+    let new = |found: &InputFile| -> Result<PathBuf> {
         let name = new_name(&found.path, &args.encoding)?;
         Ok(match &args.directory {
             Some(dir) => dir.join(&found.below).join(name),
@@ -444,7 +444,7 @@ fn pack_operands(
             }
             return tell(global, &from, (output, shown), start, chosen);
         };
-        let told = Told { input: from.clone(), output: output.to_owned(), start, chosen, keep_time };
+        let told = PackReport { input: from.clone(), output: output.to_owned(), start, chosen, keep_time };
         late.untold.borrow_mut().push(told);
         Ok(())
     };

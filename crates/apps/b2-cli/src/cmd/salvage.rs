@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::args::{Dims, Global};
 use crate::files::{ModeOf, check_folder, claim, print, refuse_other_format, stdio};
 use crate::print::{Table, count, printable, printable_json, size};
-use crate::process::{Told, Usage, say, signals};
+use crate::process::{AlreadyReported, Usage, say, signals};
 use crate::read::{Input, damage};
 
 const EXAMPLES: &str = "\
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         );
     }
     let all = report.nlost == 0 && report.certain && report.metalayers != Condition::Lost;
-    if all { Ok(()) } else { Err(Told.into()) }
+    if all { Ok(()) } else { Err(AlreadyReported.into()) }
 }
 
 impl Args {
@@ -320,12 +320,12 @@ fn to_table(report: &SalvageReport, array: Option<&NdArray>, nbytes: u64, fill: 
 
 /// Describes the items of the lost blocks, if there are only a few.
 fn of_blocks(array: Option<&NdArray>, nchunk: usize, blocks: Option<&LostBlocks>) -> String {
-    const MOST: usize = 4;
+    const MAX_LISTED_BLOCKS: usize = 4;
     let (Some(array), Some(blocks)) = (array, blocks) else { return String::new() };
     let places = blocks.lost.iter().filter_map(|nblock| damage::of_block(array, nchunk, *nblock));
-    let mut places: Vec<String> = places.take(MOST + 1).collect();
-    if places.len() > MOST {
-        places.truncate(MOST);
+    let mut places: Vec<String> = places.take(MAX_LISTED_BLOCKS + 1).collect();
+    if places.len() > MAX_LISTED_BLOCKS {
+        places.truncate(MAX_LISTED_BLOCKS);
         places.push("...".into());
     }
     places.iter().map(|items| format!(", {items}")).collect()

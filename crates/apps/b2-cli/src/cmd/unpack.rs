@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
-use crate::args::{Global, Listed, Placement, Source};
+use crate::args::{FilesFrom, Global, Placement, Source};
 use crate::files::{
     ModeOf, Output, Removal, Take, claim, keep_time, members, print_plan, refuse_same, stdio, urls, walk,
 };
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    listed: Listed,
+    listed: FilesFrom,
     #[command(flatten)]
     placement: Placement,
     /// Put the new files into this folder

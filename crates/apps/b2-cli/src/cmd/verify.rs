@@ -10,11 +10,11 @@ use b2kit::frame::Checksums;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::args::{Global, Listed, Source};
+use crate::args::{FilesFrom, Global, Source};
 use crate::files::{Output, again};
 use crate::print::{count, printable, printable_json};
 use crate::process::error::exceeds_output;
-use crate::process::{Progress, Skipped, Told, one_line_beside, say, signals};
+use crate::process::{AlreadyReported, Progress, Skipped, one_line_beside, say, signals};
 use crate::read::plain::Plain;
 use crate::read::{Hdf5, Input, Selection, Store, View, damage};
 use crate::write::checksums_text;
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    listed: Listed,
+    listed: FilesFrom,
     /// Print one JSON object per file, each on a line of its own
     #[arg(long)]
     json: bool,
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         told.tell();
     }
     match () {
-        () if told.failed => Err(Told.into()),
+        () if told.failed => Err(AlreadyReported.into()),
         () if told.skipped > 0 => Err(Skipped.into()),
         () => Ok(()),
     }

@@ -28,7 +28,7 @@ use b2_view::limits::{Limits, NoLogarithm, scale};
 
 use crate::args::{Global, Source};
 use crate::files::{ModeOf, Output, is_stdin, refuse_same, urls};
-use crate::print::figure::{Canvas, Image, LARGEST, Line};
+use crate::print::figure::{Canvas, Image, Line, MAX_SIZE};
 use crate::print::{Map, Scale, colours, columns, count, dims, half_blocks, printable};
 use crate::process::{Usage, capture, say};
 use crate::read::dims::{Labels, points};
@@ -329,7 +329,7 @@ impl<'a> Picture<'a> {
     }
 
     fn draw(&self) -> Result<Canvas> {
-        let most = [LARGEST[1], LARGEST[0]];
+        let most = [MAX_SIZE[1], MAX_SIZE[0]];
         if let [dim] = self.drawn[..] {
             let window = 0..self.axes[dim].len;
             let found = line(self.data, &self.numbers, &self.axes, dim, &window, most[1], &self.cost)?;

@@ -18,7 +18,7 @@ use tempfile::NamedTempFile;
 use super::stdio::{is_stdin, is_stdout, is_stream};
 use super::{foreign, members, urls};
 use crate::print::printable;
-use crate::process::{ClosedPipe, Written, capture, signals};
+use crate::process::{ClosedPipe, WriteFailure, capture, signals};
 
 /// A destination for bytes. An output file does not get its name before [`Output::finish`].
 pub(crate) enum Output {
@@ -190,7 +190,7 @@ impl Output {
         // Other systems cannot open folders, and keep names by themselves.
         if cfg!(unix) {
             let synced = File::open(folder_of(&path)).and_then(|folder| folder.sync_all());
-            synced.context(Written::Unsynced).with_context(|| path.display().to_string())?;
+            synced.context(WriteFailure::Unsynced).with_context(|| path.display().to_string())?;
         }
         Ok(())
     }

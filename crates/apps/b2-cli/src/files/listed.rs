@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::urls;
-use crate::args::Listed;
+use crate::args::FilesFrom;
 use crate::process::capture;
 
-impl Listed {
+impl FilesFrom {
     /// The names in the list, as they arrive; none without a list.
     ///
     /// # Errors

@@ -28,4 +28,4 @@ pub(crate) use removal::Removal;
 pub(crate) use retry::again;
 pub(crate) use stdio::{is_pipe, is_stdin, refuse_stdin, spool_pipe, spool_stdin};
 pub(crate) use together::Together;
-pub(crate) use walk::{Found, Take, walk};
+pub(crate) use walk::{InputFile, Take, walk};

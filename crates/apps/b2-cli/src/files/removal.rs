@@ -12,7 +12,7 @@ use super::stdio::{is_stdin, is_stream};
 use super::urls;
 use crate::args::Global;
 use crate::print::printable;
-use crate::process::Written;
+use crate::process::WriteFailure;
 
 /// An input that will be removed.
 pub(crate) struct Removal {
@@ -78,11 +78,11 @@ impl Removal {
     /// Fails if it has changed since, or cannot be removed.
     pub(crate) fn finish(self, global: Global) -> Result<()> {
         let named = || self.path.display().to_string();
-        let there = fs::symlink_metadata(&self.path).context(Written::NotRemoved).with_context(named)?;
+        let there = fs::symlink_metadata(&self.path).context(WriteFailure::NotRemoved).with_context(named)?;
         if State::of(&self.path, &there) != self.before {
             bail!("{}: not removed (--rm): it has changed while it was read", named());
         }
-        fs::remove_file(&self.path).context(Written::NotRemoved).with_context(named)?;
+        fs::remove_file(&self.path).context(WriteFailure::NotRemoved).with_context(named)?;
         global.tell(|| format!("{}: removed", printable(&named())));
         Ok(())
     }

@@ -13,9 +13,9 @@ use crate::process::signals;
 
 /// How long a command tries to read one state: as long as opening waits for a writer of C-Blosc2. A second is too little
 /// beside a writer that leaves less time between two compactions than it takes to read everything, most of the time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many attempts there are at least, where each takes long.
-const ATTEMPTS: u32 = 20;
+const MIN_ATTEMPTS: u32 = 20;
 
 /// Runs `work`, which must only read, and retries it if the data was changed meanwhile. There is no retry once output
 /// has been sent.
@@ -26,7 +26,7 @@ pub(crate) fn again<T>(work: impl FnMut() -> Result<T>) -> Result<T> {
     let begun = Instant::now();
     attempts(work, |n| {
         sleep(Duration::from_millis(1 << n.min(6)));
-        n < ATTEMPTS || begun.elapsed() < PATIENCE
+        n < MIN_ATTEMPTS || begun.elapsed() < RETRY_TIMEOUT
     })
 }
 

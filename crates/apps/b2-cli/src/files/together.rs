@@ -12,7 +12,7 @@ use std::thread;
 use anyhow::Result;
 use b2kit::frame::{Disk, FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles, WriteAt};
 
-use crate::process::Written;
+use crate::process::WriteFailure;
 
 /// Number of files that wait at most, all of them open.
 const MOST_FILES: usize = 64;
@@ -82,7 +82,7 @@ impl Together {
             {
                 // The same error for all files of the folder.
                 let error = io::Error::new(error.kind(), error.to_string());
-                *result = Err(anyhow::Error::new(error).context(Written::Unsynced));
+                *result = Err(anyhow::Error::new(error).context(WriteFailure::Unsynced));
             }
         }
         results

@@ -24,13 +24,13 @@ pub(crate) enum Take {
 
 /// A file that was found.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct InputFile {
     pub(crate) path: PathBuf,
     /// The folder of the file below the operand; empty for an operand that is a file.
     pub(crate) below: PathBuf,
 }
 
-impl Found {
+impl InputFile {
     /// A file that was named.
     pub(crate) fn named(path: &Path) -> Self {
         Self { path: path.to_owned(), below: PathBuf::new() }
@@ -48,7 +48,7 @@ pub(crate) fn walk(
     outputs: Option<&Path>,
     global: Global,
     judge: impl Fn(&Path) -> Result<Take>,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<InputFile>> {
     let outputs = outputs.and_then(|folder| folder.canonicalize().ok());
     let mut walk = Walk { outputs, global, judge, found: Vec::new(), left: 0 };
     for operand in operands {
@@ -57,7 +57,7 @@ pub(crate) fn walk(
         let there = fs::metadata(operand).with_context(named)?;
         match there.is_dir() && (walk.judge)(operand)? == Take::Inside {
             true => walk.folder(operand, Path::new(""))?,
-            false => walk.found.push(Found::named(operand)),
+            false => walk.found.push(InputFile::named(operand)),
         }
     }
     if walk.left > 0 && !global.quiet {
@@ -77,7 +77,7 @@ struct Walk<J> {
     outputs: Option<PathBuf>,
     global: Global,
     judge: J,
-    found: Vec<Found>,
+    found: Vec<InputFile>,
     /// Number of files that are no inputs.
     left: u64,
 }
@@ -102,7 +102,7 @@ impl<J: Fn(&Path) -> Result<Take>> Walk<J> {
                 () => (self.judge)(&path).with_context(|| path.display().to_string())?,
             };
             match take {
-                Take::Yes => self.found.push(Found { path, below: below.to_owned() }),
+                Take::Yes => self.found.push(InputFile { path, below: below.to_owned() }),
                 Take::Inside => self.folder(&path, &below.join(&name))?,
                 Take::No(why) => {
                     self.left += 1;

@@ -27,7 +27,7 @@ pub(crate) struct ClosedPipe;
 /// The failure was already reported, for example in a line of `verify`; only the exit code remains.
 #[derive(Debug, thiserror::Error)]
 #[error("failed")]
-pub(crate) struct Told;
+pub(crate) struct AlreadyReported;
 
 /// Nothing failed, but something could not be checked, which was already reported: exit code 3.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub(crate) struct Trouble(pub(crate) anyhow::Error);
 
 /// The new file was written, and something failed afterwards.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(crate) enum Written {
+pub(crate) enum WriteFailure {
     #[error("written, but cannot be read again")]
     Unreadable,
     #[error("written, but may not survive a power loss")]
@@ -139,7 +139,7 @@ pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
                 Some(failures) => failures.lines().join("\nb2kit: "),
                 None => one_line(error),
             };
-            (code, (!error.is::<Told>() && !error.is::<Skipped>()).then_some(message))
+            (code, (!error.is::<AlreadyReported>() && !error.is::<Skipped>()).then_some(message))
         }
     }
 }
@@ -288,7 +288,7 @@ fn names(text: &str, name: &str) -> bool {
 /// not be undone.
 fn is_done(error: &anyhow::Error) -> bool {
     let told = |error| matches!(error, &FrameError::NotSynced { .. } | &FrameError::SetAside { .. });
-    error.is::<Written>() || error.chain().any(|cause| frame_error(cause).is_some_and(told))
+    error.is::<WriteFailure>() || error.chain().any(|cause| frame_error(cause).is_some_and(told))
 }
 
 /// Whether there are more bytes of zeros and repeated values than `--max-output` allows.
@@ -330,7 +330,7 @@ mod tests {
         );
         assert_eq!(one_line(&full().context("/dev/full")), "/dev/full: no space left on the disk");
         assert_eq!(
-            one_line(&full().context(Written::Unsynced).context("x.b2nd")),
+            one_line(&full().context(WriteFailure::Unsynced).context("x.b2nd")),
             "x.b2nd: written, but may not survive a power loss: no space left on the disk"
         );
         let failed = || NdError::Frame(FrameError::io("x.b2nd")(io::ErrorKind::StorageFull.into()));

@@ -12,7 +12,8 @@ pub(crate) mod signals;
 pub(crate) mod threads;
 
 pub(crate) use error::{
-    ClosedPipe, Skipped, Told, Trouble, Usage, Written, one_line, one_line_beside, outcome, say,
+    AlreadyReported, ClosedPipe, Skipped, Trouble, Usage, WriteFailure, one_line, one_line_beside, outcome,
+    say,
 };
 pub(crate) use overlap::{Ahead, buffer, pump, resize};
 pub(crate) use progress::Progress;

@@ -22,11 +22,11 @@ use crate::print::{joined, printable};
 use crate::process::signals;
 
 /// Bytes of items to keep at once.
-const KEPT: u64 = 48 << 20;
+const MAX_CACHED_LEN: u64 = 48 << 20;
 /// Bytes of items to read at once for a line.
-const PIECE: u64 = 4 << 20;
+const LINE_LEN: u64 = 4 << 20;
 /// What a block costs at least, in bytes that could be decoded meanwhile: finding it takes time, too.
-const LEAST: u64 = 16 << 10;
+const MIN_BLOCK_COST: u64 = 16 << 10;
 
 /// Takes the items, or a field of records, as numbers.
 ///
@@ -98,7 +98,7 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
     let of = |chunk: u64, block: u64, nbytes: u64| (ChunkedAxis::new(chunk, block), nbytes);
     match data {
         Data::Blosc(Input::Array(array)) => {
-            (ChunkedAxis::of(array, dim), (array.geometry().block_nbytes() as u64).max(LEAST))
+            (ChunkedAxis::of(array, dim), (array.geometry().block_nbytes() as u64).max(MIN_BLOCK_COST))
         }
         Data::Blosc(input @ Input::SuperChunk(frame)) => {
             let itemsize = input.itemsize() as u64;
@@ -107,14 +107,14 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
             let block = Some(frame.header().blocksize() as u64).filter(|size| *size > 0).unwrap_or(chunk);
             match chunk {
                 // Of different sizes.
-                0 => of(PIECE / itemsize, PIECE / itemsize, PIECE),
-                _ => of(chunk / itemsize, block / itemsize, block.max(LEAST)),
+                0 => of(LINE_LEN / itemsize, LINE_LEN / itemsize, LINE_LEN),
+                _ => of(chunk / itemsize, block / itemsize, block.max(MIN_BLOCK_COST)),
             }
         }
         Data::Blosc(input @ Input::Chunk(chunk)) => {
             let itemsize = input.itemsize() as u64;
             let block = chunk.header().blocksize() as u64;
-            of(chunk.nbytes() as u64 / itemsize, block / itemsize, block.max(LEAST))
+            of(chunk.nbytes() as u64 / itemsize, block / itemsize, block.max(MIN_BLOCK_COST))
         }
         // Of what has no chunks any item can be read alone; the system reads pages.
         Data::Plain(array) => {
@@ -122,7 +122,7 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
             if let Some(chunks) = array.chunkshape() {
                 let chunk = chunks.get(dim).copied().unwrap_or(1).into();
                 let nbytes = chunks.iter().fold(itemsize, |n, &length| n.saturating_mul(length.into()));
-                return of(chunk, chunk, nbytes.max(LEAST));
+                return of(chunk, chunk, nbytes.max(MIN_BLOCK_COST));
             }
             let items = (4096 / itemsize).max(1);
             let last = dim + 1 == array.shape().len();
@@ -211,7 +211,7 @@ fn read_positions(
     let near = (4096 / size.max(1)).max(1) as u64;
     let mut rest = positions;
     while let [first, ..] = rest {
-        let most = (PIECE / size.max(1) as u64).max(1);
+        let most = (LINE_LEN / size.max(1) as u64).max(1);
         let far = |pair: &[u64]| pair[0].abs_diff(pair[1]) > near || pair[1].abs_diff(*first) >= most;
         let count = rest.windows(2).position(far).map_or(rest.len(), |k| k + 1);
         let (now, later) = rest.split_at(count);
@@ -261,7 +261,7 @@ pub(crate) fn line(
     // The items in between are read as well, where they are near.
     let step = axis.step.unsigned_abs().min(64);
     // A large block is decoded anew for each piece.
-    let piece = (nbytes.clamp(PIECE, KEPT) / (numbers.itemsize().max(1) as u64 * step)).max(1);
+    let piece = (nbytes.clamp(LINE_LEN, MAX_CACHED_LEN) / (numbers.itemsize().max(1) as u64 * step)).max(1);
     let mut found = Vec::new();
     let mut add = |ranges: &mut Vec<Range<u64>>| -> Result<()> {
         cost.check()?;
@@ -444,7 +444,7 @@ mod reading {
         assert_eq!((plane.at[0].len(), plane.at[1].len(), plane.steps), (20, 20, [3, 4]));
         assert_eq!((plane.values[0], plane.values[1]), (82.0, 86.0), "the middle of what they stand for");
         // Room for four blocks of 48: every fourth along each dimension.
-        let (_, plane) = take("0,:,:", [1, 2], [1000, 1000], 4 * LEAST);
+        let (_, plane) = take("0,:,:", [1, 2], [1000, 1000], 4 * MIN_BLOCK_COST);
         assert_eq!(plane.every, 4);
         let row = &plane.values[25 * 80..26 * 80];
         assert_eq!((row[0], row[19], row[20], row[29], row[39]), (2020.0, 2020.0, 2020.0, 2029.0, 2029.0));
@@ -460,12 +460,12 @@ mod reading {
         let first = found.columns[0];
         assert_eq!((first.low, first.high, first.count, first.missing), (0.0, 9.0, 9, 1));
         // Two of eight blocks.
-        let found = line(&data, &numbers, &axes, 2, &(0..80), 8, &cost(2 * LEAST)).unwrap();
+        let found = line(&data, &numbers, &axes, 2, &(0..80), 8, &cost(2 * MIN_BLOCK_COST)).unwrap();
         assert_eq!(found.every, 4);
         let lows: Vec<f64> = found.columns.iter().map(|column| column.low).collect();
         assert_eq!(lows, [20.0, 20.0, 20.0, 20.0, 60.0, 60.0, 60.0, 60.0]);
         let strided = resolve(&crate::read::slice::parse("0,0,::-10").unwrap(), &[3, 60, 80]).unwrap();
-        let found = line(&data, &numbers, &strided, 2, &(0..8), 8, &cost(4 * LEAST)).unwrap();
+        let found = line(&data, &numbers, &strided, 2, &(0..8), 8, &cost(4 * MIN_BLOCK_COST)).unwrap();
         let firsts: Vec<f64> = found.columns.iter().map(|column| column.first).collect();
         assert_eq!((found.every, firsts), (2, vec![69.0, 69.0, 49.0, 49.0, 29.0, 29.0, 9.0, 9.0]));
         let back = resolve(&crate::read::slice::parse("0,0,::-1").unwrap(), &[3, 60, 80]).unwrap();

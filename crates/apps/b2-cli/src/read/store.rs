@@ -16,7 +16,7 @@ use crate::files::{foreign, is_pipe, is_stdin, urls};
 use crate::print::{count, printable};
 
 /// Rows to look at at once.
-const PIECE: u64 = 16 << 20;
+const BATCH_ROWS: u64 = 16 << 20;
 
 /// An open store.
 pub(crate) struct Store {
@@ -150,7 +150,7 @@ impl Store {
         ensure!(array.itemsize() == 1, "the items of _valid_rows have {} bytes", array.itemsize());
         let (mut rows, mut at) = (0, 0);
         while at < len {
-            let end = at.saturating_add(PIECE).min(len);
+            let end = at.saturating_add(BATCH_ROWS).min(len);
             let items = array.slice(at..end)?.read_bytes()?;
             rows += items.iter().filter(|item| **item != 0).count() as u64;
             at = end;

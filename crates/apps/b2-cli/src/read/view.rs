@@ -258,12 +258,12 @@ impl View<'_> {
     /// Fails if they cannot be read, or if there are too many.
     pub(crate) fn edges(&self, summarised: bool) -> Result<Vec<u8>> {
         /// Limit in bytes; no screen shows more.
-        const MOST: u64 = 16 << 20;
+        const MAX_LEN: u64 = 16 << 20;
         let lengths: Vec<u64> = self.axes.iter().map(|axis| shown(axis.len, summarised)).collect();
         let count = lengths.iter().fold(1, |n: u64, length| n.saturating_mul(*length));
         let nbytes = count.saturating_mul(self.itemsize);
         ensure!(
-            nbytes <= MOST,
+            nbytes <= MAX_LEN,
             "{count} items of {} bytes are too many to show: --slice picks some",
             self.itemsize
         );

@@ -10,7 +10,7 @@ use b2kit::frame::{CommitReport, Durability, FrameError, INDEX_NAME, PathKind, s
 use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 
 use super::lossy;
-use crate::args::{Global, Listed};
+use crate::args::{FilesFrom, Global};
 use crate::files::{refuse_stdin, urls};
 use crate::npy;
 use crate::print::{count, printable, short_size};
@@ -39,7 +39,7 @@ pub(crate) struct Targets {
     #[arg(value_name = "FILE", required_unless_present = "files_from")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    listed: Listed,
+    listed: FilesFrom,
     #[command(flatten)]
     care: Care,
 }

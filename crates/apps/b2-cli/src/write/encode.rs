@@ -18,12 +18,12 @@ use b2kit::{ArrayBuilder, Chunk, CodecId, Compression, Dtype, FrameWriter, Regio
 
 use super::lossy::{self, Promise};
 use super::summary;
-use crate::args::{Codec, Dims, Encoding, Format, Global, Named, Shape, plugins};
+use crate::args::{Codec, Dims, Encoding, Format, Global, MetaArg, Shape, plugins};
 use crate::files::{Output, Together};
 use crate::npy;
 use crate::print::{count, joined, printable};
 use crate::process::error::succeeded;
-use crate::process::{Progress, Usage, Written, capture, signals};
+use crate::process::{Progress, Usage, WriteFailure, capture, signals};
 use crate::read::{Input, is_array_layer};
 
 /// Chunk size of super-chunks when none is given, unless the data is smaller.
@@ -235,14 +235,14 @@ impl Layers {
     /// Fails for names that would make the frame an array.
     pub(crate) fn add(&mut self, encoding: &Encoding) -> Result<()> {
         for (layers, given) in [(&mut self.meta, &encoding.meta), (&mut self.vlmeta, &encoding.vlmeta)] {
-            for Named { name, content } in given {
+            for MetaArg { name, content } in given {
                 match layers.iter_mut().find(|(there, _)| there == name.as_bytes()) {
                     Some((_, old)) => old.clone_from(content),
                     None => layers.push((name.as_bytes().to_vec(), content.clone())),
                 }
             }
         }
-        for Named { name, .. } in &encoding.meta {
+        for MetaArg { name, .. } in &encoding.meta {
             ensure!(!is_array_layer(name.as_bytes()), "--meta {name}: the name is used by arrays");
         }
         Ok(())
@@ -488,7 +488,7 @@ pub(crate) fn tell(
     // A file that is going to be uploaded does not exist under its own name yet.
     let written = match Input::open(to, 0, global) {
         Err(error) if to == shown => {
-            return Err(error.context(Written::Unreadable).context(to.display().to_string()));
+            return Err(error.context(WriteFailure::Unreadable).context(to.display().to_string()));
         }
         opened => opened.with_context(|| to.display().to_string())?,
     };

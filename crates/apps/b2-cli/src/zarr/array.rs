@@ -17,7 +17,7 @@ use super::metadata::Metadata;
 use super::product;
 
 /// Entries of indexes of shards to keep.
-const KEPT: usize = 1 << 20;
+const MAX_CACHED_ENTRIES: usize = 1 << 20;
 
 /// An array of Zarr.
 pub(crate) struct ZarrArray {
@@ -175,7 +175,8 @@ impl ZarrArray {
         let index = Arc::new(sharding.index(&stored, shard, &self.limits)?);
         let mut kept = indexes();
         kept.push_back((coords.to_vec(), index.clone()));
-        while kept.len() > 1 && kept.iter().map(|(_, index)| index.len()).sum::<usize>() > KEPT {
+        while kept.len() > 1 && kept.iter().map(|(_, index)| index.len()).sum::<usize>() > MAX_CACHED_ENTRIES
+        {
             kept.pop_front();
         }
         Ok(index)

@@ -17,9 +17,9 @@ use super::filters::Filter;
 use super::product;
 
 /// Codecs of an array: more than anyone has.
-const MOST: usize = 32;
+const MAX_CODECS: usize = 32;
 /// Shards in shards: more than anyone has.
-const DEPTH: usize = 4;
+const MAX_SHARD_DEPTH: usize = 4;
 /// By how much a compression may have made its input longer, besides an eighth of it.
 const ROOM: u64 = 4096;
 
@@ -111,7 +111,7 @@ impl Chain {
         }
         let none = Vec::new();
         let filters = filters.as_array().unwrap_or(&none);
-        ensure!(filters.len() < MOST, "{} filters are too many", filters.len());
+        ensure!(filters.len() < MAX_CODECS, "{} filters are too many", filters.len());
         let empty = Map::new();
         for codec in filters.iter().chain(Some(compressor).filter(|json| !json.is_null())) {
             let parameters = codec.as_object().unwrap_or(&empty);
@@ -124,11 +124,11 @@ impl Chain {
 
     /// The codecs of version 3.
     pub(super) fn version_3(dtype: &Dtype, shape: &[u64], codecs: &[Json]) -> Result<Self> {
-        Self::inner(dtype, shape, codecs, DEPTH)
+        Self::inner(dtype, shape, codecs, MAX_SHARD_DEPTH)
     }
 
     fn inner(dtype: &Dtype, shape: &[u64], codecs: &[Json], depth: usize) -> Result<Self> {
-        ensure!(codecs.len() <= MOST, "{} codecs are too many", codecs.len());
+        ensure!(codecs.len() <= MAX_CODECS, "{} codecs are too many", codecs.len());
         let mut steps = Vec::new();
         let (mut has_bytes, mut shape) = (false, shape.to_vec());
         for codec in codecs {

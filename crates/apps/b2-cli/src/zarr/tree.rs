@@ -15,9 +15,9 @@ use super::attributes;
 use super::metadata::Metadata;
 
 /// Groups in groups: deeper than anyone has them.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// Groups and arrays: more than anyone has.
-const MOST: usize = 1 << 20;
+const MAX_NODES: usize = 1 << 20;
 
 /// A group or an array, in a directory or at a URL.
 pub(crate) struct Zarr {
@@ -84,7 +84,7 @@ impl Zarr {
         let path = format!("/{}", parts.join("/"));
         let mut nodes = Vec::new();
         if self.inside.is_some() {
-            self.walk(&dir, &path, DEPTH, &mut nodes)?;
+            self.walk(&dir, &path, MAX_DEPTH, &mut nodes)?;
         } else {
             self.of_url(&dir, &path, &mut nodes)?;
         }
@@ -99,7 +99,7 @@ impl Zarr {
         let is_group = matches!(node.content, Content::Group(_));
         nodes.push(node);
         let Some(inside) = self.inside.as_ref().filter(|_| is_group) else { return Ok(()) };
-        ensure!(depth > 0 && nodes.len() < MOST, "{path}: too many groups in groups");
+        ensure!(depth > 0 && nodes.len() < MAX_NODES, "{path}: too many groups in groups");
         let entries = inside.entries(dir).with_context(|| path.to_owned())?;
         let named = entries.into_iter().filter(|(_, kind)| *kind == FileKind::Directory);
         let mut names: Vec<String> = named.filter_map(|(name, _)| name.into_string().ok()).collect();
@@ -143,7 +143,7 @@ impl Zarr {
                 }
                 continue;
             }
-            ensure!(nodes.len() < MOST, "{path}: too many arrays");
+            ensure!(nodes.len() < MAX_NODES, "{path}: too many arrays");
             let is_path = name.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
             ensure!(is_path, "consolidated metadata: {name} is no path");
             let inner = name.split('/').fold(dir.to_owned(), |dir, part| dir.join(part));

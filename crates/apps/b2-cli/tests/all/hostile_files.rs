@@ -12,7 +12,7 @@ use crate::common::{Folder, counting, noise, npy};
 use serde_json::json;
 
 /// Far longer than any of these takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs to the end, and fails if that takes too long.
 fn run(folder: &Folder, args: &[&str]) -> Output {
@@ -20,7 +20,7 @@ fn run(folder: &Folder, args: &[&str]) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             child.kill().unwrap();
             panic!("{args:?} hangs");
         }

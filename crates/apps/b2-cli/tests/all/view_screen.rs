@@ -16,7 +16,7 @@ use crate::show::picture;
 use crate::view::pack_damaged;
 
 /// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A command that runs in a terminal.
 pub(crate) struct Session {
@@ -106,7 +106,7 @@ impl Session {
                 self.seen.clear();
                 return screen;
             }
-            assert!(start.elapsed() < PATIENCE, "no {what} in\n{}", screen.text());
+            assert!(start.elapsed() < TIMEOUT, "no {what} in\n{}", screen.text());
             self.take(Duration::from_millis(100));
         }
     }
@@ -122,7 +122,7 @@ impl Session {
     fn wait(&mut self, text: &str) {
         let start = Instant::now();
         while !self.text().contains(text) {
-            assert!(start.elapsed() < PATIENCE, "no {text:?} in {:?}", self.text());
+            assert!(start.elapsed() < TIMEOUT, "no {text:?} in {:?}", self.text());
             self.take(Duration::from_millis(100));
         }
         self.seen.clear();
@@ -140,7 +140,7 @@ impl Session {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 self.child.kill().unwrap();
                 panic!("it does not end: {:?}", self.text());
             }
@@ -176,7 +176,7 @@ fn suspended_and_continued() {
     };
     let start = Instant::now();
     while !state() {
-        assert!(start.elapsed() < PATIENCE, "it does not stop");
+        assert!(start.elapsed() < TIMEOUT, "it does not stop");
         std::thread::sleep(Duration::from_millis(10));
     }
     let modes = tcgetattr(&session.theirs).unwrap().local_modes;
@@ -249,7 +249,7 @@ fn the_end_of_the_terminal_is_the_end() {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             child.kill().unwrap();
             panic!("it does not end");
         }
@@ -333,7 +333,7 @@ fn terminals_with_pixels_get_the_colours_of_all_items() {
         // The picture, and the screen after it.
         while !(session.text().contains(begin) && session.text().rsplit(begin).next().unwrap().contains(end))
         {
-            assert!(start.elapsed() < PATIENCE, "no picture in {:?}", session.text());
+            assert!(start.elapsed() < TIMEOUT, "no picture in {:?}", session.text());
             if let Ok(piece) = session.pieces.recv_timeout(Duration::from_millis(100)) {
                 session.seen.extend(piece);
             }

@@ -21,7 +21,7 @@ use super::sample::{Sample, command_for, name};
 /// Size of the sample, taken from the middle of the file, in bytes: a second of work for the slowest choice.
 const SAMPLE: u64 = 4 << 20;
 /// For smaller data, in bytes, the results depend more on headers and noise than on the data.
-const SMALL: u64 = 64 << 10;
+const MIN_SAMPLE: u64 = 64 << 10;
 
 /// Codecs, levels and filters from fast to small, and the codecs for single bytes.
 const CHOICES: [(CodecId, u8, &str, CodecId); 5] = [
@@ -84,7 +84,7 @@ fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &st
 }
 
 fn is_small(sample: &Sample) -> bool {
-    sample.whole < SMALL
+    sample.whole < MIN_SAMPLE
 }
 
 fn to_text(file: &Path, sample: &Sample, lines: &[Line]) -> String {
@@ -101,7 +101,7 @@ fn to_text(file: &Path, sample: &Sample, lines: &[Line]) -> String {
         if sample.itemsize == 1 { "" } else { "s" },
     );
     if is_small(sample) {
-        let _ = writeln!(out, "too small: below {} the figures say little", short_size(SMALL));
+        let _ = writeln!(out, "too small: below {} the figures say little", short_size(MIN_SAMPLE));
     }
     let _ = writeln!(out, "{:>9} {:>13} {:>13}", "ratio", "compress", "decompress");
     for Line { ratio, compress, decompress, command } in lines {

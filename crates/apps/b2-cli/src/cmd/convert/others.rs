@@ -29,7 +29,7 @@ const GZIP: u8 = 6;
 /// The default level of Blosc.
 const BLOSC: u8 = 5;
 /// Bytes of items to read at once.
-const PIECE: u64 = 16 << 20;
+const BATCH_LEN: u64 = 16 << 20;
 
 /// The attribute with the order of the arrays of a group.
 const ORDER: &str = "_ARRAY_ORDER";
@@ -286,7 +286,7 @@ fn pieces(array: &NdArray) -> impl Iterator<Item = Result<Vec<u8>>> + '_ {
     let rows = shape.first().copied().unwrap_or(1);
     // Whole rows of chunks, so that none is decoded twice.
     let chunk = array.chunkshape().first().map_or(1, |&length| u64::from(length).max(1));
-    let step = (PIECE / item.max(1)).max(1).div_ceil(chunk).saturating_mul(chunk);
+    let step = (BATCH_LEN / item.max(1)).max(1).div_ceil(chunk).saturating_mul(chunk);
     let starts = (0..rows.div_ceil(step)).map(move |n| n * step).filter(move |_| item > 0);
     starts.map(move |start| {
         if shape.is_empty() {

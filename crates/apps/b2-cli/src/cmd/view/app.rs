@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::look::{Chunks, Facts, Item, Look, Told, What};
+use super::look::{Answer, Chunks, Facts, Item, Look, What};
 use crate::print::{Map, Scale, printable};
 use crate::read::Axis;
 use crate::read::sample::{Lined, Plane};
@@ -229,9 +229,9 @@ impl App {
     }
 
     /// Takes an answer of the reader.
-    pub(super) fn told(&mut self, told: Told) {
+    pub(super) fn told(&mut self, told: Answer) {
         match told {
-            Told::Members(members) => {
+            Answer::Members(members) => {
                 if self.key.is_none() {
                     self.key = members.first().cloned();
                     if members.is_empty() {
@@ -242,23 +242,23 @@ impl App {
                 self.line = 0;
                 self.members = members;
             }
-            Told::Opened(key, facts) if self.members.is_empty() || key == self.key => self.open(*facts),
-            Told::Opened(..) => {}
-            Told::Plane { dims, windows, axes, plane } => {
+            Answer::Opened(key, facts) if self.members.is_empty() || key == self.key => self.open(*facts),
+            Answer::Opened(..) => {}
+            Answer::Plane { dims, windows, axes, plane } => {
                 self.scale_to(&plane.values);
                 self.sample = Some(Sample::Plane { dims, windows, axes, plane });
             }
-            Told::Line { window, line } => {
+            Answer::Line { window, line } => {
                 let ends: Vec<f64> =
                     line.columns.iter().flat_map(|column| [column.low, column.high]).collect();
                 self.scale_to(&ends);
                 self.sample = Some(Sample::Line { window, line });
             }
-            Told::PixelGrid { axes, texts } => self.grid = Some((axes, texts)),
-            Told::Chunks(chunks) => self.chunks = Some(chunks),
-            Told::Item(item) => self.item = Some(item),
-            Told::Done => self.reading = false,
-            Told::Failed(message) => {
+            Answer::PixelGrid { axes, texts } => self.grid = Some((axes, texts)),
+            Answer::Chunks(chunks) => self.chunks = Some(chunks),
+            Answer::Item(item) => self.item = Some(item),
+            Answer::Done => self.reading = false,
+            Answer::Failed(message) => {
                 self.message = Some(message);
                 self.reading = false;
             }
@@ -344,9 +344,9 @@ impl App {
     fn rescale(&mut self) {
         match self.sample.take() {
             Some(Sample::Plane { dims, windows, axes, plane }) => {
-                self.told(Told::Plane { dims, windows, axes, plane })
+                self.told(Answer::Plane { dims, windows, axes, plane })
             }
-            Some(Sample::Line { window, line }) => self.told(Told::Line { window, line }),
+            Some(Sample::Line { window, line }) => self.told(Answer::Line { window, line }),
             None => {}
         }
     }
@@ -694,7 +694,7 @@ mod tests {
         let axis = |len: u64| Axis { start: 0, step: 1, len, dropped: false };
         let axes = vec![axis(4), axis(20), axis(30)];
         let facts = Facts { axes, fields: vec![None], is_float: true, ..Facts::default() };
-        app.told(Told::Opened(None, Box::new(facts)));
+        app.told(Answer::Opened(None, Box::new(facts)));
         app
     }
 
@@ -769,16 +769,16 @@ mod tests {
         assert_eq!(app.look([1, 1], [1, 1]).refresh, before + 1);
         let mut facts = app.facts.clone().unwrap();
         (facts.axes[0].len, facts.axes[1].len) = (1, 8);
-        app.told(Told::Opened(None, Box::new(facts.clone())));
+        app.told(Answer::Opened(None, Box::new(facts.clone())));
         assert_eq!(app.place(), "[<0>, 5:8, 8:23]");
         facts.axes[2].len = 0;
-        app.told(Told::Opened(None, Box::new(facts.clone())));
+        app.told(Answer::Opened(None, Box::new(facts.clone())));
         assert_eq!(app.look([1, 1], [1, 1]).what, What::Facts, "there is nothing to read");
         for key in "+-0.,xdogv1234clpn".chars() {
             app.key(Key::Char(key));
         }
         facts.axes[2].len = 5;
-        app.told(Told::Opened(None, Box::new(facts)));
+        app.told(Answer::Opened(None, Box::new(facts)));
         app.key(Key::Escape);
         press(&mut app, "1");
         assert!(matches!(app.look([9, 9], [1, 1]).what, What::Plane { .. }));

@@ -25,7 +25,7 @@ pub(crate) enum Pixels {
 }
 
 /// Most pixels of a picture.
-const MOST: usize = 400_000;
+const MAX_PIXELS: usize = 400_000;
 /// Most bytes of base64 in one message to Kitty.
 const MESSAGE: usize = 4096;
 /// The number of the picture, by which Kitty replaces and removes it.
@@ -90,7 +90,7 @@ impl Graphics {
     /// twice as high as wide.
     pub(super) fn grain(&self, area: Rect) -> [usize; 2] {
         let cells = usize::from(area.width) * usize::from(area.height);
-        let wide = self.font[1].min((MOST / (2 * cells.max(1))).isqrt()).max(1);
+        let wide = self.font[1].min((MAX_PIXELS / (2 * cells.max(1))).isqrt()).max(1);
         [2 * wide, wide]
     }
 
@@ -231,7 +231,7 @@ mod tests {
             let area = Rect::new(0, 0, width, height);
             let [rows, columns] = graphics.grain(area);
             let cells = usize::from(width) * usize::from(height);
-            assert!(rows * columns * cells <= MOST.max(2 * cells), "{area}");
+            assert!(rows * columns * cells <= MAX_PIXELS.max(2 * cells), "{area}");
         }
         assert!(
             Graphics::new(Pixels::Sixel, None).is_none()

@@ -64,7 +64,7 @@ pub(super) enum What {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Told {
+pub(super) enum Answer {
     /// The members of a store.
     Members(Vec<String>),
     /// What is in the file, or in this member of it.

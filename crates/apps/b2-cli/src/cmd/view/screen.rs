@@ -714,13 +714,13 @@ mod tests {
 
     use super::super::app::Key;
     use super::super::headless::{Headless, text};
-    use super::super::look::{Facts, Told};
+    use super::super::look::{Answer, Facts};
     use super::super::testing::{array, opening};
     use super::*;
 
-    struct Seen(Headless, bool);
+    struct Frame(Headless, bool);
 
-    impl Seen {
+    impl Frame {
         fn new(path: &std::path::Path, width: u16, height: u16, colours: bool) -> Self {
             let app = App::new("a.b2nd", None, Map::Viridis, false, None);
             Self(Headless::start(app, opening(path), [width, height]).unwrap(), colours)
@@ -741,7 +741,7 @@ mod tests {
     fn screens_as_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = array(folder.path());
-        let mut seen = Seen::new(&path, 60, 14, false);
+        let mut seen = Frame::new(&path, 60, 14, false);
         let text = seen.text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "picture   [<2>, :, :]");
@@ -768,11 +768,11 @@ mod tests {
         let text = seen.press("?");
         assert!(text.contains("q         quit"), "{text}");
         // A wide screen has the list on the left.
-        let mut seen = Seen::new(&path, 100, 20, true);
+        let mut seen = Frame::new(&path, 100, 20, true);
         let text = seen.text();
         assert!(text.starts_with("a.b2nd ") && text.contains("chunks 1, 10, 30"), "{text}");
         for (width, height) in [(1, 1), (2, 5), (7, 3), (300, 2), (91, 4)] {
-            let mut seen = Seen::new(&path, width, height, true);
+            let mut seen = Frame::new(&path, width, height, true);
             for keys in ["", "2", "3", "4", "?", "g", "5"] {
                 seen.press(keys);
             }
@@ -784,7 +784,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = array(folder.path());
         // One pixel for each item: 30 columns and 20 rows, two in a cell.
-        let mut seen = Seen::new(&path, 30, 14, true);
+        let mut seen = Frame::new(&path, 30, 14, true);
         seen.text();
         let buffer = seen.0.buffer(true);
         let scale = seen.0.app.scale.unwrap();
@@ -803,7 +803,7 @@ mod tests {
     fn no_text_of_a_file_acts_on_the_terminal() {
         let hostile = "\u{1b}[2J\u{9b}31m\u{202e}\n\r\t\0";
         let mut app = App::new(hostile, None, Map::Viridis, false, None);
-        app.told(Told::Members(vec![format!("/{hostile}/{hostile}"), format!("/{hostile}")]));
+        app.told(Answer::Members(vec![format!("/{hostile}/{hostile}"), format!("/{hostile}")]));
         let axis = crate::read::Axis { start: 0, step: 1, len: 3, dropped: false };
         let facts = Facts {
             axes: vec![axis, axis],
@@ -812,8 +812,8 @@ mod tests {
             ..Facts::default()
         };
         let key = app.key.clone();
-        app.told(Told::Opened(key, Box::new(facts)));
-        app.told(Told::Failed(crate::print::printable(hostile)));
+        app.told(Answer::Opened(key, Box::new(facts)));
+        app.told(Answer::Failed(crate::print::printable(hostile)));
         let mut terminal = Terminal::new(TestBackend::new(120, 20)).unwrap();
         terminal
             .draw(|frame| {

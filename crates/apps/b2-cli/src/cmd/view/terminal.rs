@@ -20,7 +20,7 @@ use ratatui::layout::Rect;
 
 use super::app::{App, Key};
 use super::graphics::{Graphics, Pixels};
-use super::look::{Opening, Told};
+use super::look::{Answer, Opening};
 use super::screen::{Parts, draw, pointed};
 use super::worker::Worker;
 use crate::print::colours;
@@ -33,9 +33,9 @@ const FOLLOW: Duration = Duration::from_secs(1);
 
 /// The terminal, taken over. It is given back when this is dropped, whatever happens. What ratatui does when its part is dropped
 /// is done here: it would print to a terminal that may be gone, and panic.
-struct Taken(ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>);
+struct TerminalGuard(ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>);
 
-impl Taken {
+impl TerminalGuard {
     fn take() -> Result<Self> {
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         enable_raw_mode()?;
@@ -71,7 +71,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         leave();
     }
@@ -100,7 +100,7 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
     signals::begin();
     let (mut times, mut pictures) = (Vec::new(), Vec::new());
     let shown = (|| {
-        let mut taken = Taken::take()?;
+        let mut taken = TerminalGuard::take()?;
         let colours = colours();
         let mut graphics = if colours { Graphics::new(pixels, font()) } else { None };
         // Where the screen has pixels.
@@ -115,11 +115,11 @@ pub(super) fn run(mut app: App, opening: Opening, pixels: Pixels) -> Result<()> 
                 let told = match worker.told.try_recv() {
                     Ok(told) => told,
                     Err(TryRecvError::Disconnected) if app.reading => {
-                        Told::Failed("reading has ended unexpectedly".into())
+                        Answer::Failed("reading has ended unexpectedly".into())
                     }
                     Err(_) => break,
                 };
-                arrived |= !matches!(told, Told::Done);
+                arrived |= !matches!(told, Answer::Done);
                 app.told(told);
                 changed = true;
             }

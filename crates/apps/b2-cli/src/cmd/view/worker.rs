@@ -12,7 +12,7 @@ use b2kit::Dtype;
 use b2kit::chunk::SpecialKind;
 use b2kit::frame::Entry;
 
-use super::look::{Cell, Chunks, Facts, Item, Look, Opening, Told, What};
+use super::look::{Answer, Cell, Chunks, Facts, Item, Look, Opening, What};
 use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
@@ -38,7 +38,7 @@ const LARGE: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Worker {
     asks: Sender<(u64, Look)>,
-    pub(super) told: Receiver<Told>,
+    pub(super) told: Receiver<Answer>,
     newest: Arc<AtomicU64>,
 }
 
@@ -57,7 +57,7 @@ impl Worker {
             if let Some(threads) = threads
                 && let Err(error) = threads::begin(usize::from(threads))
             {
-                let _ = reader.answers.send(Told::Failed(one_line(&error)));
+                let _ = reader.answers.send(Answer::Failed(one_line(&error)));
                 return;
             }
             while let Ok(mut look) = looks.recv() {
@@ -69,8 +69,8 @@ impl Worker {
                 let told = match reader.answer(number, &look) {
                     // Another one follows.
                     _ if reader.newest.load(Ordering::Relaxed) != number => continue,
-                    Ok(()) => Told::Done,
-                    Err(error) => Told::Failed(one_line(&error)),
+                    Ok(()) => Answer::Done,
+                    Err(error) => Answer::Failed(one_line(&error)),
                 };
                 if reader.answers.send(told).is_err() {
                     return;
@@ -98,16 +98,16 @@ impl Drop for Worker {
 struct Reader {
     opening: Opening,
     newest: Arc<AtomicU64>,
-    answers: Sender<Told>,
+    answers: Sender<Answer>,
     /// The store, if the file is one; `None` before it was opened.
     store: Option<Option<Store>>,
     open: Option<Open>,
     /// What was read of the open file last.
-    seen: Option<Seen>,
+    seen: Option<ViewedItem>,
 }
 
 /// How far a look was read, so that a crosshair that moves does not begin it anew.
-struct Seen {
+struct ViewedItem {
     what: What,
     /// How many of the steps of [`NEAR`] or [`FAR`] are done; all of them where there are no steps.
     steps: usize,
@@ -133,7 +133,7 @@ impl Reader {
                 None => Store::open(&source.file, source.offset, *global)?,
             };
             if let Some(store) = &store {
-                let _ = self.answers.send(Told::Members(store.keys().map(str::to_owned).collect()));
+                let _ = self.answers.send(Answer::Members(store.keys().map(str::to_owned).collect()));
             }
             self.store = Some(store);
         }
@@ -182,9 +182,9 @@ impl Reader {
                 Some(printable(&points.as_ref()?.label(axis.start)))
             });
             let points = points.collect();
-            let _ = self.answers.send(Told::Item(Item { axes: axes.clone(), value, points }));
+            let _ = self.answers.send(Answer::Item(Item { axes: axes.clone(), value, points }));
         }
-        let mut seen = self.seen.take().filter(|seen| seen.what == look.what).unwrap_or_else(|| Seen {
+        let mut seen = self.seen.take().filter(|seen| seen.what == look.what).unwrap_or_else(|| ViewedItem {
             what: look.what.clone(),
             steps: 0,
             every: u64::MAX,
@@ -214,12 +214,12 @@ impl Reader {
             unit: printable(&labels.unit),
             about: about(data, dtype.as_str())?,
         };
-        let _ = self.answers.send(Told::Opened(key.clone(), Box::new(facts)));
+        let _ = self.answers.send(Answer::Opened(key.clone(), Box::new(facts)));
         Ok(())
     }
 
     /// Reads what a look asks for, at first little of it, as far as that was not done.
-    fn read(&self, open: &Open, number: u64, seen: &mut Seen) -> Result<()> {
+    fn read(&self, open: &Open, number: u64, seen: &mut ViewedItem) -> Result<()> {
         let Open { data, source, .. } = open;
         let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
         let budgets = budgets.get(..self.opening.steps).unwrap_or(budgets);
@@ -244,7 +244,7 @@ impl Reader {
                     if every < seen.every {
                         seen.every = every;
                         let (dims, windows, axes) = (*dims, windows.clone(), axes.clone());
-                        let _ = self.answers.send(Told::Plane { dims, windows, axes, plane });
+                        let _ = self.answers.send(Answer::Plane { dims, windows, axes, plane });
                     }
                     if every == 1 {
                         break;
@@ -258,7 +258,7 @@ impl Reader {
                     let line = line(data, &numbers, axes, *dim, window, *most, &cost)?;
                     let every = line.every;
                     seen.steps += 1;
-                    let _ = self.answers.send(Told::Line { window: window.clone(), line });
+                    let _ = self.answers.send(Answer::Line { window: window.clone(), line });
                     if every == 1 {
                         break;
                     }
@@ -271,11 +271,11 @@ impl Reader {
                 ensure!(nbytes <= LARGE, "items of {} bytes are too large for a grid", dtype.itemsize());
                 data.view(&[])?.read(axes, &mut buffer)?;
                 let texts = buffer.chunks_exact(dtype.itemsize().max(1)).map(|item| text(&dtype, item));
-                let _ = self.answers.send(Told::PixelGrid { axes: axes.clone(), texts: texts.collect() });
+                let _ = self.answers.send(Answer::PixelGrid { axes: axes.clone(), texts: texts.collect() });
             }
             What::Chunks { most } => {
                 let chunks = self.chunks(data, *most, &cost(u64::MAX))?;
-                let _ = self.answers.send(Told::Chunks(chunks));
+                let _ = self.answers.send(Answer::Chunks(chunks));
             }
         }
         seen.steps = usize::MAX;
@@ -389,12 +389,12 @@ mod tests {
     use super::*;
 
     /// Everything that is told until a look is done.
-    fn all(worker: &Worker, what: What) -> Vec<Told> {
+    fn all(worker: &Worker, what: What) -> Vec<Answer> {
         worker.ask(Look { key: None, refresh: 0, what, item: None });
         let mut told = Vec::new();
         loop {
             match worker.told.recv().unwrap() {
-                Told::Done => return told,
+                Answer::Done => return told,
                 answer => told.push(answer),
             }
         }
@@ -406,14 +406,14 @@ mod tests {
         let path = array(folder.path());
         let worker = Worker::start(opening(&path)).unwrap();
         let told = all(&worker, What::Chunks { most: 100 });
-        let Some(Told::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
+        let Some(Answer::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 1, 8));
         assert!(
             chunks.cells.iter().all(|cell| matches!(cell, Cell::Stored { ratio } if *ratio > 1.0)),
             "{chunks:?}"
         );
         let told = all(&worker, What::Chunks { most: 3 });
-        let Some(Told::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
+        let Some(Answer::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 3, 3));
     }
 }

@@ -5,4 +5,4 @@ mod font;
 mod plot;
 
 pub(crate) use canvas::Canvas;
-pub(crate) use plot::{Column, Image, LARGEST, Line};
+pub(crate) use plot::{Column, Image, Line, MAX_SIZE};

@@ -8,11 +8,11 @@ use super::font;
 use crate::print::{Map, Scale};
 
 /// Largest image, in pixels: wide and high. Smaller ones are enlarged up to this size.
-pub(crate) const LARGEST: [usize; 2] = [720, 540];
+pub(crate) const MAX_SIZE: [usize; 2] = [720, 540];
 /// Least width and height of an image, so that its axes can be read.
-const LEAST: [usize; 2] = [160, 120];
+const MIN_SIZE: [usize; 2] = [160, 120];
 /// Size of the plot of a line.
-const LINE: [usize; 2] = [LARGEST[0], 360];
+const LINE: [usize; 2] = [MAX_SIZE[0], 360];
 
 /// Space around and between what is drawn, in pixels.
 const GAP: usize = 10;
@@ -83,10 +83,10 @@ pub(crate) struct Line<'a> {
 impl Image<'_> {
     pub(crate) fn draw(self) -> Canvas {
         let Self { titles, shape: [w, h], values, scale, unit, across, down } = self;
-        let once = (LARGEST[0] / w.max(1)).min(LARGEST[1] / h.max(1)).max(1);
+        let once = (MAX_SIZE[0] / w.max(1)).min(MAX_SIZE[1] / h.max(1)).max(1);
         // A pixel is square unless the image would be too narrow for its axes.
         let zoom = |n: usize, least: usize| once.max(least.div_ceil(n.max(1)));
-        let size = [w * zoom(w, LEAST[0]), h * zoom(h, LEAST[1])];
+        let size = [w * zoom(w, MIN_SIZE[0]), h * zoom(h, MIN_SIZE[1])];
         let colours = colour_marks(scale, size[1]);
         let widest = colours.marks.iter().map(|(_, text)| font::width(text)).max().unwrap_or(0);
         let has_missing = values.iter().any(|x| scale.colour(*x).is_none());
@@ -202,7 +202,7 @@ fn begin(
     let width = left + size[0] + right;
     // Titles make a narrow picture wider, up to that of the largest.
     let long = titles.iter().map(|title| font::width(title)).max().unwrap_or(0) + 2 * GAP;
-    let width = width.max(long.min(LARGEST[0] + 200));
+    let width = width.max(long.min(MAX_SIZE[0] + 200));
     let height = top + size[1] + TICK + 3 + font::CAP + ROW + 2 * GAP;
     let mut canvas = Canvas { size: [width, height], marks: Vec::new() };
     for (k, title) in titles.iter().enumerate() {
@@ -227,7 +227,7 @@ fn begin(
         canvas.rect([left - 1 - TICK, y], [TICK, 1], INK);
         canvas.text([left - TICK - 4, y + font::CAP / 2], Anchor::End, text.clone());
     }
-    let title = fitted(&across.title, size[0].max(LEAST[0]));
+    let title = fitted(&across.title, size[0].max(MIN_SIZE[0]));
     canvas.text([left + size[0] / 2, top + size[1] + TICK + 3 + font::CAP + ROW], Anchor::Middle, title);
     canvas.upward([GAP + font::CAP, top + size[1] / 2], fitted(&down.title, size[1]));
     (canvas, at)

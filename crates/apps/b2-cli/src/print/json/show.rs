@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of keys to remember for detecting duplicates. Larger maps are shown as pairs.
 const MAX_KEYS: usize = 1 << 20;
 /// Number of bytes to convert and pass on at once.
-const AT_ONCE: usize = 48 << 10;
+const BASE64_LEN: usize = 48 << 10;
 
 /// Writes the JSON form of the contents of a metalayer.
 ///
@@ -203,7 +203,7 @@ struct Text<'t, 's> {
 impl Text<'_, '_> {
     fn push(&mut self, text: &str) -> Result<()> {
         self.buffer.push_str(text);
-        if self.buffer.len() >= AT_ONCE { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= BASE64_LEN { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -227,7 +227,8 @@ impl Text<'_, '_> {
         let mut rest = std::str::from_utf8(bytes)?;
         while !rest.is_empty() {
             let fits = |end: &usize| rest.is_char_boundary(*end);
-            let (piece, others) = rest.split_at((0..=rest.len().min(AT_ONCE)).rev().find(fits).unwrap_or(0));
+            let (piece, others) =
+                rest.split_at((0..=rest.len().min(BASE64_LEN)).rev().find(fits).unwrap_or(0));
             let quoted = printable_json(&serde_json::to_string(piece)?);
             self.push(quoted.get(1..quoted.len() - 1).unwrap_or_default())?;
             rest = others;
@@ -238,14 +239,14 @@ impl Text<'_, '_> {
     fn base64(&mut self, before: &str, bytes: &[u8], behind: &str) -> Result<()> {
         self.push(before)?;
         // Pieces of a multiple of 3 bytes have no padding.
-        for piece in bytes.chunks(AT_ONCE) {
+        for piece in bytes.chunks(BASE64_LEN) {
             self.push(&BASE64.encode(piece))?;
         }
         self.push(behind)
     }
 }
 
-const _: () = assert!(AT_ONCE.is_multiple_of(3));
+const _: () = assert!(BASE64_LEN.is_multiple_of(3));
 
 fn number(value: &Value) -> Json {
     match value {

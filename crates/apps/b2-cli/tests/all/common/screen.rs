@@ -141,7 +141,7 @@ impl Screen {
     /// The screen as an SVG picture, of 8 x 16 pixels for each cell.
     pub(crate) fn svg(&self) -> String {
         let [width, height] = [self.width, self.cells.len() / self.width];
-        let mut drawn = Drawn::default();
+        let mut drawn = ScreenCells::default();
         for row in 0..height {
             for column in 0..width {
                 drawn.cell(column, row, self.cells[row * width + column]);
@@ -177,7 +177,7 @@ fn hex([r, g, b]: Colour) -> String {
 
 /// The parts of a picture.
 #[derive(Default)]
-struct Drawn {
+struct ScreenCells {
     /// Rectangles of half cells of each colour.
     areas: BTreeMap<Colour, String>,
     lines: String,
@@ -188,7 +188,7 @@ struct Drawn {
     open: [Option<(usize, usize, usize, Colour)>; 2],
 }
 
-impl Drawn {
+impl ScreenCells {
     fn cell(&mut self, x: usize, y: usize, (c, style): (char, Style)) {
         let (mut ink, mut paper) = (style.ink.unwrap_or(INK), style.paper.unwrap_or(PAPER));
         if style.reversed {

@@ -17,7 +17,7 @@ const ENDINGS: &[&str] = &["b2nd", "b2frame", "b2f", "b2z", "b2e", "b2", "bl2"];
 /// The index of a sparse frame, a folder.
 const INDEX: &str = "chunks.b2frame";
 /// The most files of a folder that are listed, and how deep.
-const MOST: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 const DEEPEST: usize = 16;
 
 /// A file that can be requested.
@@ -119,7 +119,7 @@ fn below(folder: &RootedDir, dir: PathBuf, prefix: &str, depth: usize, list: &mu
         let ending = name.rsplit_once('.').map(|(_, ending)| ending);
         match kind {
             FileKind::File if ending.is_some_and(|ending| ENDINGS.contains(&ending)) => {
-                ensure!(list.len() < MOST, "{}: more than {MOST} files", folder.path().display());
+                ensure!(list.len() < MAX_FILES, "{}: more than {MAX_FILES} files", folder.path().display());
                 list.push(Served { name: format!("{prefix}{name}"), path });
             }
             FileKind::Directory if depth < DEEPEST => {

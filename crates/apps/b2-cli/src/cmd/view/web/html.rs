@@ -15,7 +15,7 @@ use crate::files::{Output, is_stdin, refuse_same, urls};
 use crate::process::Usage;
 
 /// The largest file that is put inside, in bytes: browsers read all of it at once.
-const MOST: u64 = 64 << 20;
+const MAX_FILE_LEN: u64 = 64 << 20;
 
 /// Writes the page with a file inside.
 ///
@@ -36,9 +36,9 @@ pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> 
         (open_regular(&input.path).with_context(|| source.display().to_string())?, name_of(&input.path)?)
     };
     let len = file.len()?;
-    if len > MOST {
+    if len > MAX_FILE_LEN {
         bail!(
-            "{}: has {len} bytes, a page holds at most {MOST}; `b2kit copy --slice` makes a smaller file, `view --web` \
+            "{}: has {len} bytes, a page holds at most {MAX_FILE_LEN}; `b2kit copy --slice` makes a smaller file, `view --web` \
              shows all of it",
             source.display()
         );

@@ -19,9 +19,9 @@ use super::page::Page;
 /// The longest head of a request, in bytes.
 const HEAD: u64 = 16 << 10;
 /// The most connections at once; browsers make six.
-const MOST: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// Bytes that are read and sent at once.
-const PIECE: usize = 1 << 20;
+const SEND_LEN: usize = 1 << 20;
 /// A connection on which nothing happens for so long is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -98,7 +98,7 @@ impl Server {
                 accepted => accepted?,
             };
             let server = self.clone();
-            if server.0.connections.fetch_add(1, Ordering::SeqCst) >= MOST {
+            if server.0.connections.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
                 server.0.connections.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
@@ -263,10 +263,10 @@ fn send(mut stream: &TcpStream, answer: Answer, only_head: bool) -> io::Result<(
         Body::Bytes(bytes) => stream.write_all(&bytes),
         Body::Static(bytes) => stream.write_all(bytes),
         Body::File(open, range) => {
-            let mut buffer = vec![0; PIECE.min(usize::try_from(len).unwrap_or(PIECE))];
+            let mut buffer = vec![0; SEND_LEN.min(usize::try_from(len).unwrap_or(SEND_LEN))];
             let mut at = range.start;
             while at < range.end {
-                let count = usize::try_from(range.end - at).unwrap_or(PIECE).min(PIECE);
+                let count = usize::try_from(range.end - at).unwrap_or(SEND_LEN).min(SEND_LEN);
                 let piece = &mut buffer[..count];
                 // What is missing then ends the connection, which the page notices.
                 open.file.read_exact_at(at, piece)?;
