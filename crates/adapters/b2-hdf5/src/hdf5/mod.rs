@@ -43,10 +43,9 @@ use self::header::{Below, Message};
 use self::items::{Items, Unfit};
 pub use self::messages::Target;
 use self::messages::{Attribute, Layout, Space};
-pub use self::objects::{
-    Description, ExternalPart, ObjectKind, Objects, RawAttribute, StoredChunk, StoredLayout,
-};
+pub use self::objects::{Description, ExternalPart, ObjectKind, Objects, RawAttribute, StoredLayout};
 use self::pages::Pages;
+pub use self::slots::StoredChunk;
 use crate::boxes::product;
 use crate::filters::{Filter, Pipeline};
 use crate::{Hdf5Error, attrs};

@@ -3,6 +3,26 @@
 use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
 
+/// A chunk that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredChunk {
+    /// Its first item.
+    pub offset: Vec<u64>,
+    /// Where it starts in the file.
+    pub position: u64,
+    /// How many bytes it has.
+    pub nbytes: u64,
+    /// The filters that were not applied, one bit each.
+    pub mask: u32,
+}
+
+impl StoredChunk {
+    pub(crate) fn new(offset: Vec<u64>, position: u64, nbytes: u64, mask: u32) -> Self {
+        Self { offset, position, nbytes, mask }
+    }
+}
+
 /// Where a stored chunk is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stored {
