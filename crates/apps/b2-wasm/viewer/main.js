@@ -410,7 +410,7 @@ async function look() {
   at("cell").textContent = "";
   if (shown.file.shape.length > 0 && shown.file.fields.length > 0 ? !shown.file.fields[shown.field]?.drawn : !shown.file.drawn) {
     clear();
-    throw new Problem(`items of ${shown.file.fields.length > 0 ? "this field" : shown.file.dtype} are not drawn`);
+    throw new Problem(`items of ${shown.file.fields.length > 0 ? "this field" : shown.file.dtype} cannot be drawn`);
   }
   if (shown.file.shape.length === 0) {
     const { answer } = await engine.call("item", { handle: shown.handle });

@@ -209,14 +209,14 @@ def test_what_a_killed_run_left_can_be_removed(tmp_path):
 
 
 def test_an_array_larger_than_the_memory_of_workers(tmp_path, cluster):
-    """384 MB and workers of 300 MB each, half of which Python and Dask use: a rechunk and a reduction."""
+    """512 MB and workers of 400 MB each, 150 MB of which Python and Dask use: a rechunk and a reduction."""
     side = 256
-    shape = (6 * side, side, side)
-    client = cluster(memory_limit="300MB")
+    shape = (8 * side, side, side)
+    client = cluster(memory_limit="400MB")
     x = da.random.default_rng(3).random(shape, chunks=(32, side, side), dtype="f4")
     path, other = tmp_path / "a.b2nd", tmp_path / "b.b2nd"
     a = to_b2kit(x, path, codec="lz4", level=1, chunks=(32, 64, side))
-    assert a.nbytes == 4 * np.prod(shape) == 402_653_184 > 300e6
+    assert a.nbytes == 4 * np.prod(shape) == 536_870_912 > 400e6
     total = float(from_b2kit(a).sum(dtype="f8").compute())
     # Other chunks, made by the workers.
     b = to_b2kit(from_b2kit(a).rechunk((side, 32, 128)), other, codec="lz4", level=1)
