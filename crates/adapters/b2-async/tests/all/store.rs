@@ -121,7 +121,7 @@ impl Store {
         self.state.lock().unwrap().flying.len()
     }
 
-    /// Answers all pending requests.
+    /// Completes all pending requests.
     fn answer_all(&self) {
         let mut state = self.state.lock().unwrap();
         assert!(!state.waiting.is_empty(), "the future is pending without a request");
@@ -130,7 +130,7 @@ impl Store {
         state.released.extend(waiting.into_keys());
     }
 
-    /// Answers a random pending request.
+    /// Completes a random pending request.
     fn answer_any(&self, dice: &mut Rng) {
         let mut state = self.state.lock().unwrap();
         assert!(!state.waiting.is_empty(), "the future is pending without a request");

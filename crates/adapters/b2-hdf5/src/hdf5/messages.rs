@@ -1,4 +1,4 @@
-//! What the messages of a data set say.
+//! The header messages of a data set.
 
 use super::cursor::{Cursor, NOWHERE, text_of};
 use super::header::Below;

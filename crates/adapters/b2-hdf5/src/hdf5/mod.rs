@@ -573,7 +573,7 @@ impl Hdf5 {
     }
 }
 
-/// What the messages of a data set say.
+/// The header messages of a data set, parsed.
 struct Described {
     kind: Type,
     space: Space,

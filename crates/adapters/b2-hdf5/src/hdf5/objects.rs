@@ -39,7 +39,7 @@ impl std::fmt::Debug for Objects<'_> {
     }
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectKind {
@@ -93,7 +93,7 @@ pub struct ExternalPart {
     pub nbytes: Option<u64>,
 }
 
-/// What a file says about a data set.
+/// A data set as the file describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Description {
@@ -130,7 +130,7 @@ impl Objects<'_> {
     /// Returns what the object at an address is. `name` is for errors, here and in the other methods.
     ///
     /// # Errors
-    /// Fails if there is none.
+    /// Fails if the address has no object.
     pub fn kind(self, address: u64, name: &str) -> Result<ObjectKind, Hdf5Error> {
         self.0.begin();
         let found = self.0.messages(address, name)?;
@@ -212,7 +212,7 @@ impl Objects<'_> {
     /// Returns the named type at an address.
     ///
     /// # Errors
-    /// Fails if there is none, or if it is malformed.
+    /// Fails if the address has no type, or if the type is malformed.
     pub fn named_type(self, address: u64, name: &str) -> Result<Type, Hdf5Error> {
         self.0.begin();
         let found = self.0.messages(address, name)?;
@@ -238,7 +238,7 @@ impl Objects<'_> {
     /// Returns what the file says about the data set at an address.
     ///
     /// # Errors
-    /// Fails if there is none, or if that cannot be read.
+    /// Fails if the address has no data set, or if its description cannot be read.
     pub fn description(self, address: u64, name: &str) -> Result<Description, Hdf5Error> {
         self.0.begin();
         let found = self.0.messages(address, name)?;
@@ -285,7 +285,7 @@ impl Objects<'_> {
     /// end with zeros. It has no attributes.
     ///
     /// # Errors
-    /// Fails if there is none, or if its items are not in this file or not there.
+    /// Fails if the address has no data set, or if its items are in another file or missing.
     pub fn data_set(self, address: u64, name: &str) -> Result<DataSet, Hdf5Error> {
         self.0.begin();
         let hdf5 = self.0;
@@ -357,7 +357,7 @@ impl Objects<'_> {
     /// Returns an object of a heap. References to regions lead to such.
     ///
     /// # Errors
-    /// Fails if there is none.
+    /// Fails if the heap has no such object.
     pub fn heap_object(self, address: u64, index: u32, name: &str) -> Result<Bytes, Hdf5Error> {
         self.0.begin();
         self.0.below.heap_object(address, index).map_err(Hdf5::damaged(name))

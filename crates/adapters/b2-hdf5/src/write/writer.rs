@@ -436,7 +436,7 @@ impl<W: Write + Seek + Send> Writer<W> {
 /// HDF5 has no more.
 const MOST_DIMENSIONS: usize = 32;
 
-/// What stands for the length that a dimension may have, if it has no end.
+/// The maximum length of a dimension without an end.
 pub(super) const UNLIMITED: u64 = u64::MAX;
 
 /// The metalayer with the dimensions that have no end in HDF5, a list of their numbers.
