@@ -41,6 +41,7 @@ pub(crate) mod remote;
 #[allow(clippy::arithmetic_side_effects, reason = "counts requests that exist")]
 pub(crate) mod requests;
 pub(crate) mod restored;
+pub(crate) mod retry;
 pub(crate) mod scatter_plan;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod sizes;

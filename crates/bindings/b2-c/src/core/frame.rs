@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use b2_chunk::Plugins;
 use b2_frame::{
     Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, INDEXES, ReadFiles,
-    ReadOptions, Storage, SuperChunk, WriteOptions,
+    ReadOptions, RetryPolicy, Storage, SuperChunk, WriteOptions, retry_on_change,
 };
 use bytes::Bytes;
 
@@ -337,20 +337,19 @@ impl Frame {
     /// Runs a read. With locking on, it sees earlier changes of other handles and blocks further ones. Writers that do
     /// not lock may remove what is being read: then it reloads and tries again.
     pub(crate) fn reading<T>(&mut self, mut read: impl FnMut(&SuperChunk) -> Result<T>) -> Result<T> {
-        const MAX_TRIES: u32 = 100;
-        for _ in 1..MAX_TRIES {
-            let _unchanged = self.refresh_locked()?;
-            let result = read(self.reader()?);
-            if result.is_ok()
-                || !self.locking
-                || self.lock_depth > 0
-                || self.transaction_depth > 0
-                || !self.look()?
-            {
-                return result;
+        let attempt = |frame: &mut Self| {
+            let _unchanged = frame.refresh_locked()?;
+            read(frame.reader()?)
+        };
+        let recover = |frame: &mut Self, _: &Error, pause| {
+            let waits = frame.locking && frame.lock_depth == 0 && frame.transaction_depth == 0;
+            let retries = waits && frame.look()?;
+            if retries {
+                std::thread::sleep(pause);
             }
-        }
-        read(self.reader()?)
+            Ok(retries)
+        };
+        retry_on_change(RetryPolicy::default(), self, attempt, recover)
     }
 
     fn options(&self, files: Option<&Files>) -> EditOptions {
