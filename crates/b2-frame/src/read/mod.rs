@@ -22,6 +22,7 @@ pub(crate) mod headers;
 #[allow(clippy::arithmetic_side_effects, reason = "counts bytes that exist")]
 pub(crate) mod local;
 pub(crate) mod locate;
+mod lone_chunk;
 pub(crate) mod numbered;
 pub(crate) mod open_plan;
 pub(crate) mod opening;
