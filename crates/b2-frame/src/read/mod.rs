@@ -11,7 +11,6 @@ pub(crate) mod chunk;
 pub(crate) mod chunk_head;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod chunk_infos;
-#[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod chunk_plan;
 pub(crate) mod compare;
 pub(crate) mod costs;
@@ -55,3 +54,5 @@ pub(crate) mod target;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod unstored;
 pub(crate) mod verified;
+#[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
+pub(crate) mod whole_chunk_plan;
