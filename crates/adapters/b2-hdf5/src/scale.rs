@@ -38,7 +38,24 @@ impl Scale {
     /// # Errors
     /// Fails if a factor or offset is no number, or if the items are half floats or long doubles.
     pub fn of(data: &DataSet) -> Result<Option<Self>, Hdf5Error> {
-        let of = |name: &str| data.attrs().iter().find(|(own, _)| own == name).map(|(_, value)| value);
+        // Not every data set without these attributes has a dtype.
+        match data.attrs().iter().any(|(name, _)| APPLIED.contains(&&**name)) {
+            true => Self::of_attributes(data.path(), data.dtype()?, data.attrs()),
+            false => Ok(None),
+        }
+    }
+
+    /// Reads the attributes of an array with this name and dtype; `None` if there is nothing to apply.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn of_attributes(
+        name: &str,
+        dtype: &Dtype,
+        attrs: &[(String, Value)],
+    ) -> Result<Option<Self>, Hdf5Error> {
+        let path = name;
+        let of = |name: &str| attrs.iter().find(|(own, _)| own == name).map(|(_, value)| value);
         let (factor, offset) = (of("scale_factor"), of("add_offset"));
         let fills = ["_FillValue", "missing_value"].into_iter().filter_map(of);
         let mut missing: Vec<Value> = fills.flat_map(attrs::numbers).collect();
@@ -46,8 +63,7 @@ impl Scale {
         if factor.is_none() && offset.is_none() && missing.is_empty() {
             return Ok(None);
         }
-        let dtype = data.dtype()?;
-        let unsupported = |what: String| Hdf5Error::unsupported(data.path(), what);
+        let unsupported = |what: String| Hdf5Error::unsupported(path, what);
         let DtypeKind::Simple { code: mut code @ ('i' | 'u' | 'f'), .. } = *dtype.kind() else {
             return match factor.or(offset) {
                 Some(_) => Err(unsupported(format!("scale_factor and add_offset of items {dtype}"))),
