@@ -259,7 +259,7 @@ def is_hdf5(path: str, source: Source | None = None) -> bool:
         except NotBloscError:
             return False
         except Error as error:
-            # Damaged, or of a kind that cannot be read: opening it says so. Nobody else could, if the server does not answer.
+            # Damaged, or of an unsupported kind: opening it raises that error. If the server does not respond, no other format can be tried.
             return not isinstance(error, IoError)
         return True
     try:
