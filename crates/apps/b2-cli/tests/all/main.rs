@@ -18,6 +18,8 @@ mod completion;
 #[cfg(feature = "hdf5")]
 mod convert;
 #[cfg(feature = "hdf5")]
+mod convert_nifti;
+#[cfg(feature = "hdf5")]
 mod convert_zarr;
 mod copy;
 mod diff;
