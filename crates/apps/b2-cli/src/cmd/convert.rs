@@ -29,7 +29,7 @@ use crate::files::{
 };
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, one_line, several, signals};
-use crate::read::{Hdf5, Input, Store, slice};
+use crate::read::{Input, Store, slice};
 use crate::write::tell;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         }
         check_folder(&members::file(output))?;
         claim(&members::file(output), args.force, &[input])?;
-        refuse_to_drop_data_sets(output, global)?;
+        refuse_to_drop_arrays(output, global)?;
         let job = Job { args, encoding: Encoding::default(), input, global };
         return job.back(output, target).with_context(named);
     }
@@ -397,13 +397,16 @@ fn members_of(output: &Path, global: Global) -> Vec<String> {
     })
 }
 
-/// Refuses to replace an HDF5 file, in which `output` names a data set, if it has others.
-fn refuse_to_drop_data_sets(output: &Path, global: Global) -> Result<()> {
+/// Refuses to replace a file, in which `output` names an array, if it has others.
+fn refuse_to_drop_arrays(output: &Path, global: Global) -> Result<()> {
     let Some((file, name)) = members::split(output) else { return Ok(()) };
-    let Some(old) = Hdf5::of(&file, global).ok() else { return Ok(()) };
-    let keys = old.keys("/")?;
-    let lost: Vec<&String> =
-        keys.iter().filter(|key| key.trim_start_matches('/') != name.trim_start_matches('/')).collect();
+    let Ok(old) = Opened::open(&file, global) else { return Ok(()) };
+    let nodes = old.nodes("/")?;
+    let is_other = |node: &&Node| {
+        !matches!(node.content, Content::Group { .. } | Content::Dimension)
+            && node.path.trim_matches('/') != name.trim_matches('/')
+    };
+    let lost: Vec<&String> = nodes.iter().filter(is_other).map(|node| &node.path).collect();
     refuse_to_lose(&file, &lost)
 }
 

@@ -9,7 +9,8 @@ use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
 use crate::args::{FilesFrom, Global, Placement, Source};
 use crate::files::{
-    ModeOf, Output, Removal, Take, claim, keep_time, members, print_plan, refuse_same, stdio, urls, walk,
+    ModeOf, Output, Removal, Take, claim, keep_time, members, print_plan, refuse_blosc2_name, refuse_same,
+    stdio, urls, walk,
 };
 use crate::npy;
 use crate::print::{printable, short_size};
@@ -171,6 +172,9 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     };
     if !urls::is_url(file) {
         refuse_same(&path, file)?;
+    }
+    if matches!(input, Input::Array(_)) {
+        refuse_blosc2_name(&path)?;
     }
     if let Some(removal) = &removal {
         removal.check_output(&path)?;

@@ -18,8 +18,8 @@ pub(crate) mod urls;
 pub(crate) mod walk;
 
 pub(crate) use destination::{
-    Output, check_folder, claim, print, print_plan, refuse_other_format, refuse_same, refuse_second_input,
-    spool_beside,
+    Output, check_folder, claim, print, print_plan, refuse_blosc2_name, refuse_other_format, refuse_same,
+    refuse_second_input, spool_beside,
 };
 pub(crate) use foreign::Foreign;
 pub(crate) use mode::{ModeOf, keep_time};
