@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow};
 use b2_view::grid::{ChunkedAxis, PixelGrid, list, pairs};
 pub(crate) use b2_view::numbers::{NoNumbers, Numbers};
+use b2_view::ticks::ValueFormat;
 use b2kit::base::Cancelled;
 use b2kit::{Control, Dtype, Selection};
 
@@ -91,6 +92,7 @@ pub(crate) struct Plane {
     pub(crate) every: u64,
     /// Distance of pixels in items.
     pub(crate) steps: [u64; 2],
+    pub(crate) format: ValueFormat,
 }
 
 /// How a file is cut along a dimension, and the decoded size of its blocks.
@@ -164,7 +166,7 @@ pub(crate) fn plane(
     drop(items);
     let values = grid.spread(found);
     let PixelGrid { at, every, steps, .. } = grid;
-    Ok(Plane { at, values, every, steps })
+    Ok(Plane { at, values, every, steps, format: numbers.format() })
 }
 
 /// Reads the items at all pairs of these positions, row by row.
@@ -233,6 +235,7 @@ pub(crate) struct Lined {
     pub(crate) columns: Vec<Column>,
     /// Every n-th block was read.
     pub(crate) every: u64,
+    pub(crate) format: ValueFormat,
 }
 
 /// Samples one dimension of a selection; see [`plane`].
@@ -311,7 +314,7 @@ pub(crate) fn line(
     if every > 1 {
         spread(&mut columns);
     }
-    Ok(Lined { columns, every })
+    Ok(Lined { columns, every, format: numbers.format() })
 }
 
 /// Reads these ranges of items of a dimension, of others a single one.

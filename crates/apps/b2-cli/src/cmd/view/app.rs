@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::look::{Answer, Chunks, Facts, Item, Look, What};
-use crate::print::{Map, Scale, printable};
+use crate::print::{Map, Scale, count, printable};
 use crate::read::Axis;
 use crate::read::sample::{Lined, Plane};
 use b2_view::limits::{Limits, scale};
+use b2_view::ticks::ValueFormat;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Key {
@@ -157,20 +158,25 @@ impl App {
             }
             (Some(_), Mode::Chunks) => What::Chunks { most: pixels[0] * pixels[1] },
             (Some(facts), Mode::Picture | Mode::Histogram) => {
+                // A histogram counts all items unless they are too many.
+                let (most, longest) = match self.mode {
+                    Mode::Histogram => ([1 << 10; 2], 1 << 20),
+                    _ => (pixels, pixels[1]),
+                };
                 match (self.dims.as_slice(), facts.fields.get(self.field)) {
                     ([dim], Some(field)) => What::Line {
                         field: field.clone(),
                         axes: self.shown_axes(),
                         dim: *dim,
                         window: self.windows[0].clone(),
-                        most: pixels[1],
+                        most: longest,
                     },
                     ([rows, columns], Some(field)) => What::Plane {
                         field: field.clone(),
                         axes: self.shown_axes(),
                         dims: [*rows, *columns],
                         windows: [self.windows[0].clone(), self.windows[1].clone()],
-                        most: pixels,
+                        most,
                     },
                     _ => What::Facts,
                 }
@@ -367,7 +373,12 @@ impl App {
         match key {
             Key::Char('q') => self.quit = true,
             Key::Char('?') => self.help = true,
-            Key::Tab => self.in_tree = !self.in_tree && !self.members.is_empty(),
+            Key::Tab => {
+                self.in_tree = !self.in_tree;
+                if self.in_tree && self.members.is_empty() {
+                    self.message = Some("the file has no members to choose".into());
+                }
+            }
             Key::Char('1') => self.set_mode(Mode::Picture),
             Key::Char('2') => self.set_mode(Mode::PixelGrid),
             Key::Char('3') => self.set_mode(Mode::Histogram),
@@ -378,7 +389,7 @@ impl App {
             }
             Key::Char('r') => self.refresh += 1,
             Key::Char('f') => self.follow = !self.follow,
-            _ if self.in_tree => self.key_in_tree(key),
+            _ if self.in_tree && !self.members.is_empty() => self.key_in_tree(key),
             _ => self.key_in_picture(key),
         }
     }
@@ -632,8 +643,9 @@ impl App {
         let dims: Vec<usize> = (0..self.axes.len()).filter(|dim| !self.axes[*dim].dropped).collect();
         let parts: Vec<&str> = text.split([',', ' ']).filter(|part| !part.is_empty()).collect();
         if parts.len() != dims.len() {
+            let given = count(parts.len() as u64, "number");
             return Err(format!(
-                "{} indices are needed, such as {}",
+                "{given}, expected {}, such as {}",
                 dims.len(),
                 vec!["0"; dims.len()].join(",")
             ));
@@ -675,6 +687,15 @@ impl App {
             None => axis.position(self.at[dim]).to_string(),
         };
         format!("[{}]", self.axes.iter().enumerate().map(part).collect::<Vec<_>>().join(", "))
+    }
+
+    /// How the numbers of the picture are formatted.
+    pub(super) fn format(&self) -> ValueFormat {
+        match &self.sample {
+            Some(Sample::Plane { plane, .. }) => plane.format,
+            Some(Sample::Line { line, .. }) => line.format,
+            None => ValueFormat::default(),
+        }
     }
 
     /// The name of a dimension.
@@ -730,7 +751,7 @@ mod tests {
         press(&mut app, "+g0,1,2\n");
         assert_eq!(app.place(), "[<0>, 0:10, 0:15]");
         press(&mut app, "g0,1\n");
-        assert!(app.message.as_ref().unwrap().contains("3 indices"), "{:?}", app.message);
+        assert!(app.message.as_ref().unwrap().contains("2 numbers, expected 3"), "{:?}", app.message);
         press(&mut app, "g0,99,0\n");
         assert!(app.message.as_ref().unwrap().contains("out of range"), "{:?}", app.message);
         press(&mut app, "?q");

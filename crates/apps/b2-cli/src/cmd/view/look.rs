@@ -15,12 +15,7 @@ pub(super) struct Opening {
     pub(super) parts: Vec<Selection>,
     pub(super) dtype: Option<String>,
     pub(super) global: Global,
-    /// The most pictures of one look, of which each is made of more blocks than the one before.
-    pub(super) steps: usize,
 }
-
-/// So many where nobody waits for the best picture.
-pub(super) const QUICK: usize = 2;
 
 /// What is to be read next. The newest look ends all others.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,6 +116,8 @@ pub(super) struct Chunks {
     pub(super) count: u64,
     pub(super) each: u64,
     pub(super) cells: Vec<Cell>,
+    /// How many of the stored ones were not decoded, so that damage in them is not known.
+    pub(super) undecoded: u64,
     /// Bytes of the file to which nothing refers, if that is known.
     pub(super) dead: Option<u64>,
 }
