@@ -44,7 +44,7 @@ const ZARR: &str = "a Zarr array";
 const UNPACKED: &str = "unpack it first";
 /// What to do about a store.
 pub(crate) const STORE: &str = "--key picks a member, b2kit ls lists them";
-const OURS: &str = "b2kit copy writes it anew";
+const OURS: &str = "b2kit copy rewrites it";
 
 pub(crate) const CHUNK: &str = "a Blosc2 chunk";
 
