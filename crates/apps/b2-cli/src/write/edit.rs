@@ -11,11 +11,11 @@ use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 
 use super::lossy;
 use crate::args::{FilesFrom, Global};
-use crate::files::{refuse_stdin, urls};
+use crate::files::{print, refuse_stdin, urls};
 use crate::npy;
 use crate::print::{count, printable, short_size};
 use crate::process::{one_line, say, several, signals};
-use crate::read::{Items, Operand, input};
+use crate::read::{Input, Items, Operand, input};
 
 /// Holes up to this size, in bytes, are not worth a message.
 const HOLES: u64 = 1 << 20;
@@ -40,18 +40,35 @@ pub(crate) struct Targets {
     files: Vec<PathBuf>,
     #[command(flatten)]
     listed: FilesFrom,
+    /// Print what would be done to each file, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     care: Care,
 }
 
 impl Targets {
-    /// Runs the command for each file. A failure does not stop the others.
+    /// Runs the command for each file, or with `--dry-run` prints what `plan` returns. A failure does not stop the others.
     ///
     /// # Errors
     /// Same as [`several::each`].
-    pub(crate) fn each(&self, mut run: impl FnMut(&Target) -> Result<()>) -> Result<()> {
+    pub(crate) fn each(
+        &self,
+        global: Global,
+        plan: impl Fn(&Target, &SuperChunk) -> Result<String>,
+        run: impl Fn(&Target) -> Result<()>,
+    ) -> Result<()> {
         several::each(&self.listed.and(&self.files)?, |file| {
-            run(&Target { file: file.to_owned(), care: self.care })
+            let target = Target { file: file.to_owned(), care: self.care };
+            if !self.dry_run {
+                return run(&target);
+            }
+            let planned = refuse_url(file).and_then(|()| {
+                let input = Input::open(file, 0, global)?;
+                plan(&target, input.frame().context("not a frame: only frames can be changed")?)
+            });
+            let planned = planned.with_context(|| target.named())?;
+            print(&format!("{}: {planned}\n", printable(&target.named())))
         })
     }
 }
