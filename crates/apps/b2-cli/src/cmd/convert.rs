@@ -28,7 +28,7 @@ use crate::files::{
     stdio, urls, walk, write_through,
 };
 use crate::print::{count, printable_json, short_size};
-use crate::process::{Usage, one_line, several, signals};
+use crate::process::{Usage, batch, one_line, signals};
 use crate::read::{Input, Store, slice};
 use crate::write::tell;
 
@@ -143,9 +143,9 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     };
     let outputs = found.iter().map(new).collect::<Result<Vec<_>>>()?;
     let inputs: Vec<PathBuf> = found.into_iter().map(|found| found.path).collect();
-    several::distinct(&inputs, &outputs)?;
+    batch::distinct(&inputs, &outputs)?;
     let mut outputs = outputs.iter();
-    several::each(&inputs, |input| {
+    batch::each(&inputs, |input| {
         let Some(output) = outputs.next() else { return Ok(()) };
         stdio::refuse_stdin(input, "cannot be converted: name the file")?;
         if args.dry_run {

@@ -16,7 +16,7 @@ use self::chunks::{SPECIAL_KINDS, json_ratio};
 use crate::args::{Global, Source, Sources, values};
 use crate::files::Output;
 use crate::print::{Table, count, dims, json, printable, printable_json, ratio, short_size, size, thousands};
-use crate::process::{error, several};
+use crate::process::{batch, error};
 use crate::read::{Hdf5, Input, Store, store};
 use crate::write::{checksums_text, codec_text, filter_text, lossy, one_line};
 
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         tell(args, &args.sources.one(file).inside(), &mut output, global)?;
         return output.finish();
     }
-    several::all(&files, |file| {
+    batch::all(&files, |file| {
         let source = args.sources.one(file).inside();
         let mut text = Output::Buffer(Vec::new());
         let line = if args.json {

@@ -20,7 +20,7 @@ use crate::files::{
     refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::npy::{self, source::ByteSource};
-use crate::process::{Progress, Usage, buffer, several, signals};
+use crate::process::{Progress, Usage, batch, buffer, signals};
 use crate::read::{Input, Items, Operand, refuse_directory, refuse_url_input};
 use crate::write::{Layers, NewFile, append_bytes, auto, check_one_chunk, chunksize, lossy, shape_of, tell};
 
@@ -161,7 +161,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if urls::is_url(dir) {
         return Err(Usage("-d DIR: a folder, not a URL; upload one file at a time".into()).into());
     }
-    let outputs = several::outputs(&paths, dir, |input| new_name(input, &args.encoding))?;
+    let outputs = batch::outputs(&paths, dir, |input| new_name(input, &args.encoding))?;
     if !args.placement.dry_run {
         fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     }
@@ -172,7 +172,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Some(output) => pack_one(args, input, output, &late, global),
         None => Ok(()),
     };
-    several::each_then(&paths, run, |all| late.finish(all, global))
+    batch::each_then(&paths, run, |all| late.finish(all, global))
 }
 
 /// Files of `-d` that are complete, but neither synced nor under their names yet.
@@ -263,7 +263,7 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
     };
     let outputs = found.iter().map(new).collect::<Result<Vec<_>>>()?;
     let inputs: Vec<PathBuf> = found.into_iter().map(|found| found.path).collect();
-    several::distinct(&inputs, &outputs)?;
+    batch::distinct(&inputs, &outputs)?;
     let mut outputs = outputs.iter();
     let late = Late::default();
     let run = |input: &Path| {
@@ -273,7 +273,7 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
         }
         pack_one(args, input, output, &late, global)
     };
-    several::each_then(&inputs, run, |all| late.finish(all, global))
+    batch::each_then(&inputs, run, |all| late.finish(all, global))
 }
 
 /// Whether a file holds a frame or a chunk, by its content.

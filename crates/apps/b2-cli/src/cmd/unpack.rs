@@ -14,7 +14,7 @@ use crate::files::{
 };
 use crate::npy;
 use crate::print::{printable, short_size};
-use crate::process::{Progress, Usage, several, signals};
+use crate::process::{Progress, Usage, batch, signals};
 use crate::read::{Input, Selection, is_array_layer};
 
 const EXAMPLES: &str = "\
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     if let Some(dir) = &args.directory {
         // Detect files of the same name in different folders.
-        several::outputs(&files, dir, |file| {
+        batch::outputs(&files, dir, |file| {
             let source = Source { file: file.to_owned(), offset: 0, key: args.key.clone() }.inside();
             Ok(new_name(&unpacked_name(&source)?, "npy").file_name().unwrap_or_default().into())
         })?;
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         }
     }
-    several::each(&files, |file| unpack(args, file, args.directory.as_deref(), global))
+    batch::each(&files, |file| unpack(args, file, args.directory.as_deref(), global))
 }
 
 /// Unpacks all files in folders that are packed.
@@ -113,9 +113,9 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
         folder.as_ref().map_or_else(|| new.clone(), |folder| folder.join(new.file_name().unwrap_or_default()))
     };
     let outputs: Vec<PathBuf> = inputs.iter().zip(&folders).map(place).collect();
-    several::distinct(&inputs, &outputs)?;
+    batch::distinct(&inputs, &outputs)?;
     let mut folders = folders.iter();
-    several::each(&inputs, |file| {
+    batch::each(&inputs, |file| {
         let folder = folders.next().and_then(Option::as_deref);
         if let Some(folder) = folder.filter(|_| !args.placement.dry_run) {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;

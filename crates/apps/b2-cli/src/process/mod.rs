@@ -3,11 +3,11 @@
 //! Code belongs here if it would be the same for any command that takes long and may be stopped.
 //! It may use `print`, and knows neither options nor the formats of files.
 
+pub(crate) mod batch;
 pub(crate) mod capture;
 pub(crate) mod error;
 pub(crate) mod overlap;
 pub(crate) mod progress;
-pub(crate) mod several;
 pub(crate) mod signals;
 pub(crate) mod threads;
 

@@ -14,7 +14,7 @@ use crate::args::{FilesFrom, Global};
 use crate::files::{print, refuse_stdin, urls};
 use crate::npy;
 use crate::print::{count, printable, short_size};
-use crate::process::{one_line, say, several, signals};
+use crate::process::{batch, one_line, say, signals};
 use crate::read::{Input, Items, Operand, input};
 
 /// Holes up to this size, in bytes, are not worth a message.
@@ -51,14 +51,14 @@ impl Targets {
     /// Runs the command for each file, or with `--dry-run` prints what `plan` returns. A failure does not stop the others.
     ///
     /// # Errors
-    /// Same as [`several::each`].
+    /// Same as [`batch::each`].
     pub(crate) fn each(
         &self,
         global: Global,
         plan: impl Fn(&Target, &SuperChunk) -> Result<String>,
         run: impl Fn(&Target) -> Result<()>,
     ) -> Result<()> {
-        several::each(&self.listed.and(&self.files)?, |file| {
+        batch::each(&self.listed.and(&self.files)?, |file| {
             let target = Target { file: file.to_owned(), care: self.care };
             if !self.dry_run {
                 return run(&target);

@@ -13,7 +13,7 @@ use crate::args::plugins;
 use crate::args::values::Filters;
 use crate::files::destination;
 use crate::print::table::{dims, printable, short_size};
-use crate::process::several;
+use crate::process::batch;
 
 use super::common::{Common, ensure_same};
 use super::sample::{Sample, command_for, name};
@@ -42,7 +42,7 @@ struct Line {
 
 pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Global) -> Result<()> {
     let common = Common { limit: common.limit.or(Some(SAMPLE)), ..*common };
-    several::each(files, |file| {
+    batch::each(files, |file| {
         let sample = Sample::open(file, &common, global)?;
         let lines = CHOICES.iter().map(|(codec, level, filters, bytes)| match sample.itemsize {
             // Shuffling single bytes has no effect.
