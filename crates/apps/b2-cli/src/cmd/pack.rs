@@ -16,7 +16,7 @@ use b2kit::{Chunk, Dtype};
 use self::join::Join;
 use crate::args::{Codec, Encoding, FilesFrom, Format, Global, Placement, plugins};
 use crate::files::{
-    InputFile, ModeOf, Removal, Take, Together, check_folder, claim, foreign, keep_time, print_plan,
+    GroupCommit, InputFile, ModeOf, Removal, Take, check_folder, claim, foreign, keep_time, print_plan,
     refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::npy::{self, source::ByteSource};
@@ -178,7 +178,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 /// Files of `-d` that are complete, but neither synced nor under their names yet.
 #[derive(Default)]
 struct Late {
-    together: Arc<Together>,
+    together: Arc<GroupCommit>,
     /// What to tell about them, in the same order.
     untold: RefCell<Vec<PackReport>>,
     /// What went wrong with those that were finished between two inputs.

@@ -5,6 +5,7 @@
 
 pub(crate) mod destination;
 pub(crate) mod foreign;
+pub(crate) mod group_commit;
 mod listed;
 pub(crate) mod members;
 mod mode;
@@ -13,7 +14,6 @@ pub(crate) mod relay;
 pub(crate) mod removal;
 pub(crate) mod retry;
 pub(crate) mod stdio;
-pub(crate) mod together;
 pub(crate) mod urls;
 pub(crate) mod walk;
 
@@ -22,10 +22,10 @@ pub(crate) use destination::{
     refuse_second_input, spool_beside,
 };
 pub(crate) use foreign::Foreign;
+pub(crate) use group_commit::GroupCommit;
 pub(crate) use mode::{ModeOf, keep_time};
 pub(crate) use relay::write_through;
 pub(crate) use removal::Removal;
 pub(crate) use retry::again;
 pub(crate) use stdio::{is_pipe, is_stdin, refuse_stdin, spool_pipe, spool_stdin};
-pub(crate) use together::Together;
 pub(crate) use walk::{InputFile, Take, walk};

@@ -19,7 +19,7 @@ use b2kit::{ArrayBuilder, Chunk, CodecId, Compression, Dtype, FrameWriter, Regio
 use super::lossy::{self, Promise};
 use super::summary;
 use crate::args::{Codec, Dims, Encoding, Format, Global, MetaArg, Shape, plugins};
-use crate::files::{Output, Together};
+use crate::files::{GroupCommit, Output};
 use crate::npy;
 use crate::print::{count, joined, printable};
 use crate::process::error::succeeded;
@@ -253,7 +253,7 @@ impl Layers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFile<'a> {
     /// Where syncing and the rename are put off; `None` if they are not.
-    pub(crate) together: Option<&'a Arc<Together>>,
+    pub(crate) together: Option<&'a Arc<GroupCommit>>,
     pub(crate) path: &'a Path,
     /// Name of the file for messages.
     pub(crate) shown: &'a Path,
