@@ -4,9 +4,9 @@
 //! It may use the layers of processes, options and `.npy` files.
 
 pub(crate) mod destination;
+mod files_from;
 pub(crate) mod foreign;
 pub(crate) mod group_commit;
-mod listed;
 pub(crate) mod members;
 mod mode;
 pub(crate) mod reading;
