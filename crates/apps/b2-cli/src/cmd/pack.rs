@@ -16,7 +16,7 @@ use b2kit::{Chunk, Dtype};
 use self::join::Join;
 use crate::args::{Codec, Encoding, FilesFrom, Format, Global, Placement, plugins};
 use crate::files::{
-    GroupCommit, InputFile, ModeOf, Removal, Take, check_folder, claim, foreign, keep_time, print_plan,
+    GroupCommit, InputFile, InputRemoval, ModeOf, Take, check_folder, claim, foreign, keep_time, print_plan,
     refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::npy::{self, source::ByteSource};
@@ -289,7 +289,7 @@ fn is_packed(path: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// Fails if the input must stay: unless `--allow-lossy` is given, that is also so where the new file does not keep everything.
-fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<Removal>> {
+fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<InputRemoval>> {
     if !args.placement.rm {
         return Ok(None);
     }
@@ -305,7 +305,7 @@ fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<Removal>> 
             "{named}: --rm: a bare chunk keeps neither shape nor dtype; --allow-lossy removes it all the same"
         );
     }
-    let removal = Removal::of(input)?;
+    let removal = InputRemoval::of(input)?;
     removal.check_output(output)?;
     Ok(Some(removal).filter(|_| !args.placement.dry_run))
 }

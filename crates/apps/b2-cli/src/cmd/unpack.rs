@@ -9,8 +9,8 @@ use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
 use crate::args::{FilesFrom, Global, Placement, Source};
 use crate::files::{
-    ModeOf, Output, Removal, Take, claim, keep_time, members, print_plan, refuse_blosc2_name, refuse_same,
-    stdio, urls, walk,
+    InputRemoval, ModeOf, Output, Take, claim, keep_time, members, print_plan, refuse_blosc2_name,
+    refuse_same, stdio, urls, walk,
 };
 use crate::npy;
 use crate::print::{printable, short_size};
@@ -152,7 +152,7 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     if args.placement.rm && source.key.is_some() {
         return Err(Usage(format!("{}: --rm: a member of a store is not a file", named())).into());
     }
-    let removal = args.placement.rm.then(|| Removal::of(file)).transpose()?;
+    let removal = args.placement.rm.then(|| InputRemoval::of(file)).transpose()?;
     let input = Input::open_source(&source, global).with_context(named)?.say_changed(&source.file);
     input.check_output().with_context(named)?;
     let selection = Selection::all(&input);
