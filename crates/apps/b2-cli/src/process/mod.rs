@@ -6,7 +6,7 @@
 pub(crate) mod batch;
 pub(crate) mod capture;
 pub(crate) mod error;
-pub(crate) mod overlap;
+pub(crate) mod pipeline;
 pub(crate) mod progress;
 pub(crate) mod signals;
 pub(crate) mod threads;
@@ -15,6 +15,6 @@ pub(crate) use error::{
     AlreadyReported, ClosedPipe, Skipped, Trouble, Usage, WriteFailure, one_line, one_line_beside, outcome,
     say,
 };
-pub(crate) use overlap::{Ahead, buffer, pump, resize};
+pub(crate) use pipeline::{PipelineLimits, buffer, pump, resize};
 pub(crate) use progress::Progress;
 pub(crate) use threads::allow_many_files;

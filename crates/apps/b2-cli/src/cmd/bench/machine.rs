@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::args::values::{parse_size, plain_codec_parser};
 use crate::files::destination::Output;
-use crate::process::overlap::resize;
+use crate::process::pipeline::resize;
 
 use super::common::{Common, ensure_same, one_codec};
 
