@@ -20,7 +20,7 @@ use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 
 pub(crate) use self::args::Args;
 use self::job::{Job, compare};
-use self::nodes::{Content, Item, Node, Opened};
+use self::nodes::{Content, Item, Node, SourceFile};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{
@@ -67,8 +67,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         (_, path) => (input.clone(), path.unwrap_or_else(|| "/".into())),
     };
     let Some(output) = output else {
-        let text =
-            Opened::open(&input, global).and_then(|file| file.list(&path, args.json)).with_context(named)?;
+        let text = SourceFile::open(&input, global)
+            .and_then(|file| file.list(&path, args.json))
+            .with_context(named)?;
         let mut output = Output::stdout();
         output.send(printable_lines(&text, args.json).as_bytes())?;
         return output.finish();
@@ -103,7 +104,7 @@ fn of_other_input(input: &Path, output: &Path, error: anyhow::Error) -> anyhow::
 fn convert(args: &Args, input: &Path, path: &str, output: &Path, global: Global) -> Result<()> {
     let named = || input.display().to_string();
     let encoding = args.encoding()?;
-    let opened = Opened::open(input, global);
+    let opened = SourceFile::open(input, global);
     let file = opened.map_err(|error| of_other_input(input, output, error)).with_context(named)?;
     check_folder(output)?;
     refuse_other_format(output)?;
@@ -172,7 +173,7 @@ fn layout(output: &Path) -> Option<StoreLayout> {
 
 impl Job<'_> {
     /// Converts one array: that of the path, or the only one of the file.
-    fn one(&self, file: &Opened, path: &str, output: &Path) -> Result<()> {
+    fn one(&self, file: &SourceFile, path: &str, output: &Path) -> Result<()> {
         let start = Instant::now();
         let Node { path, content: Content::Array(item) } = file.one(path)? else {
             bail!("there is no {} in {path}", file.noun());
@@ -185,7 +186,7 @@ impl Job<'_> {
     }
 
     /// Converts a group into a store.
-    fn store(&self, file: &Opened, path: &str, output: &Path, layout: StoreLayout) -> Result<()> {
+    fn store(&self, file: &SourceFile, path: &str, output: &Path, layout: StoreLayout) -> Result<()> {
         ensure!(
             self.args.slice.is_none(),
             "--slice is for one data set: give its path, and a name without .b2d, .b2z or .b2e"
@@ -400,7 +401,7 @@ fn members_of(output: &Path, global: Global) -> Vec<String> {
 /// Refuses to replace a file, in which `output` names an array, if it has others.
 fn refuse_to_drop_arrays(output: &Path, global: Global) -> Result<()> {
     let Some((file, name)) = members::split(output) else { return Ok(()) };
-    let Ok(old) = Opened::open(&file, global) else { return Ok(()) };
+    let Ok(old) = SourceFile::open(&file, global) else { return Ok(()) };
     let nodes = old.nodes("/")?;
     let is_other = |node: &&Node| {
         !matches!(node.content, Content::Group { .. } | Content::Dimension)

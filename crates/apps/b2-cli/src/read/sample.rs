@@ -83,7 +83,7 @@ impl Cost {
 
 /// Numbers of two dimensions, one for each pixel.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plane {
+pub(crate) struct PlaneSample {
     /// Positions in the selection along both dimensions: those that the pixels stand for.
     pub(crate) at: [Vec<u64>; 2],
     /// Row by row.
@@ -146,7 +146,7 @@ pub(crate) fn plane(
     windows: &[Range<u64>; 2],
     most: [usize; 2],
     cost: &Cost,
-) -> Result<Plane> {
+) -> Result<PlaneSample> {
     let position = |d: usize, k: u64| axes[dims[d]].position(k);
     let cuts = [0, 1].map(|d| cut(data, dims[d]));
     let nbytes = cuts[0].1;
@@ -166,7 +166,7 @@ pub(crate) fn plane(
     drop(items);
     let values = grid.spread(found);
     let PixelGrid { at, every, steps, .. } = grid;
-    Ok(Plane { at, values, every, steps, format: numbers.format() })
+    Ok(PlaneSample { at, values, every, steps, format: numbers.format() })
 }
 
 /// Reads the items at all pairs of these positions, row by row.
@@ -231,7 +231,7 @@ fn read_positions(
 
 /// Numbers of one dimension, in as many columns as there are pixels.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Lined {
+pub(crate) struct LineSample {
     pub(crate) columns: Vec<Column>,
     /// Every n-th block was read.
     pub(crate) every: u64,
@@ -250,7 +250,7 @@ pub(crate) fn line(
     window: &Range<u64>,
     most: usize,
     cost: &Cost,
-) -> Result<Lined> {
+) -> Result<LineSample> {
     let len = window.end - window.start;
     let wide = len.min(most as u64).max(1);
     let mut columns = vec![Column::NONE; usize::try_from(wide)?];
@@ -314,7 +314,7 @@ pub(crate) fn line(
     if every > 1 {
         spread(&mut columns);
     }
-    Ok(Lined { columns, every, format: numbers.format() })
+    Ok(LineSample { columns, every, format: numbers.format() })
 }
 
 /// Reads these ranges of items of a dimension, of others a single one.

@@ -20,7 +20,7 @@ use crate::read::{Input, Items, Operand, input};
 /// Holes up to this size, in bytes, are not worth a message.
 const HOLES: u64 = 1 << 20;
 /// With more chunks looking for holes takes too long.
-const MOST_HEADERS: usize = 20_000;
+const MAX_SCANNED_CHUNKS: usize = 20_000;
 
 /// Which file is changed, and how carefully.
 #[derive(Clone, Debug, clap::Args)]
@@ -235,7 +235,7 @@ impl Target {
         let len = fs::metadata(&self.file).ok().filter(|there| there.is_file() && there.len() > HOLES)?.len();
         let frame = SuperChunk::open(&self.file).ok()?;
         // The holes are found by the headers of all chunks.
-        let dead = if frame.nchunks() <= MOST_HEADERS { frame.dead_bytes().ok()? } else { 0 };
+        let dead = if frame.nchunks() <= MAX_SCANNED_CHUNKS { frame.dead_bytes().ok()? } else { 0 };
         (dead > HOLES && dead > len - dead.min(len)).then_some((dead, len))
     }
 }

@@ -385,18 +385,18 @@ pub(crate) fn append_bytes(
 }
 
 /// Passes items through and counts them for the progress bar.
-pub(crate) struct Tracked<'a, S> {
+pub(crate) struct ProgressSource<'a, S> {
     source: S,
     progress: Mutex<&'a mut Progress>,
 }
 
-impl<'a, S: SharedRegions> Tracked<'a, S> {
+impl<'a, S: SharedRegions> ProgressSource<'a, S> {
     pub(crate) fn new(source: S, progress: &'a mut Progress) -> Self {
         Self { source, progress: Mutex::new(progress) }
     }
 }
 
-impl<S: SharedRegions> RegionSource for Tracked<'_, S> {
+impl<S: SharedRegions> RegionSource for ProgressSource<'_, S> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         SharedRegions::read_region(self, region, dst)
     }
@@ -406,7 +406,7 @@ impl<S: SharedRegions> RegionSource for Tracked<'_, S> {
     }
 }
 
-impl<S: SharedRegions> SharedRegions for Tracked<'_, S> {
+impl<S: SharedRegions> SharedRegions for ProgressSource<'_, S> {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         signals::check().map_err(io::Error::other)?;
         self.source.read_region(region, dst)?;

@@ -18,7 +18,7 @@ use crate::read::{Axis, Input, Selection, coordinates};
 /// A value this many times as large as all others counts as a fill value.
 const FAR_OUTSIDE: f64 = 32.0;
 /// Minimum length of a block along each dimension for zfp, in items.
-pub(crate) const ZFP_LEAST: u32 = 4;
+pub(crate) const MIN_ZFP_SIDE: u32 = 4;
 /// Maximum block size, in bytes, after short sides were extended for zfp.
 const ZFP_BLOCK: u64 = 256 << 10;
 
@@ -194,12 +194,12 @@ pub(crate) fn fit_blocks(
     // A block must not be longer than a chunk that the user chose.
     let most = |dim: usize| chunks.as_ref().and_then(|chunks| chunks.get(dim).copied()).unwrap_or(u32::MAX);
     for (dim, n) in fit.iter_mut().enumerate() {
-        *n = (*n).max(ZFP_LEAST).min(most(dim).max(1));
+        *n = (*n).max(MIN_ZFP_SIDE).min(most(dim).max(1));
     }
     let nbytes = |fit: &[u32]| fit.iter().fold(itemsize as u64, |all, n| all.saturating_mul(u64::from(*n)));
     while nbytes(&fit) > ZFP_BLOCK {
-        let Some(longest) = fit.iter_mut().filter(|n| **n >= 2 * ZFP_LEAST).max() else { break };
-        *longest = longest.div_ceil(2).next_multiple_of(ZFP_LEAST);
+        let Some(longest) = fit.iter_mut().filter(|n| **n >= 2 * MIN_ZFP_SIDE).max() else { break };
+        *longest = longest.div_ceil(2).next_multiple_of(MIN_ZFP_SIDE);
     }
     let chunks = chunks.unwrap_or_else(|| {
         let chunks = b2kit::nd::default_chunkshape(shape, &fit, itemsize);

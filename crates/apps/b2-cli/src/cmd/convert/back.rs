@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use b2_hdf5::{Codec as Stored, File, Hdf5Error, Writer};
+use b2_hdf5::{Codec as ChunkCodec, File, Hdf5Error, Writer};
 use b2kit::NdArray;
 use b2kit::nd::Value;
 
@@ -158,13 +158,13 @@ impl Job<'_> {
     }
 
     /// How chunks are stored. Readers of netCDF rarely have other filters than gzip.
-    fn stored(&self, is_netcdf: bool) -> Result<Stored> {
+    fn stored(&self, is_netcdf: bool) -> Result<ChunkCodec> {
         let args = self.args;
         self.refuse_reading_options()?;
         match (args.codec, *args.clevel) {
-            (Some(Compression::Gzip), level) => Ok(Stored::Gzip(level.unwrap_or(LEVEL))),
-            (None, level) if is_netcdf => Ok(Stored::Gzip(level.unwrap_or(LEVEL))),
-            (None | Some(Compression::Blosc2), None) => Ok(Stored::Blosc2),
+            (Some(Compression::Gzip), level) => Ok(ChunkCodec::Gzip(level.unwrap_or(LEVEL))),
+            (None, level) if is_netcdf => Ok(ChunkCodec::Gzip(level.unwrap_or(LEVEL))),
+            (None | Some(Compression::Blosc2), None) => Ok(ChunkCodec::Blosc2),
             (None | Some(Compression::Blosc2), Some(_)) => {
                 Err(Usage("--clevel: only with --codec gzip; chunks are moved as they are".into()).into())
             }
@@ -215,7 +215,7 @@ impl Job<'_> {
         writer: &mut Writer<W>,
         name: &str,
         array: &NdArray,
-        stored: Stored,
+        stored: ChunkCodec,
     ) -> Result<()> {
         array.check_output()?;
         writer.set_control(self.control(name, array.nbytes()));
@@ -229,7 +229,7 @@ impl Job<'_> {
         &self,
         writer: &mut Writer<W>,
         store: &Store,
-        stored: Stored,
+        stored: ChunkCodec,
     ) -> Result<(Vec<String>, u64)> {
         let mut keys: Vec<&str> = store.keys().collect();
         let group = |key: &str| key.rsplit_once('/').map_or("", |(group, _)| group).to_owned();

@@ -20,7 +20,7 @@ use crate::read::hdf5::{as_json, described, listed, only};
 use crate::zarr::{self, Zarr, ZarrArray};
 
 /// An open file.
-pub(super) enum Opened {
+pub(super) enum SourceFile {
     Hdf5(Box<Hdf5>),
     Zarr(Zarr),
     Npz(Npz),
@@ -119,7 +119,7 @@ impl Item {
     }
 }
 
-impl Opened {
+impl SourceFile {
     /// Opens a file. `wanted` is a member that it is opened for.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::look::{Answer, Chunks, Facts, Item, Look, What};
 use crate::print::{Map, Scale, count, printable};
 use crate::read::Axis;
-use crate::read::sample::{Lined, Plane};
+use crate::read::sample::{LineSample, PlaneSample};
 use b2_view::limits::{Limits, scale};
 use b2_view::ticks::ValueFormat;
 
@@ -49,8 +49,8 @@ impl Mode {
 /// The numbers that are there, and which part of the file they are.
 #[derive(Clone, Debug)]
 pub(super) enum Sample {
-    Plane { dims: [usize; 2], windows: [Range<u64>; 2], axes: Vec<Axis>, plane: Plane },
-    Line { window: Range<u64>, line: Lined },
+    Plane { dims: [usize; 2], windows: [Range<u64>; 2], axes: Vec<Axis>, plane: PlaneSample },
+    Line { window: Range<u64>, line: LineSample },
 }
 
 /// The ranges that a key goes through; `None` is from the smallest to the largest value.

@@ -6,7 +6,7 @@ use b2kit::Selection;
 
 use crate::args::{Global, Source};
 use crate::read::Axis;
-use crate::read::sample::{Lined, Plane};
+use crate::read::sample::{LineSample, PlaneSample};
 
 /// What the command line says about the file.
 #[derive(Clone, Debug)]
@@ -68,11 +68,11 @@ pub(super) enum Answer {
         dims: [usize; 2],
         windows: [Range<u64>; 2],
         axes: Vec<Axis>,
-        plane: Plane,
+        plane: PlaneSample,
     },
     Line {
         window: Range<u64>,
-        line: Lined,
+        line: LineSample,
     },
     PixelGrid {
         axes: Vec<Axis>,

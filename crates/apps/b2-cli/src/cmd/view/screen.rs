@@ -343,7 +343,7 @@ impl Screen<'_> {
     }
 
     /// Draws a line as bars from the smallest to the largest item of each column.
-    fn line(&mut self, area: Rect, app: &App, known: &Range<u64>, line: &crate::read::sample::Lined) {
+    fn line(&mut self, area: Rect, app: &App, known: &Range<u64>, line: &crate::read::sample::LineSample) {
         let (Some(scale), [window]) = (app.scale, &app.windows[..]) else { return };
         let (high, count) = (2 * i64::from(area.height), line.columns.len() as u64);
         let style = self.style([90, 160, 230]);
