@@ -58,7 +58,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// What the data is written as.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
 struct Form {

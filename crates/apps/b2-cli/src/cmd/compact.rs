@@ -50,7 +50,7 @@ fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String,
         let what = match removed {
             0 => "no holes".into(),
             n => {
-                format!("no holes; {} that an interrupted change left behind the frame freed", short_size(n))
+                format!("no holes; {} left after the frame by an interrupted change freed", short_size(n))
             }
         };
         return Ok((what, committed));

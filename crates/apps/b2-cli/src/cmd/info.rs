@@ -245,7 +245,7 @@ struct Facts {
     special: Special,
     /// Unused bytes in the frame.
     dead: Option<u64>,
-    /// Bytes left behind the frame by an interrupted change.
+    /// Bytes after the frame, left by an interrupted change.
     leftover: Option<u64>,
 }
 
@@ -439,7 +439,7 @@ impl Facts {
             table.row("dead space", if dead == 0 { "none".into() } else { size(dead) });
         }
         if let Some(leftover) = self.leftover.filter(|leftover| *leftover > 0) {
-            let whose = "left behind the frame by a change that was stopped (b2kit compact removes it)";
+            let whose = "left after the frame by an interrupted change (b2kit compact removes it)";
             table.row("leftover", format!("{} {whose}", size(leftover)));
         }
         if let Some(frame) = input.frame() {

@@ -179,13 +179,13 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 #[derive(Default)]
 struct Late {
     together: Arc<GroupCommit>,
-    /// What to tell about them, in the same order.
+    /// The messages about them, in the same order.
     untold: RefCell<Vec<PackReport>>,
-    /// What went wrong with those that were finished between two inputs.
+    /// Errors of those that were finished between two inputs.
     failed: RefCell<Vec<Error>>,
 }
 
-/// What to tell about a new file.
+/// The message about a new file.
 struct PackReport {
     input: PathBuf,
     output: PathBuf,
@@ -243,7 +243,7 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
         let packed = Take::No("packed already");
         Ok(match path.is_dir() {
             true if foreign::directory(path).is_some_and(|found| found.is_ours()) => packed,
-            // What else a folder may be is said when it is packed.
+            // Other folders are rejected when they are packed.
             true if foreign::directory(path).is_some() => Take::Yes,
             true => Take::Inside,
             false if !args.raw && is_packed(path).unwrap_or(false) => packed,
@@ -346,7 +346,7 @@ fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
         );
     }
     let Some(name) = input.file_name() else {
-        return Err(Usage(format!("{}: has no name to give a new file", input.display())).into());
+        return Err(Usage(format!("{}: has no name for a new file", input.display())).into());
     };
     let ending = match encoding.format {
         Some(Format::Chunk) => ".chunk",
@@ -373,7 +373,7 @@ fn pack(
     // Check options before reading anything.
     lossy::settle(&args.encoding, 4, None)?;
     if args.encoding.shape.is_some() && args.encoding.dtype.is_none() {
-        return Err(Usage("--shape: --dtype says what the items are".into()).into());
+        return Err(Usage("--shape needs --dtype".into()).into());
     }
     args.encoding.dtype()?;
     let is_dry = args.placement.dry_run;
@@ -450,7 +450,9 @@ fn pack_operands(
     };
     let arrays = operands.iter().map(|operand| {
         Ok(match (&operand.npy, &dtype) {
-            (Some(_), Some(_)) => return Err(anyhow!("--dtype and --shape: the .npy file says them")),
+            (Some(_), Some(_)) => {
+                return Err(anyhow!("--dtype and --shape are taken from the .npy file; remove them"));
+            }
             (Some(header), None) => Some((header.dtype.clone(), header.shape.clone())),
             (None, Some(dtype)) => {
                 let shape = shape_of(encoding.shape.as_ref(), dtype, operand.len);
@@ -502,7 +504,7 @@ impl Job<'_> {
     fn pack_array(self, dtype: Dtype, shape: &[u64], items: &Items, layers: Layers) -> Result<()> {
         let itemsize = dtype.itemsize();
         if self.target.format == Format::Chunk {
-            ensure!(self.encoding.typesize.is_none(), "--typesize: the dtype of an array says it");
+            ensure!(self.encoding.typesize.is_none(), "--typesize conflicts with the array's dtype");
             self.encoding.only_chunk_options()?;
             let nbytes = npy::nbytes(shape, itemsize as u64).context("the array is too large")?;
             let mut plain = buffer(check_one_chunk(nbytes)?)?;

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Replace files that are there
     #[arg(long)]
     force: bool,
-    /// With --rm, also remove files of which the new file does not keep everything, such as metalayers
+    /// With --rm, also remove files with data that the new file does not keep, such as metalayers
     #[arg(long, requires = "rm")]
     allow_lossy: bool,
 }
@@ -100,7 +100,7 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
                 Take::No("a store; b2kit ls lists its members")
             }
             true => Take::Inside,
-            // What cannot be read is told when it is unpacked.
+            // Errors of reading are reported when it is unpacked.
             false if extension(path).is_some() || is_frame(path).unwrap_or(true) => Take::Yes,
             false => Take::No("not packed"),
         })
@@ -124,7 +124,7 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
     })
 }
 
-/// Whether a path is that of a Blosc2 file, or of something that cannot be read, which is told when it is unpacked.
+/// Whether a path is a Blosc2 file, or cannot be read, which is reported when it is unpacked.
 fn is_packed(path: &Path, global: Global) -> bool {
     match fs::metadata(path) {
         _ if members::split(path).is_some() => true,
@@ -218,7 +218,7 @@ fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
         _ => input.frame().map_or(0, |frame| frame.header().frame_len()),
     };
     if fs::metadata(file)?.len() > end {
-        return Ok(Some("it has other bytes behind the data"));
+        return Ok(Some("it has other bytes after the data"));
     }
     let Some(frame) = input.frame() else { return Ok(None) };
     let layers = frame.metalayers().iter().any(|(name, _)| !is_array_layer(name));

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     listed: FilesFrom,
-    /// Print one JSON object per file, each on a line of its own
+    /// Print one line of JSON for each file
     #[arg(long)]
     json: bool,
 }
@@ -216,11 +216,11 @@ pub(crate) struct VerifyResult {
     pub(crate) notes: Vec<String>,
     /// Whether anything was checked.
     checked: bool,
-    /// What was not.
+    /// The parts that were not decoded.
     skipped: Vec<UncheckedPart>,
 }
 
-/// What is not damaged, as far as one can see, but was not decoded.
+/// A part that was not decoded, and is not known to be damaged.
 struct UncheckedPart {
     /// The key of a member; `None` for the whole file.
     key: Option<String>,

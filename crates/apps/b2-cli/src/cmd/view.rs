@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Overwrite OUT
     #[arg(long)]
     force: bool,
-    /// What is written [default: what OUT ends in, otherwise png]
+    /// Format of the picture [default: from the extension of OUT, otherwise png]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     /// Draw this field of records
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     output.finish()
 }
 
-/// Whether a person sits at both ends.
+/// Whether standard input and output are both terminals.
 pub(crate) fn is_interactive(args: &Args) -> bool {
     if args.web || args.html.is_some() {
         return false;
@@ -197,7 +197,7 @@ fn format(args: &Args) -> Result<Format> {
     }
 }
 
-/// What is drawn.
+/// A picture: the data, and how it is drawn.
 struct Picture<'a> {
     args: &'a Args,
     data: &'a Data,
@@ -261,7 +261,7 @@ impl<'a> Picture<'a> {
         format!("[{}]", parts.collect::<Vec<_>>().join(", "))
     }
 
-    /// What stands above the picture. `thinned`: of how many items along each dimension one is drawn.
+    /// The lines above the picture. `thinned`: one item of this many along each dimension is drawn.
     fn titles(&self, thinned: &[u64], every: u64) -> Vec<String> {
         let Args { source, field, .. } = self.args;
         let file = source.file.file_name().map_or("".into(), |name| name.to_string_lossy().into_owned());

@@ -280,7 +280,7 @@ pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
     refuse_existing(path, force)
 }
 
-/// Prints what `--dry-run` says of a new file: from what it would be made.
+/// Prints the inputs and the name of a new file, for `--dry-run`.
 ///
 /// # Errors
 /// Fails if standard output cannot be written to.
@@ -344,7 +344,7 @@ const OTHER_FORMATS: [&str; 50] = [
     "zst",
 ];
 
-/// Rejects a name for a Blosc2 file that says another format.
+/// Rejects the name of another format for a Blosc2 file.
 ///
 /// # Errors
 /// Fails if it does.
@@ -505,7 +505,7 @@ fn resolve_link(path: &Path) -> io::Result<PathBuf> {
 fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".b2kit-").suffix(".tmp");
-    // What replaces a file gets its permissions at the end, and is nobody else's until then.
+    // What replaces a file gets its permissions at the end, and is readable only by its owner until then.
     #[cfg(unix)]
     if !path.exists() {
         use std::os::unix::fs::PermissionsExt;

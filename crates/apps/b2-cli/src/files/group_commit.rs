@@ -109,7 +109,7 @@ impl Complete {
     }
 
     fn remove(&self) {
-        // What cannot be removed has a name that says what it is.
+        // The name of a file that cannot be removed shows that it is temporary.
         let _ = Disk.remove_file(&self.temporary);
     }
 }
@@ -127,7 +127,7 @@ fn sync_all(files: &[Complete]) -> Vec<io::Result<()>> {
         }
     };
     thread::scope(|scope| {
-        // Threads that wait, beside those of the pool. This one works alone if the system gives none.
+        // These threads wait, so they are not those of the pool. If none can be started, this one does all the work.
         let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, work).is_ok();
         let helpers = SYNCS.min(files.len()).saturating_sub(1);
         (0..helpers).take_while(start).for_each(drop);

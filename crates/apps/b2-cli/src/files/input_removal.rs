@@ -20,7 +20,7 @@ pub(crate) struct InputRemoval {
     before: State,
 }
 
-/// What changes if another program writes a file, or replaces it.
+/// Metadata that changes when another program writes or replaces a file.
 #[derive(PartialEq)]
 struct State {
     len: u64,

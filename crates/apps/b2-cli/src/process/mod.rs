@@ -1,7 +1,7 @@
-//! What belongs to the whole process: exit codes and messages, signals, threads, the captured output of a batch,
+//! State of the whole process: exit codes and messages, signals, threads, the captured output of a batch,
 //! progress bars, and loops over several files or pieces.
 //! Code belongs here if it would be the same for any command that takes long and may be stopped.
-//! It may use `print`, and knows neither options nor the formats of files.
+//! It may use `print`, but not the options or the formats of files.
 
 pub(crate) mod batch;
 pub(crate) mod capture;

@@ -13,14 +13,14 @@ use super::progress::Progress;
 /// How far decoding may be ahead of writing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PipelineLimits {
-    /// Maximum number of pieces that are decoded at once.
+    /// Maximum number of pieces that are decoded concurrently.
     pub(crate) decoders: usize,
     /// Maximum number of pieces in memory, including the one that is being written.
     pub(crate) pieces: usize,
 }
 
 impl PipelineLimits {
-    /// Decodes and writes by turns.
+    /// Decodes and writes alternately.
     pub(crate) const NONE: Self = Self { decoders: 1, pieces: 1 };
 }
 
@@ -84,7 +84,7 @@ fn by_turns<P>(
     })
 }
 
-/// What decoders and the writer share.
+/// State shared by the decoders and the writer.
 struct Pipeline<I: Iterator, D> {
     state: Mutex<State<I>>,
     changed: Condvar,

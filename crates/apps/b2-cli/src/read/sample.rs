@@ -26,7 +26,7 @@ use crate::process::signals;
 const MAX_CACHED_LEN: u64 = 48 << 20;
 /// Bytes of items to read at once for a line.
 const LINE_LEN: u64 = 4 << 20;
-/// What a block costs at least, in bytes that could be decoded meanwhile: finding it takes time, too.
+/// Minimum cost of a block, in equivalent decoded bytes: locating it takes time, too.
 const MIN_BLOCK_COST: u64 = 16 << 10;
 
 /// Takes the items, or a field of records, as numbers.
@@ -49,7 +49,7 @@ pub(crate) fn numbers(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Re
     })
 }
 
-/// What one look at a file may cost.
+/// The budget of one sample of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Cost {
     /// Bytes of blocks to decode. One block is always decoded.
@@ -133,7 +133,7 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
     }
 }
 
-/// Samples two dimensions of a selection. `axes` says which items are selected along all dimensions of the file, of the
+/// Samples two dimensions of a selection. `axes` are the items selected along all dimensions of the file, of the
 /// others than `dims` (rows, columns) a single one. `windows` are the parts of `dims` that are shown.
 ///
 /// # Errors
@@ -263,7 +263,7 @@ pub(crate) fn line(
     let every = blocks.div_ceil((cost.decoded / nbytes).max(1)).max(1);
     // The items in between are read as well, where they are near.
     let step = axis.step.unsigned_abs().min(64);
-    // A large block is decoded anew for each piece.
+    // A large block is decoded again for each piece.
     let piece = (nbytes.clamp(LINE_LEN, MAX_CACHED_LEN) / (numbers.itemsize().max(1) as u64 * step)).max(1);
     let mut found = Vec::new();
     let mut add = |ranges: &mut Vec<Range<u64>>| -> Result<()> {
@@ -291,7 +291,7 @@ pub(crate) fn line(
             start = end;
         }
     } else {
-        // Each item is in a block of its own, or several are.
+        // Each item is in another block, or several share one.
         let alone = axis.step.unsigned_abs() >= cut.block;
         let (first, last) = if alone { (window.start, window.end - 1) } else { (low, high) };
         let (mut next, mut count) = (Some(first.saturating_add(every / 2).min(last)), 0);

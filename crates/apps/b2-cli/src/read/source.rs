@@ -8,7 +8,7 @@ use crate::args::{Global, Source};
 use crate::files::{foreign, members, refuse_stdin};
 
 impl Source {
-    /// The file and the name inside of it that `FILE::NAME` stands for. `--key` says the same.
+    /// Splits `FILE::NAME` into the file and the key, as `--key` gives it.
     pub(crate) fn inside(&self) -> Self {
         match members::split(&self.file).filter(|_| self.key.is_none()) {
             Some((file, key)) => Self { file, key: Some(key), offset: self.offset },

@@ -86,13 +86,13 @@ pub(crate) struct Care {
     no_lock: bool,
     /// Change the file even if other data may be lost
     ///
-    /// That is: bytes behind the frame are destroyed, and a file with several hard links is changed. What compact does
-    /// its other names do not get, and who changes it under one of them at the same time destroys it.
+    /// That is: bytes after the frame are destroyed, and a file with several hard links is changed. The other names
+    /// do not see the result of compact, and a concurrent change under one of them destroys the file.
     #[arg(long, help_heading = "Care")]
     force: bool,
-    /// Change a table of python-blosc2 even if it cannot be read then
+    /// Change a table of python-blosc2 even if it becomes unreadable
     ///
-    /// That is: a column gets another length than the others, or _valid_rows changes, which says which rows there are.
+    /// That is: the length of a single column changes, or _valid_rows, the mask of existing rows.
     #[arg(long, help_heading = "Care")]
     allow_table_edit: bool,
 }
@@ -230,7 +230,7 @@ impl Target {
         }
     }
 
-    /// The bytes in holes and in all, if a person should know: the holes are larger than what is kept.
+    /// The bytes in holes and the length of the file, if the holes are larger than the rest.
     fn holes(&self) -> Option<(u64, u64)> {
         let len = fs::metadata(&self.file).ok().filter(|there| there.is_file() && there.len() > HOLES)?.len();
         let frame = SuperChunk::open(&self.file).ok()?;
@@ -258,11 +258,11 @@ fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
             ) && fs::symlink_metadata(path).is_err() =>
         {
-            anyhow!("cannot lock: the folder is not writable (--no-lock goes on without a lock)")
+            anyhow!("cannot lock: the folder is not writable (--no-lock continues without a lock)")
         }
         Some(FrameError::Lock { .. }) => {
             let message = one_line(&error);
-            anyhow!("{message} (--no-lock goes on without it)")
+            anyhow!("{message} (--no-lock continues without it)")
         }
         _ => error,
     }

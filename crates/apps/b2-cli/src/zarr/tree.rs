@@ -76,10 +76,13 @@ impl Zarr {
     /// The group or array at a path, and everything below it, in order.
     ///
     /// # Errors
-    /// Fails if there is nothing of this name, or if a directory cannot be listed. What cannot be read is in the list.
+    /// Fails if there is no such node, or if a directory cannot be listed. Unreadable nodes are in the list.
     pub(crate) fn nodes(&self, path: &str) -> Result<Vec<Node>> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        ensure!(parts.iter().all(|part| !part.starts_with('.')), "{path}: no path of a group or an array");
+        ensure!(
+            parts.iter().all(|part| !part.starts_with('.')),
+            "{path}: not the path of a group or an array"
+        );
         let dir = parts.iter().fold(self.root.clone(), |dir, part| dir.join(part));
         let path = format!("/{}", parts.join("/"));
         let mut nodes = Vec::new();
@@ -145,7 +148,7 @@ impl Zarr {
             }
             ensure!(nodes.len() < MAX_NODES, "{path}: too many arrays");
             let is_path = name.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
-            ensure!(is_path, "consolidated metadata: {name} is no path");
+            ensure!(is_path, "consolidated metadata: {name} is not a path");
             let inner = name.split('/').fold(dir.to_owned(), |dir, part| dir.join(part));
             nodes.push(self.node(&inner, format!("{}/{name}", path.trim_end_matches('/')), Ok(stored)));
         }
@@ -224,7 +227,7 @@ fn of_version_2(json: &Json) -> Option<Vec<(String, NodeMetadata)>> {
     Some(listed)
 }
 
-/// What the consolidated metadata of version 3 list, by path.
+/// The nodes of the consolidated metadata of version 3, by path.
 fn of_version_3(json: &Json) -> Option<Vec<(String, NodeMetadata)>> {
     let nodes = json.get("metadata")?.as_object()?;
     Some(nodes.iter().map(|(path, json)| (path.clone(), NodeMetadata::Version3(json.clone()))).collect())

@@ -233,7 +233,7 @@ fn inputs_stay_where_something_would_be_lost() {
     let why = [
         ("a.b2nd", "its metalayers are not unpacked; --allow-lossy removes it all the same"),
         ("m.b2nd", "its metalayers are not unpacked; --allow-lossy removes it all the same"),
-        ("more.b2nd", "it has other bytes behind the data; --allow-lossy removes it all the same"),
+        ("more.b2nd", "it has other bytes after the data; --allow-lossy removes it all the same"),
     ];
     for (name, why) in why {
         folder.refuses(&["unpack", "--rm", name, "-o", "y.npy"], &format!("{name}: --rm: {why}"));

@@ -101,7 +101,7 @@ fn to_text(file: &Path, sample: &Sample, lines: &[Choice]) -> String {
         if sample.itemsize == 1 { "" } else { "s" },
     );
     if is_small(sample) {
-        let _ = writeln!(out, "too small: below {} the figures say little", short_size(MIN_SAMPLE));
+        let _ = writeln!(out, "too small: below {} results are not meaningful", short_size(MIN_SAMPLE));
     }
     let _ = writeln!(out, "{:>9} {:>13} {:>13}", "ratio", "compress", "decompress");
     for Choice { ratio, compress, decompress, command } in lines {

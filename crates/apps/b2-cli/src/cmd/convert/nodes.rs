@@ -1,4 +1,4 @@
-//! What is in a file that is converted, whatever its format: groups and arrays.
+//! The groups and arrays of a file that is converted, for all formats.
 
 use std::path::Path;
 
@@ -40,9 +40,9 @@ pub(super) enum Content {
     Array(Item),
     /// A dimension without items.
     Dimension,
-    /// What has no place in a store, in a few words.
+    /// Describes something that a store cannot hold.
     LeftOut(String),
-    /// What cannot be converted, and why.
+    /// Why it cannot be converted.
     Failed(String),
 }
 
@@ -141,7 +141,7 @@ impl SourceFile {
         }
     }
 
-    /// What an array is called.
+    /// The word for an array in this format.
     pub(super) fn noun(&self) -> &'static str {
         match self {
             Self::Hdf5(file) if file.file().is_netcdf3() => "variable",
@@ -201,7 +201,7 @@ impl SourceFile {
         let found: Vec<String> =
             nodes.iter().filter(|node| is_wanted(node)).map(|n| n.path.clone()).collect();
         if found.is_empty() {
-            bail!("{pattern}: no {} fits (--list shows what there is)", self.noun());
+            bail!("{pattern}: matches no {} (--list shows all)", self.noun());
         }
         let holds = |group: &str| {
             let start = format!("{}/", group.trim_end_matches('/'));

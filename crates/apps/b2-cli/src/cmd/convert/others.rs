@@ -170,7 +170,7 @@ impl Job<'_> {
             inner.with_context(|| file.display().to_string())?;
             if self.args.verify {
                 let path: PathBuf =
-                    new.path_so_far().context("--verify: the new file cannot be read again")?.into();
+                    new.path_so_far().context("--verify: the new file cannot be read back")?.into();
                 let npz = Npz::open(&path, self.global)?;
                 for NamedArray { key, array } in &written {
                     let member = npz.members().iter().find(|member| member.name == *key);

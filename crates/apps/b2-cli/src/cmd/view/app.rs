@@ -1,4 +1,4 @@
-//! The state of the screen, and what keys do to it. Knows no terminal and reads no file.
+//! The state of the screen, and the effects of keys on it. Independent of the terminal and of files.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ pub(super) enum Key {
     Interrupt,
 }
 
-/// What is on the right.
+/// The view on the right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Picture,
@@ -101,7 +101,7 @@ pub(super) struct App {
     /// Whether something is being read.
     pub(super) reading: bool,
     pub(super) help: bool,
-    /// What was typed so far of an index to go to.
+    /// The index typed so far.
     pub(super) prompt: Option<String>,
     pub(super) quit: bool,
 }
@@ -149,7 +149,7 @@ impl App {
         Self { asked: field, ..self }
     }
 
-    /// What is to be read for a screen with room for so many pixels (rows, columns) and cells of values.
+    /// The data needed for a screen with room for this many pixels (rows, columns) and cells of values.
     pub(super) fn look(&self, pixels: [usize; 2], cells: [usize; 2]) -> Look {
         let what = match (&self.facts, self.mode) {
             (None, _) => What::Facts,
@@ -346,7 +346,7 @@ impl App {
         self.scale = scale(values, self.limits, self.map, self.log, are_floats).ok();
     }
 
-    /// Chooses the colours anew, for what is there already.
+    /// Recomputes the colours of the current sample.
     fn rescale(&mut self) {
         match self.sample.take() {
             Some(Sample::Plane { dims, windows, axes, plane }) => {
@@ -394,7 +394,7 @@ impl App {
         }
     }
 
-    /// Reads the file anew, if the user follows it.
+    /// Reads the file again, if the user follows it.
     pub(super) fn tick(&mut self) {
         if self.follow && !self.reading {
             self.refresh += 1;

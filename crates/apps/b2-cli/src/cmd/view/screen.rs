@@ -14,7 +14,7 @@ use crate::print::{Map, Scale, count, short_size, thousands};
 /// Width of the list on the left, and from which width of the screen on it is always there.
 const TREE: u16 = 30;
 const WIDE: u16 = 90;
-/// Width of a cell of the grid, with the gap behind it.
+/// Width of a cell of the grid, including the gap after it.
 pub(super) const CELL: u16 = 13;
 
 const HELP: &[&str] = &[
@@ -160,7 +160,7 @@ const BARS: [char; 8] =
 
 impl Screen<'_> {
     fn text(&mut self, x: u16, y: u16, text: &str, room: u16, style: Style) {
-        // A terminal whose size has just changed may be smaller.
+        // The terminal may have become smaller.
         if self.buffer.area.contains((x, y).into()) {
             self.buffer.set_stringn(x, y, text, room.into(), style);
         }
@@ -544,7 +544,7 @@ impl Screen<'_> {
                 (least, most) = (least.min(*ratio), most.max(*ratio));
             }
         }
-        // Pixels of the same size, two in a cell of the screen, if there are so many.
+        // Two pixels in a cell of the screen if one per cell does not fit.
         let double = chunks.cells.len() > wide * usize::from(area.height) && self.colours;
         let colour = |cell: Cell| match cell {
             Cell::Stored { ratio, .. } => {
@@ -642,7 +642,7 @@ impl Screen<'_> {
     }
 }
 
-/// What a cell of the map of chunks looks like without colours, and what it is.
+/// The symbol of a cell of the map of chunks without colours, and its name.
 const LETTERS: [(char, &str); 6] = [
     ('\u{2588}', "stored"),
     ('0', "zero"),
@@ -720,7 +720,7 @@ fn marked(text: &str, room: usize) -> String {
     }
 }
 
-/// The size of a picture of so many items in this room. An item is a square unless it would be too narrow.
+/// The size of a picture of this many items in this room. An item is a square unless it would be too narrow.
 fn fit(items: [u64; 2], room: [usize; 2]) -> [usize; 2] {
     let scale = [0, 1].map(|d| room[d] as f64 / items[d].max(1) as f64);
     let square = scale[0].min(scale[1]);

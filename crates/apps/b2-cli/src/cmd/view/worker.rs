@@ -1,4 +1,4 @@
-//! Reads for the screen on a thread of its own, so that no key waits for a file.
+//! Reads for the screen on a separate thread, so that no key waits for a file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -102,11 +102,11 @@ struct Reader {
     /// The store, if the file is one; `None` before it was opened.
     store: Option<Option<Store>>,
     open: Option<Open>,
-    /// What was read of the open file last.
+    /// The last look at the open file.
     seen: Option<ViewedItem>,
 }
 
-/// How far a look was read, so that a crosshair that moves does not begin it anew.
+/// Progress of a look, so that moving the crosshair does not restart it.
 struct ViewedItem {
     what: What,
     /// How many of the steps of [`NEAR`] or [`FAR`] are done; all of them where there are no steps.
@@ -150,7 +150,7 @@ impl Reader {
                     _ => false,
                 };
                 if changed {
-                    // What is asked for may not be there any more.
+                    // The requested items may no longer exist.
                     return self.tell_facts();
                 }
             }
@@ -413,7 +413,7 @@ mod tests {
     use super::super::testing::{array, opening};
     use super::*;
 
-    /// Everything that is told until a look is done.
+    /// All answers to a look.
     fn all(worker: &Worker, what: What) -> Vec<Answer> {
         worker.ask(Look { key: None, refresh: 0, what, item: None });
         let mut told = Vec::new();

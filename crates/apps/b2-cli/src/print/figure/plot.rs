@@ -30,11 +30,11 @@ pub(crate) struct Image<'a> {
     pub(crate) titles: &'a [String],
     /// Width and height, in numbers.
     pub(crate) shape: [usize; 2],
-    /// Row by row. NaN stands for missing ones.
+    /// Row by row. NaN marks missing ones.
     pub(crate) values: &'a [f64],
     pub(crate) scale: Scale,
     pub(crate) format: ValueFormat,
-    /// What the numbers are.
+    /// Name and unit of the numbers.
     pub(crate) unit: &'a str,
     pub(crate) across: AxisMarks,
     pub(crate) down: AxisMarks,
@@ -55,7 +55,7 @@ impl Column {
     pub(crate) const NONE: Self =
         Self { first: f64::NAN, low: f64::NAN, high: f64::NAN, last: f64::NAN, count: 0, missing: 0 };
 
-    /// Adds an item behind the others.
+    /// Appends an item.
     pub(crate) fn add(&mut self, x: f64) {
         if x.is_nan() {
             self.missing += 1;
@@ -234,7 +234,7 @@ fn begin(
     (canvas, at)
 }
 
-/// The start of a text that is too long, with dots behind it.
+/// Truncates a text that is too long, and appends dots.
 fn fitted(text: &str, room: usize) -> String {
     let text = crate::print::printable(text);
     let most = room / font::ADVANCE;

@@ -77,7 +77,7 @@ impl Files {
         self.list.iter().map(|served| served.name.as_str())
     }
 
-    /// Opens a file by its number and name; beside the index of a sparse frame, also a file with a chunk.
+    /// Opens a file by its number and name, or a chunk file next to the index of a sparse frame.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none; any error of opening it.

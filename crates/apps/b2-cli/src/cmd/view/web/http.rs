@@ -15,16 +15,16 @@ use super::files::{Files, Open};
 use super::link::{encoded, escaped};
 use super::page::Page;
 
-/// The longest head of a request, in bytes.
+/// Maximum length of the head of a request, in bytes.
 const HEAD: u64 = 16 << 10;
 /// Maximum number of connections. Browsers make six.
 const MAX_CONNECTIONS: usize = 64;
 /// Bytes that are read and sent at once.
 const SEND_LEN: usize = 1 << 20;
-/// A connection on which nothing happens for so long is closed.
+/// Idle connections are closed after this time.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What all answers say: nothing is stored, guessed, shown inside of other pages, or loaded from elsewhere.
+/// Headers of all responses: nothing is stored, sniffed, framed by other pages, or loaded from elsewhere.
 const HEADERS: &str = "cache-control: no-store\r\n\
     x-content-type-options: nosniff\r\n\
     referrer-policy: no-referrer\r\n\
@@ -54,7 +54,7 @@ struct Connection {
     is_waiting: bool,
 }
 
-/// An answer: status, headers of its own, and the body.
+/// A response: status, its own headers, and the body.
 struct Answer {
     status: &'static str,
     headers: String,
@@ -223,7 +223,7 @@ impl Server {
     }
 }
 
-/// The path of a file in an address. The name is only shown; the number says which it is.
+/// The path of a file in an address. The number identifies it; the name is for people.
 fn path_of(number: usize, name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or_default();
     format!("files/{number}/{}", encoded(last))
@@ -292,7 +292,7 @@ fn send(mut stream: &TcpStream, answer: Answer, only_head: bool) -> io::Result<(
             while at < range.end {
                 let count = usize::try_from(range.end - at).unwrap_or(SEND_LEN).min(SEND_LEN);
                 let piece = &mut buffer[..count];
-                // What is missing then ends the connection, which the page notices.
+                // A failure closes the connection, which the page notices.
                 open.file.read_exact_at(at, piece)?;
                 stream.write_all(piece)?;
                 at += count as u64;
