@@ -17,8 +17,6 @@ mod write;
 #[cfg(feature = "hdf5")]
 mod zarr;
 
-pub use files::urls::Stores;
-
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -26,13 +24,6 @@ use std::process::ExitCode;
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
     ExitCode::from(run_from(std::env::args_os()))
-}
-
-/// Like [`main`], with object stores for URLs.
-#[doc(hidden)]
-pub fn main_with(stores: Box<dyn Stores>) -> ExitCode {
-    files::urls::set_stores(stores);
-    main()
 }
 
 /// Runs a command line, including the name of the program, and returns the exit code. Signals are handled as in the

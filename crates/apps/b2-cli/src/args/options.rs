@@ -130,10 +130,11 @@ pub(crate) struct Encoding {
     #[arg(long, help_heading = "Layout")]
     pub(crate) block_starts: bool,
 
-    /// Codec: blosclz, lz4, lz4hc, zlib, zstd, auto, or zfp_*
+    /// Codec: blosclz, lz4, lz4hc, zlib, zstd, auto, pco, or zfp_*
     ///
     /// auto chooses codec, level, filters and block size from a sample of the data, see --goal. zfp_acc, zfp_prec and
-    /// zfp_rate are for arrays of floats, without filters, and lose precision.
+    /// zfp_rate are for arrays of floats, without filters, and lose precision. pco (pcodec) is for numbers, without
+    /// filters, and loses nothing; C-Blosc2 cannot read it.
     #[arg(long, value_name = "NAME", value_parser = codec_parser(), hide_possible_values = true, help_heading = "Compression")]
     pub(crate) codec: Option<Codec>,
     /// Goal of --codec auto [default: balance]

@@ -108,8 +108,8 @@ impl<P: TypedValueParser> TypedValueParser for Suggesting<P> {
 
 /// The codecs that take bytes of any kind.
 const CODECS: [&str; 5] = ["blosclz", "lz4", "lz4hc", "zlib", "zstd"];
-const ALL_CODECS: [&str; 9] =
-    ["blosclz", "lz4", "lz4hc", "zlib", "zstd", "auto", "zfp_acc", "zfp_prec", "zfp_rate"];
+const ALL_CODECS: [&str; 10] =
+    ["blosclz", "lz4", "lz4hc", "zlib", "zstd", "pco", "auto", "zfp_acc", "zfp_prec", "zfp_rate"];
 const FILTERS: [&str; 9] =
     ["shuffle", "bitshuffle", "delta", "trunc_prec", "bytedelta", "int_trunc", "ndcell", "ndmean", "none"];
 
@@ -136,7 +136,7 @@ pub(crate) fn parse_codec(name: &str) -> Result<Codec, String> {
     let built_in = || plugins::plugins().codecs().find(|codec| codec.name() == name).map(|codec| codec.id());
     CodecId::from_name(name).or_else(built_in).filter(|&id| id != CodecId::SNAPPY).map(Codec::Id).ok_or_else(|| {
         format!(
-            "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, zfp_acc, zfp_prec, zfp_rate, codec:ID, or auto"
+            "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, pco, zfp_acc, zfp_prec, zfp_rate, codec:ID, or auto"
         )
     })
 }

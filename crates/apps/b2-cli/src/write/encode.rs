@@ -87,7 +87,7 @@ impl Encoding {
         match &self.filters {
             Some(filters) => builder = builder.filters(&filters.0),
             // The default filters, and those of the file, are for codecs that compress bytes.
-            None if new_codec && self.codec_id().is_some_and(takes_floats) => builder = builder.no_filters(),
+            None if new_codec && self.codec_id().is_some_and(takes_items) => builder = builder.no_filters(),
             None => {}
         }
         if let Some(splitmode) = self.splitmode {
@@ -186,9 +186,10 @@ impl Encoding {
     }
 }
 
-/// Whether a codec takes floats (zfp). Byte filters must not be applied first, since they would change the values.
-fn takes_floats(codec: CodecId) -> bool {
-    plugins::plugins().codec_properties(codec).takes_floats
+/// Whether a codec takes items instead of bytes (zfp, pco), so that no byte filter may come before it.
+fn takes_items(codec: CodecId) -> bool {
+    let properties = plugins::plugins().codec_properties(codec);
+    properties.takes_floats || properties.takes_numbers
 }
 
 /// Checks that there is a length for each dimension.

@@ -362,6 +362,41 @@ fn zfp_takes_floats_without_filters() {
     assert_eq!(folder.info(&["y"])["filters"], json!([]));
 }
 
+#[cfg(feature = "pco")]
+#[test]
+fn pco_takes_numbers_without_filters() {
+    let folder = Folder::new();
+    let prices: Vec<u8> = (0..300 * 200)
+        .flat_map(|i: i64| {
+            ((i.wrapping_mul(0x5851_F42D_4C95_7F2D) >> 40).rem_euclid(10_000) as f64 / 100.0).to_le_bytes()
+        })
+        .collect();
+    folder.pack("p", &npy("<f8", false, "(300, 200)", &prices), &["--codec", "pco"]);
+    let info = folder.info(&["p"]);
+    assert_eq!((&info["codec"], &info["filters"]), (&json!("pco"), &json!([])));
+    assert_eq!(folder.ok(&["cat", "p"]), prices);
+    folder.ok(&["verify", "p"]);
+    // Rows, other codecs and back, super-chunks.
+    assert_eq!(folder.ok(&["cat", "p", "--slice=17:19"]), prices[17 * 1600..19 * 1600]);
+    folder.pack("z", &npy("<f8", false, "(300, 200)", &prices), &["--codec", "zstd"]);
+    assert!(folder.read("p").len() * 3 < folder.read("z").len() * 2);
+    folder.ok(&["copy", "z", "q", "--codec", "pco"]);
+    folder.ok(&["diff", "p", "q"]);
+    folder.ok(&["copy", "q", "y", "--codec", "lz4", "--filters", "shuffle"]);
+    folder.ok(&["diff", "p", "y"]);
+    folder.pack("s", &prices, &["--codec", "pco", "--typesize", "8"]);
+    assert_eq!(folder.ok(&["cat", "s"]), prices);
+    folder.refuses(
+        &["copy", "z", "x", "--codec", "pco", "--filters", "shuffle"],
+        "filters: pco compresses unfiltered numbers: no filter may come before it",
+    );
+    folder.write("bytes.npy", &npy("|u1", false, "(4000,)", &noise(4000)));
+    folder.refuses(
+        &["pack", "bytes.npy", "x", "--codec", "pco"],
+        "block 0, stream 0 cannot be encoded: pco does not support items of other than 2, 4, 8 or 16 bytes",
+    );
+}
+
 #[test]
 fn the_output_is_replaced() {
     let folder = Folder::new();
