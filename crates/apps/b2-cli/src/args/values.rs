@@ -82,7 +82,7 @@ pub(crate) fn parse_limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A parser, and the names among the values that it takes, for completion. Help pages tell the values in their own words.
+/// A parser, and the names among its values, for completion. Help texts describe the values.
 #[derive(Clone)]
 struct Suggesting<P> {
     parser: P,
@@ -340,7 +340,7 @@ pub(crate) fn split_name(mode: SplitMode) -> &'static str {
     SPLIT_MODES.iter().find(|(_, known)| *known == mode).map_or("forward", |(name, _)| name)
 }
 
-/// What a file is written as.
+/// The format of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Format {
     /// One file: a contiguous frame

@@ -261,7 +261,7 @@ fn lengths_follow_from_the_bytes() {
         ),
         (
             &["in", "x", "--dtype", "<i4", "--shape", "0,-1"],
-            "in: --shape 0,-1: beside a length of 0, the other one cannot be told from the bytes",
+            "in: --shape 0,-1: the other length cannot be inferred when one is 0",
         ),
     ] {
         folder.refuses(&[&["pack"], args].concat(), message);
@@ -296,18 +296,21 @@ fn options_that_do_not_fit_are_told() {
     folder.write("raw", &counting(100));
     folder.write("in.npy", &npy("<i4", false, "(100,)", &counting(100)));
     for (args, message) in [
-        (&["raw", "x", "--chunks", "5"][..], "--chunks: only arrays have it, this is a super-chunk"),
-        (&["raw", "x", "--blocks", "5"], "--blocks: only arrays have it, this is a super-chunk"),
+        (&["raw", "x", "--chunks", "5"][..], "--chunks applies to arrays; this is a super-chunk"),
+        (&["raw", "x", "--blocks", "5"], "--blocks applies to arrays; this is a super-chunk"),
         (
             &["in.npy", "x", "--chunksize", "100"],
-            "--chunksize: only super-chunks have it, this is an array (--chunks cuts it)",
+            "--chunksize applies to super-chunks; use --chunks for arrays",
         ),
         (&["in.npy", "x", "--blocksize", "100"], "--blocksize: the blocks of an array are set by --blocks"),
-        (&["in.npy", "x", "--typesize", "2"], "--typesize: the dtype of an array says it"),
-        (&["raw", "x", "--format", "chunk", "--chunksize", "100"], "--chunksize: a bare chunk is not cut"),
+        (&["in.npy", "x", "--typesize", "2"], "--typesize conflicts with the array's dtype"),
+        (
+            &["raw", "x", "--format", "chunk", "--chunksize", "100"],
+            "--chunksize does not apply to a bare chunk",
+        ),
         (
             &["in.npy", "x", "--dtype", "<i4", "--shape", "100"],
-            "--dtype and --shape: the .npy file says them",
+            "--dtype and --shape are taken from the .npy file; remove them",
         ),
     ] {
         let args = [&["pack"], args].concat();

@@ -1,4 +1,4 @@
-//! What is in a file that is converted, whatever its format: groups and arrays.
+//! The groups and arrays of a file that is converted, for all formats.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use crate::read::hdf5::{as_json, described, listed, only};
 use crate::zarr::{self, Zarr, ZarrArray};
 
 /// An open file.
-pub(super) enum Opened {
+pub(super) enum SourceFile {
     Hdf5(Box<Hdf5>),
     Zarr(Zarr),
     Npz(Npz),
@@ -42,9 +42,9 @@ pub(super) enum Content {
     Array(Item),
     /// A dimension without items.
     Dimension,
-    /// What has no place in a store, in a few words.
+    /// Describes something that a store cannot hold.
     LeftOut(String),
-    /// What cannot be converted, and why.
+    /// Why it cannot be converted.
     Failed(String),
 }
 
@@ -127,7 +127,7 @@ impl Item {
     }
 }
 
-impl Opened {
+impl SourceFile {
     /// Opens a file. `wanted` is a member that it is opened for.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Opened {
         }
     }
 
-    /// What an array is called.
+    /// The word for an array in this format.
     pub(super) fn noun(&self) -> &'static str {
         match self {
             Self::Hdf5(file) if file.file().is_netcdf3() => "variable",
@@ -214,7 +214,7 @@ impl Opened {
         let found: Vec<String> =
             nodes.iter().filter(|node| is_wanted(node)).map(|n| n.path.clone()).collect();
         if found.is_empty() {
-            bail!("{pattern}: no {} fits (--list shows what there is)", self.noun());
+            bail!("{pattern}: matches no {} (--list shows all)", self.noun());
         }
         let holds = |group: &str| {
             let start = format!("{}/", group.trim_end_matches('/'));

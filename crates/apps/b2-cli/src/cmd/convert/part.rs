@@ -1,4 +1,4 @@
-//! What is converted of a data set: the selected items, packed as they are or as what they stand for.
+//! The selected items of a data set, as stored or unpacked with scale and offset.
 
 use std::io;
 
