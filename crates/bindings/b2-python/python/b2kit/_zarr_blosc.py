@@ -103,7 +103,7 @@ def checked(head: bytes, nbytes: int) -> tuple[int, int]:
         raise DamagedError(f"the chunk has {len(head)} bytes, less than the header of one")
     found, blocksize, cbytes = struct.unpack("<3I", head[4:16])
     if found != nbytes:
-        raise DamagedError(f"the chunk has {found} uncompressed bytes, the metadata says {nbytes}")
+        raise DamagedError(f"the chunk has {found} uncompressed bytes, the metadata has {nbytes}")
     return blocksize, cbytes
 
 

@@ -139,7 +139,7 @@ def run(steps: Steps, fetch: Callable[[Request], bytes | None]) -> NDBuffer | No
             if found is None:
                 return None
             sent.append(found)
-    raise DamagedError("the chunk does not say where its bytes are")
+    raise DamagedError("the chunk has no positions of its bytes")
 
 
 def fetched(
@@ -202,7 +202,7 @@ class RangedCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             if any(part is None for part in sent):
                 return None
             is_long = sum(map(len, sent)) > INLINE
-        raise DamagedError("the chunk does not say where its bytes are")
+        raise DamagedError("the chunk has no positions of its bytes")
 
     def _decode_partial_sync(self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
         file = _file(byte_getter)

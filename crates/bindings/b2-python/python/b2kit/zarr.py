@@ -36,7 +36,7 @@ try:
     from b2kit._zarr_blosc import BatchedPipeline, FusedPipeline
     from b2kit._zarr_chunk import ChunkCodec
 except ImportError:  # pragma: no cover
-    # zarr-python before 3.4: :func:`enable` says so.
+    # zarr-python before 3.4: :func:`enable` raises an error.
     _PIPELINES: dict[str, str] = {}
 else:
     _PIPELINES = {
@@ -106,7 +106,7 @@ def disable() -> None:
 
 
 class _Options:
-    """What the two codecs share: compression options, their entries in the metadata, and encoding on other threads."""
+    """The common part of the two codecs: compression options, their entries in the metadata, and encoding on other threads."""
 
     is_fixed_size = False
     # Names of the codec here and in imagecodecs.
@@ -225,7 +225,7 @@ class B2ndCodec(_Options, RangedCodec):
         chunk = getattr(chunk_grid, "chunk_shape", None)
         if chunk is not None and math.prod(chunk) * native.itemsize > MAX_CHUNK:
             raise ArgumentError(f"chunks {chunk} of {native} have more than {MAX_CHUNK} bytes")
-        # zarr tells a codec nothing of the others: the caller, metadata or sharding, has them.
+        # zarr does not pass the other codecs to a codec: the caller, metadata or sharding, has them.
         caller = sys._getframe(1).f_locals.get("self")
         _hint(self, getattr(caller, "codecs", ()))
 
@@ -288,7 +288,7 @@ _hinted = False
 
 
 def _hint(codec: B2ndCodec, chain: Any) -> None:
-    """Warns, once, if there is a codec behind this one."""
+    """Warns, once, if a codec follows this one."""
     global _hinted
     if _hinted or not isinstance(chain, tuple) or not any(each is codec for each in chain) or chain[-1] is codec:
         return
@@ -393,12 +393,12 @@ def _nbytes(selection: Any, chunk_spec: ArraySpec) -> int:
 
 
 def _check(shape: tuple[int, ...], itemsize: int, chunk_spec: ArraySpec) -> None:
-    """Compares what a chunk claims with the metadata, before memory is allocated for it."""
+    """Compares the header of a chunk with the metadata, before memory is allocated for it."""
     if tuple(shape) != tuple(chunk_spec.shape):
-        raise DamagedError(f"the chunk has shape {tuple(shape)}, the metadata says {tuple(chunk_spec.shape)}")
+        raise DamagedError(f"the chunk has shape {tuple(shape)}, the metadata has {tuple(chunk_spec.shape)}")
     expected = chunk_spec.dtype.to_native_dtype().itemsize
     if itemsize != expected:
-        raise DamagedError(f"the chunk has items of {itemsize} bytes, the metadata says {expected}")
+        raise DamagedError(f"the chunk has items of {itemsize} bytes, the metadata has {expected}")
 
 
 def _result(items: Any, chunk_spec: ArraySpec) -> NDBuffer:
