@@ -158,6 +158,12 @@ fn passed(command: &mut Command) {
     print!("{text}");
 }
 
+/// Not under valgrind, which has its own functions for memory.
+#[test]
+fn no_memory_passes() {
+    passes(&Program::new("no_memory", ""), "");
+}
+
 #[test]
 fn chunks_passes_linked_statically() {
     let library = libraries().join("libblosc2.a");
