@@ -17,7 +17,11 @@ const MAX_PLAIN: u64 = 1 << 18;
 /// All codecs and filters.
 pub(crate) fn plugins() -> Plugins {
     static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
-        Plugins::builtin().with_codec(FixedAccuracy).with_codec(FixedPrecision).with_codec(FixedRate)
+        Plugins::builtin()
+            .with_codec(FixedAccuracy)
+            .with_codec(FixedPrecision)
+            .with_codec(FixedRate)
+            .with_codec(b2_pco::Pco)
     });
     PLUGINS.clone()
 }

@@ -11,12 +11,13 @@ use crate::dice::{Dice, Params};
 /// Maximum uncompressed size of a stream that is decoded.
 const MAX_PLAIN: usize = 1 << 16;
 
-fn codec(id: CodecId) -> Arc<dyn Codec> {
+pub(crate) fn codec(id: CodecId) -> Arc<dyn Codec> {
     let builtin = b2_codecs::builtin().into_iter().find(|codec| codec.id() == id);
     match id {
         id if id == FixedAccuracy.id() => Arc::new(FixedAccuracy),
         id if id == FixedPrecision.id() => Arc::new(FixedPrecision),
         id if id == FixedRate.id() => Arc::new(FixedRate),
+        CodecId::PCO => Arc::new(b2_pco::Pco),
         _ => builtin.expect("a built-in codec"),
     }
 }

@@ -51,8 +51,12 @@ pub fn write(corpus: &Path, fixtures: &Path) -> io::Result<()> {
             ("lz4", if n % 2 == 0 { CodecId::LZ4 } else { CodecId::LZ4HC }),
             ("zlib", CodecId::ZLIB),
             ("zstd", CodecId::ZSTD),
+            ("pco", CodecId::PCO),
         ] {
-            put(target, &name, &stream(id, &plain.repeat(1 + n as usize % 9)))?;
+            let itemsize = if id == CodecId::PCO { *dice.pick(&[2, 4, 8]) } else { 1 };
+            let mut plain = plain.repeat(1 + n as usize % 9);
+            plain.truncate(plain.len() / itemsize * itemsize);
+            put(target, &name, &stream(id, &plain, itemsize))?;
         }
         let array = array(&mut dice);
         for target in FRAMES {
@@ -128,15 +132,16 @@ fn copy_fixtures(folder: &Path, corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn stream(id: CodecId, plain: &[u8]) -> Vec<u8> {
-    let codec = b2_codecs::builtin().into_iter().find(|codec| codec.id() == id).expect("built in");
+fn stream(id: CodecId, plain: &[u8], itemsize: usize) -> Vec<u8> {
+    let codec = crate::codecs::codec(id);
     let mut room = vec![0; 2 * plain.len() + 100];
-    let encoded =
-        codec.encoder(&CodecContext::new(5)).and_then(|mut encoder| encoder.encode(plain, &mut room));
+    let encoded = codec
+        .encoder(&CodecContext::new(5).itemsize(itemsize))
+        .and_then(|mut encoder| encoder.encode(plain, &mut room));
     let Ok(Encoded::Len(len)) = encoded else { return Vec::new() };
     let mut out = vec![0];
     out.extend((plain.len() as u16).to_le_bytes());
-    out.extend([0, 1]);
+    out.extend([0, itemsize as u8]);
     out.extend(&room[..len]);
     out
 }

@@ -35,6 +35,8 @@ targets! {
         let Some((which, data)) = data.split_first() else { return };
         crate::codecs::decode(CodecId(33 + which % 3), data);
     };
+    /// Streams of pcodec.
+    pco => |data| crate::codecs::decode(CodecId::PCO, data);
     /// Round trips through encoders.
     encoders => |data| crate::codecs::roundtrip(data);
     /// All filters, in both directions, with all kernels.

@@ -201,6 +201,8 @@ pub struct CodecProperties {
     pub dictionaries: bool,
     /// Whether it interprets its input as floats, so that the filters before it must keep them floats.
     pub takes_floats: bool,
+    /// Whether it compresses items as numbers, so that no filter before it may make other bytes of them.
+    pub takes_numbers: bool,
     /// Whether it benefits from large blocks, because its matches reach far back.
     pub long_windows: bool,
     /// The highest level at which blocks are split into one stream per byte of the item in automatic split mode; 0 for
@@ -242,6 +244,7 @@ impl CodecProperties {
         shapeless: bool,
         dictionaries: bool,
         takes_floats: bool,
+        takes_numbers: bool,
         long_windows: bool,
         splits_up_to: u8,
         decoding_cost: u16,
@@ -255,6 +258,7 @@ impl CodecProperties {
         shapeless: false,
         dictionaries: false,
         takes_floats: false,
+        takes_numbers: false,
         long_windows: false,
         splits_up_to: 0,
         decoding_cost: 6,

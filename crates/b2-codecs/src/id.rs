@@ -32,6 +32,8 @@ impl CodecId {
     pub const ZFP_FIXED_PRECISION: Self = Self(34);
     /// zfp with fixed rate.
     pub const ZFP_FIXED_RATE: Self = Self(35);
+    /// pcodec, by the crate `b2-pco`. The id is one of those for users, and C-Blosc2 does not know it.
+    pub const PCO: Self = Self(217);
 
     /// Returns the 3-bit field for this codec in the flags of the chunk header.
     pub fn format(self) -> CodecFormat {
@@ -56,6 +58,7 @@ b2_core::named_ids! {
     ZFP_FIXED_ACCURACY "zfp_acc"
     ZFP_FIXED_PRECISION "zfp_prec"
     ZFP_FIXED_RATE "zfp_rate"
+    PCO "pco"
 }
 
 /// The codec format, bits 5 to 7 of the chunk header flags. Its numbering differs from [`CodecId`].

@@ -167,7 +167,7 @@ fn plain(mut error: clap::Error) -> clap::Error {
     clap::Error::raw(error.kind(), message)
 }
 
-/// What a number must be, from the text of the error of parsing it; `None` for other errors.
+/// The expected range of a number, from the text of its parse error; `None` for other errors.
 fn expected(text: &str) -> Option<String> {
     if let Some((low, high)) = text.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
         return Some(format!("expected a whole number from {low} to {high}"));
@@ -195,7 +195,7 @@ impl Cli {
             // The benchmark creates its own thread pools.
             return cmd::bench::run(args, global);
         }
-        // The viewer reads on a thread of its own, which starts the pool.
+        // The viewer reads on a separate thread, which starts the pool.
         let views = matches!(&self.command, Command::View(args) if cmd::view::is_interactive(args));
         if let Some(threads) = global.threads.filter(|_| !views) {
             crate::process::threads::begin(threads.into())?;

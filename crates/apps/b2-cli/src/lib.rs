@@ -7,6 +7,8 @@ mod args;
 mod cli;
 mod cmd;
 mod files;
+#[cfg(feature = "hdf5")]
+mod nifti;
 mod npy;
 #[cfg(feature = "hdf5")]
 mod npz;
@@ -17,8 +19,6 @@ mod write;
 #[cfg(feature = "hdf5")]
 mod zarr;
 
-pub use files::urls::Stores;
-
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -26,13 +26,6 @@ use std::process::ExitCode;
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
     ExitCode::from(run_from(std::env::args_os()))
-}
-
-/// Like [`main`], with object stores for URLs.
-#[doc(hidden)]
-pub fn main_with(stores: Box<dyn Stores>) -> ExitCode {
-    files::urls::set_stores(stores);
-    main()
 }
 
 /// Runs a command line, including the name of the program, and returns the exit code. Signals are handled as in the

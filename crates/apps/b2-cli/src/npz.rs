@@ -175,7 +175,7 @@ fn copy(reader: &mut impl Read, writer: &mut impl Write, len: u64) -> Result<()>
     loop {
         signals::check()?;
         let count = reader.read(&mut buffer).context("damaged zip archive")?;
-        left = left.checked_sub(count as u64).context("bytes behind the array")?;
+        left = left.checked_sub(count as u64).context("bytes after the array")?;
         if count == 0 {
             break;
         }

@@ -1,5 +1,13 @@
 //! Formats points in time and time spans like NumPy's `datetime64` and `timedelta64`.
 
+/// Steps between marks of times that are shorter than a month, in seconds.
+const STEPS: [u32; 22] = [
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800,
+    432_000, 864_000, 1_296_000,
+];
+/// The mean length of a month, in seconds.
+const MONTH: f64 = 2_629_746.0;
+
 /// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeUnit {
@@ -95,6 +103,59 @@ impl TimeUnit {
         format!("{}T{clock}", day(days))
     }
 
+    /// Like [`date`](Self::date), without the zeros at the end of the time of day.
+    pub(crate) fn short_date(self, value: i64) -> String {
+        let mut text = self.date(value);
+        if text.contains('.') {
+            text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+        }
+        if let Some((day, time)) = text.split_once('T') {
+            let zeros = time.chars().all(|c| matches!(c, '0' | ':'));
+            let seconds = if time.len() == 8 { time.strip_suffix(":00") } else { None };
+            text.truncate(if zeros { day.len() } else { text.len() - if seconds.is_some() { 3 } else { 0 } });
+        }
+        text
+    }
+
+    /// At most `most + 1` round dates from `low` to `high`; `None` if the unit has no calendar.
+    pub(crate) fn marks(self, low: f64, high: f64, most: usize) -> Option<Vec<(f64, String)>> {
+        let count = self.count as f64;
+        let (months, seconds) = match self.scale {
+            Scale::Generic => return None,
+            Scale::Years => (Some(12.0 * count), 12.0 * count * MONTH),
+            Scale::Months => (Some(count), count * MONTH),
+            Scale::Weeks => (None, count * 604_800.0),
+            Scale::Days => (None, count * 86_400.0),
+            Scale::Hours => (None, count * 3600.0),
+            Scale::Minutes => (None, count * 60.0),
+            Scale::Seconds(places) => (None, count / 10f64.powi(places.cast_signed())),
+        };
+        let step = (high / most.max(1) as f64 - low / most.max(1) as f64) * seconds;
+        if let (None, Some(step)) = (months, round_step(step)) {
+            let step = ((step / seconds).round() as i128).max(1);
+            let marks = ((low as i128).div_euclid(step)..).map(|k| (k * step) as f64);
+            let marks = marks.skip_while(|x| *x < low).take_while(|x| *x <= high).take(most + 1);
+            return Some(marks.map(|x| (x, self.short_date(x as i64))).collect());
+        }
+        // Months, counted from year 0.
+        let years = (0..12).flat_map(|k| [1, 2, 5].map(|n| 12 * n * 10_i128.pow(k)));
+        let mut steps = [1, 2, 3, 6].into_iter().chain(years);
+        let least = (0.999 * step / MONTH).max(months.unwrap_or(0.0));
+        let step = steps.find(|months| *months as f64 >= least)?;
+        let start = |month: i128| match months {
+            Some(months) => (month - 1970 * 12) as f64 / months,
+            None => days_before(month) as f64 * 86_400.0 / seconds,
+        };
+        let first = 1970 * 12 + (low * seconds / MONTH).floor() as i128 - 1;
+        let marks = (first.div_euclid(step)..).map(|k| (k * step, start(k * step)));
+        let marks = marks.skip_while(|(_, x)| *x < low).take_while(|(_, x)| *x <= high).take(most + 1);
+        let label = |month: i128| match step % 12 {
+            0 => year(month.div_euclid(12)),
+            _ => format!("{}-{:02}", year(month.div_euclid(12)), month.rem_euclid(12) + 1),
+        };
+        Some(marks.map(|(month, x)| (x, label(month))).collect())
+    }
+
     /// Formats a time span with its unit.
     pub(crate) fn span(self, value: i64) -> String {
         if value == NAT {
@@ -104,6 +165,23 @@ impl TimeUnit {
         let unit = named.map_or("generic time units", |(.., name)| name);
         format!("{} {unit}", i128::from(value) * i128::from(self.count))
     }
+}
+
+/// The smallest round number of seconds that is at least `least`; `None` if it would be a month or more.
+fn round_step(least: f64) -> Option<f64> {
+    if least < 1.0 {
+        let unit = 10f64.powf(least.log10().floor());
+        return [1.0, 2.0, 5.0, 10.0].into_iter().map(|k| k * unit).find(|step| *step >= least * 0.999);
+    }
+    STEPS.into_iter().map(f64::from).find(|step| *step >= least * 0.999)
+}
+
+/// The days from 1 January 1970 to the start of a month, counted from January of year 0.
+fn days_before(month: i128) -> i128 {
+    // The year starts in March.
+    let (years, months) = ((month - 2).div_euclid(12), (month - 2).rem_euclid(12));
+    let leap = years.div_euclid(4) - years.div_euclid(100) + years.div_euclid(400);
+    years * 365 + leap + (153 * months + 2) / 5 - 719_468
 }
 
 fn year(year: i128) -> String {
@@ -122,4 +200,46 @@ fn day(days: i128) -> String {
     let (day, month) = (of_year - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
     let years = era * 400 + year_of_era + i128::from(month <= 2);
     format!("{}-{month:02}-{day:02}", year(years))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round_dates() {
+        let texts = |dtype: &str, low: f64, high: f64, most: usize| {
+            let unit = TimeUnit::of(dtype).unwrap();
+            let marks = unit.marks(low, high, most).unwrap_or_default();
+            assert!(
+                marks.len() <= most + 1 && marks.iter().all(|(x, _)| (low..=high).contains(x)),
+                "{marks:?}"
+            );
+            // Each mark is where its text says.
+            for (x, text) in marks.iter().filter(|(x, _)| x.fract() == 0.0 && x.abs() < 2f64.powi(53)) {
+                assert!(unit.date(*x as i64).starts_with(text), "{text}: {}", unit.date(*x as i64));
+            }
+            marks.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        };
+        // 2021-03-01 to 2021-04-30.
+        assert_eq!(
+            texts("<M8[D]", 18_687.0, 18_747.0, 4),
+            ["2021-03-04", "2021-03-19", "2021-04-03", "2021-04-18"]
+        );
+        assert_eq!(texts("<M8[D]", 18_687.0, 18_747.0, 2), ["2021-03", "2021-04"]);
+        assert_eq!(texts("<M8[D]", -36_000.0, 18_747.0, 4), ["1900", "1950", "2000"]);
+        assert_eq!(texts("<M8[ns]", 1.6e18, 1.6e18 + 7.2e12, 2), ["2020-09-13T13:00", "2020-09-13T14:00"]);
+        assert_eq!(
+            texts("<M8[ms]", 0.0, 40.0, 2),
+            ["1970-01-01", "1970-01-01T00:00:00.02", "1970-01-01T00:00:00.04"]
+        );
+        assert_eq!(texts("<M8[M]", 0.0, 30.0, 3), ["1970", "1971", "1972"]);
+        assert_eq!(texts("<M8[Y]", 0.0, 7.0, 4), ["1970", "1972", "1974", "1976"]);
+        for unit in ["Y", "M", "W", "D", "h", "25s", "ns", "as"] {
+            for (low, high) in [(-9.2e18, 9.2e18), (0.0, 0.0), (5.0, 6.0), (-1e6, 3.0)] {
+                texts(&format!("<M8[{unit}]"), low, high, 5);
+            }
+        }
+        assert_eq!(TimeUnit::of("<M8").unwrap().marks(0.0, 1.0, 5), None);
+    }
 }

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use b2nd::{Dtype, DtypeKind};
 
-use crate::items::ItemReader;
+use crate::items::{ItemReader, Value};
+use crate::numbers::Numbers;
 use crate::slice::Axis;
-use crate::ticks::{label, round};
+use crate::ticks::{ValueFormat, round};
 
 /// Maximum number of coordinates to read. All are needed to determine whether they are evenly spaced.
 pub const MAX_COORDINATES: u64 = 1 << 20;
@@ -25,7 +26,7 @@ pub struct Coordinates {
     items: Vec<u8>,
     values: Vec<f64>,
     unit: String,
-    is_number: bool,
+    format: ValueFormat,
 }
 
 impl Coordinates {
@@ -36,11 +37,12 @@ impl Coordinates {
 
     /// Takes the items of an array with one dimension as coordinates.
     pub fn new(dtype: &Dtype, items: Vec<u8>, unit: String) -> Self {
-        let simple = ItemReader::new(dtype);
-        let is_number = matches!(dtype.kind(), DtypeKind::Simple { code: 'i' | 'u' | 'f', .. });
         let mut values = Vec::new();
-        simple.numbers(&items, &mut values);
-        Self { simple, items, values, unit, is_number }
+        if let Ok(numbers) = Numbers::new(dtype, None, Vec::new()) {
+            numbers.take(&items, &mut values);
+        }
+        let simple = ItemReader::new(dtype);
+        Self { format: simple.format(), simple, items, values, unit }
     }
 
     /// The coordinate of an item, with its unit.
@@ -52,16 +54,16 @@ impl Coordinates {
         let (at, size) = (usize::try_from(position).unwrap_or(usize::MAX), self.simple.size());
         let start = at.saturating_mul(size);
         let item = self.items.get(start..start.saturating_add(size)).unwrap_or_default();
-        let text = self.simple.plain(item);
-        // Dates need no time of day.
-        let day = text.split_once('T').filter(|(_, time)| time.chars().all(|c| matches!(c, '0' | ':' | '.')));
-        day.map_or(text.clone(), |(day, _)| day.to_owned())
+        match self.simple.value(item) {
+            Value::Date(date) if self.format.time.is_some() => self.simple.short_date(date),
+            _ => self.simple.plain(item),
+        }
     }
 
     /// The first of these positions and the distance, if they are evenly spaced.
     fn even(&self, positions: &Range<u64>) -> Option<(f64, f64)> {
         let (start, end) = (usize::try_from(positions.start).ok()?, usize::try_from(positions.end).ok()?);
-        let values = self.values.get(start..end).filter(|values| self.is_number && values.len() > 1)?;
+        let values = self.values.get(start..end).filter(|values| values.len() > 1)?;
         let (first, last) = (*values.first()?, *values.last()?);
         let step = (last - first) / (values.len() - 1) as f64;
         let near = |(k, x): (usize, &f64)| (first + k as f64 * step - x).abs() <= step.abs() * 1e-2;
@@ -97,9 +99,10 @@ pub fn edge(
     };
     let marks = if let Some((start, step)) = even {
         let end = start + step * (span.end - span.start - 1) as f64;
-        let (values, apart) = round(start.min(end), start.max(end), most, false);
+        let format = points.map_or_else(ValueFormat::default, |points| points.format);
+        let marks = format.marks(start.min(end), start.max(end), most, false);
         let position = |x: f64| span.start as f64 + (x - start) / step;
-        values.into_iter().map(|x| (place(position(x)), label(x, apart))).collect()
+        marks.into_iter().map(|(x, text)| (place(position(x)), text)).collect()
     } else {
         let (positions, _) = round(span.start as f64, (span.end - 1) as f64, most, false);
         let whole = positions.into_iter().filter(|x| x.fract() == 0.0);

@@ -6,6 +6,7 @@ use crate::date::{NAT, TimeUnit};
 use crate::extended;
 use crate::float::{self, FloatFormat, Sign, Width};
 use crate::text;
+use crate::ticks::ValueFormat;
 
 /// Arrays with more items are summarised: only the items at their edges are shown.
 const SUMMARY_THRESHOLD: u64 = 1000;
@@ -195,6 +196,16 @@ impl ItemReader {
 
     pub fn date(&self, value: i64) -> String {
         self.unit.map_or_else(|| value.to_string(), |unit| unit.date(value))
+    }
+
+    /// Like [`date`](Self::date), without the zeros at the end of the time of day.
+    pub(crate) fn short_date(&self, value: i64) -> String {
+        self.unit.map_or_else(|| value.to_string(), |unit| unit.short_date(value))
+    }
+
+    /// How the items are formatted as numbers.
+    pub(crate) fn format(&self) -> ValueFormat {
+        ValueFormat { time: self.unit.filter(|_| self.code == 'M') }
     }
 
     pub fn span(&self, value: i64) -> String {

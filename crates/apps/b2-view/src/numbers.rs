@@ -6,6 +6,7 @@ use b2nd::{Dtype, DtypeKind};
 
 use crate::colours;
 use crate::items::{ItemReader, Value};
+use crate::ticks::ValueFormat;
 
 /// Why items cannot be converted to numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +97,11 @@ impl Numbers {
             let (low, high) = ends.unwrap_or((x, x));
             Some((low.min(x), high.max(x)))
         })
+    }
+
+    /// How the numbers are formatted.
+    pub fn format(&self) -> ValueFormat {
+        self.simple.format()
     }
 
     /// Size of an item, in bytes.

@@ -1,8 +1,32 @@
-//! Round numbers along an axis.
+//! Round numbers and dates along an axis.
+
+use crate::date::TimeUnit;
+
+/// How values are formatted: as numbers, or as points in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ValueFormat {
+    pub(crate) time: Option<TimeUnit>,
+}
+
+impl ValueFormat {
+    /// At most `most + 1` round values from `low` to `high`, as text.
+    pub fn marks(self, low: f64, high: f64, most: usize, log: bool) -> Vec<(f64, String)> {
+        if let Some(marks) = self.time.and_then(|unit| unit.marks(low, high, most)) {
+            return marks;
+        }
+        let (marks, step) = round(low, high, most, log);
+        marks.into_iter().map(|x| (x, label(x, step))).collect()
+    }
+
+    /// Formats a point in time; `None` if values are numbers.
+    pub fn date(self, x: f64) -> Option<String> {
+        Some(self.time?.short_date(x as i64))
+    }
+}
 
 /// At most `most` round numbers from `low` to `high`, and the distance between them; with `log`, powers of ten if there
 /// are enough.
-pub fn round(low: f64, high: f64, most: usize, log: bool) -> (Vec<f64>, f64) {
+pub(crate) fn round(low: f64, high: f64, most: usize, log: bool) -> (Vec<f64>, f64) {
     if !(low.is_finite() && high.is_finite()) || low >= high {
         return (if low.is_finite() { vec![low] } else { Vec::new() }, 1.0);
     }
@@ -30,7 +54,7 @@ pub fn round(low: f64, high: f64, most: usize, log: bool) -> (Vec<f64>, f64) {
 }
 
 /// Formats a number with enough digits to distinguish it from others `step` away.
-pub fn label(x: f64, step: f64) -> String {
+pub(crate) fn label(x: f64, step: f64) -> String {
     if x == 0.0 {
         return "0".into();
     }

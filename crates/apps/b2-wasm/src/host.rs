@@ -103,7 +103,7 @@ impl Host {
     /// Determines the length of a file.
     ///
     /// # Errors
-    /// The error reported by the page; [`io::ErrorKind::Unsupported`] when it does not know.
+    /// The error reported by the page; [`io::ErrorKind::Unsupported`] if the length is unknown.
     pub async fn length(&self, file: u32) -> io::Result<u64> {
         let found = self.ask(|request| HostRequest::Length { request, file }).await?;
         let unknown = || {

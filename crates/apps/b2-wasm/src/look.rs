@@ -10,7 +10,7 @@ use b2_view::items;
 use b2_view::limits::{Limits, NoLogarithm, scale};
 use b2_view::numbers::{NoNumbers, Numbers};
 use b2_view::slice::{Axis, parse, resolve};
-use b2_view::ticks::{label, round};
+use b2_view::ticks::ValueFormat;
 use b2nd::Dtype;
 
 use crate::file::OpenFile;
@@ -61,6 +61,7 @@ pub struct Picture {
     /// The smallest and the largest integer, which `values` may have rounded.
     integers: Option<(i128, i128)>,
     are_floats: bool,
+    format: ValueFormat,
 }
 
 /// Resolves a selection.
@@ -147,9 +148,23 @@ impl Picture {
         let index = grid.spread((0..count).collect());
         let PixelGrid { at, every, steps, .. } = grid;
         let are_floats = numbers.is_float();
-        let integers = numbers.integers(&items);
+        let (integers, format) = (numbers.integers(&items), numbers.format());
         let dims = if line { vec![dims[1]] } else { dims.to_vec() };
-        Ok(Self { dtype, axes, dims, windows, at, steps, every, items, index, values, integers, are_floats })
+        Ok(Self {
+            dtype,
+            axes,
+            dims,
+            windows,
+            at,
+            steps,
+            every,
+            items,
+            index,
+            values,
+            integers,
+            are_floats,
+            format,
+        })
     }
 
     /// Describes what was read.
@@ -207,7 +222,7 @@ impl Picture {
             pixels.extend([r, g, b, 255]);
         }
         let ends = self.integers.map(|(low, high)| [low, high]);
-        (legend(scale, ends, missing, &bars), pixels)
+        (legend(scale, self.format, ends, missing, &bars), pixels)
     }
 
     /// Describes the axes: their titles, and about `most` items or coordinates along each, with their positions from 0
@@ -269,17 +284,23 @@ impl Picture {
     }
 }
 
-fn legend(scale: Scale, integers: Option<[i128; 2]>, missing: u64, bars: &[u64]) -> String {
+fn legend(
+    scale: Scale,
+    format: ValueFormat,
+    integers: Option<[i128; 2]>,
+    missing: u64,
+    bars: &[u64],
+) -> String {
     // Integers have all of their digits.
     let end = |k: usize, x: f64| match integers.and_then(|ends| ends.get(k).copied()) {
         Some(int) if int as f64 == x => int.to_string(),
-        _ => String::new(),
+        _ => format.date(x).unwrap_or_default(),
     };
     let (low, high) = (scale.range.low, scale.range.high);
-    let (marks, step) = round(low, high, 5, scale.log);
-    let marks = marks.iter().map(|x| {
+    let marks = format.marks(low, high, 5, scale.log);
+    let marks = marks.iter().map(|(x, text)| {
         // From the top.
-        format!("[{},{}]", number(1.0 - scale.share(*x)), quoted(&label(*x, step)))
+        format!("[{},{}]", number(1.0 - scale.share(*x)), quoted(text))
     });
     let colours = (0..=32).map(|k| {
         let [r, g, b] = scale.map.at(f64::from(k) / 32.0);

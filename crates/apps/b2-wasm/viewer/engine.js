@@ -2,8 +2,8 @@
 "use strict";
 
 /** Interval of heartbeats of the worker, and time without one after which the page reports it; in milliseconds. */
-const PULSE = 500;
-const LONG = 2000;
+const HEARTBEAT_INTERVAL = 500;
+const SLOW_AFTER = 2000;
 
 /** An error about the file, with a message for users. */
 class Problem extends Error {}
@@ -26,7 +26,7 @@ class Engine {
     /** Grows with each restart of the engine: handles of older ones are invalid. */
     this.generation = 0;
     this.start();
-    setInterval(() => this.watch(), PULSE);
+    setInterval(() => this.watch(), HEARTBEAT_INTERVAL);
   }
 
   start() {
@@ -65,8 +65,8 @@ class Engine {
     if (this.tasks.size === 0) this.waiting = 0;
     const decoding = this.asked === null ? 0 : now - this.asked;
     const time = Math.max(decoding, this.waiting);
-    if (time > LONG || this.isSlow) this.slow(time > LONG ? time : 0, decoding <= LONG);
-    this.isSlow = time > LONG;
+    if (time > SLOW_AFTER || this.isSlow) this.slow(time > SLOW_AFTER ? time : 0, decoding <= SLOW_AFTER);
+    this.isSlow = time > SLOW_AFTER;
     if (this.began && this.asked === null && this.tasks.size > 0) {
       this.asked = now;
       this.worker.postMessage({ alive: true });

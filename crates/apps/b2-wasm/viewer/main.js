@@ -5,8 +5,8 @@ const at = (id) => document.getElementById(id);
 
 /** Bytes of blocks to decode for the first picture, and for better ones. */
 const BUDGETS = [8 << 20, 64 << 20, 256 << 20];
-/** Maximum number of pixels of a picture. */
-const MOST = 1200;
+/** Maximum height and width of a picture, in pixels. */
+const MAX_PIXELS = 1200;
 
 const shown = {
   source: null, handle: 0, store: null, member: null, file: null, axes: [], drawn: [], windows: [], generation: 0,
@@ -122,7 +122,7 @@ async function open(source, name, wanted = {}, member = false) {
 /** The files of the open folder: their names and openable entries. */
 let folder = null;
 /** Maximum number of files of a folder. */
-const MOST_FILES = 20000;
+const MAX_FILES = 20000;
 const ENDINGS = /\.(b2nd|b2frame|b2f|b2z|b2e)$/;
 const INDEX = "chunks.b2frame";
 
@@ -167,7 +167,7 @@ async function filesIn(entry, prefix = "", files = []) {
     const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (entries.length === 0) return files;
     for (const inner of entries) {
-      if (files.length >= MOST_FILES) throw new Problem(`the folder has more than ${MOST_FILES} files`);
+      if (files.length >= MAX_FILES) throw new Problem(`the folder has more than ${MAX_FILES} files`);
       if (inner.isDirectory) await filesIn(inner, `${prefix}${inner.name}/`, files);
       else files.push([prefix + inner.name, await new Promise((resolve, reject) => inner.file(resolve, reject))]);
     }
@@ -422,7 +422,7 @@ async function look() {
     return;
   }
   at("plot").hidden = false;
-  const wide = Math.min(MOST, Math.max(64, Math.ceil(at("frame").clientWidth * devicePixelRatio)));
+  const wide = Math.min(MAX_PIXELS, Math.max(64, Math.ceil(at("frame").clientWidth * devicePixelRatio)));
   const most = shown.drawn.length === 2 ? [wide, wide] : [1, wide];
   for (const [n, decoded] of BUDGETS.entries()) {
     tell(n === 0 ? "reading" : "reading more");
@@ -530,7 +530,7 @@ async function findPoints(handle) {
       await engine.call("points", { handle, of: answer.handle, dim });
       any = true;
       engine.call("close", { handle: answer.handle }).catch(() => {});
-    } catch { /* The array beside has other items, or is damaged: then the axis counts items. */ }
+    } catch { /* The array has other items, or is damaged: then the axis counts items. */ }
     if (shown.handle !== handle) break;
   }
   return any;
@@ -722,7 +722,7 @@ async function chunks() {
   const whole_ = shown.file.nbytes / Math.max(1, all);
   drawChunks(at("chunks"), [...sizes], [rows, columns], whole_);
   const special = [...counted].map(([kind, count]) => `${count} ${SPECIAL[kind][0]}`);
-  at("chunk-summary").textContent = `${all} chunks${special.length > 0 ? `, of them ${special.join(", ")}` : ""}.${plane} Darker chunks store more bytes; black is uncompressed.`;
+  at("chunk-summary").textContent = `${all} chunk${all === 1 ? "" : "s"}${special.length > 0 ? `, of them ${special.join(", ")}` : ""}.${plane} Darker chunks store more bytes; black is uncompressed.`;
   at("chunk-legend").replaceChildren(...[...counted.keys()].map((kind) => {
     const [name, colour] = SPECIAL[kind];
     const [item, swatch] = [document.createElement("li"), document.createElement("span")];
@@ -843,7 +843,7 @@ function begin() {
   });
   at("pick-folder").addEventListener("change", () => {
     const files = [...at("pick-folder").files];
-    if (files.length > MOST_FILES) say(`the folder has more than ${MOST_FILES} files`);
+    if (files.length > MAX_FILES) say(`the folder has more than ${MAX_FILES} files`);
     else if (files.length > 0) {
       // Paths begin with the name of the folder.
       const path = (file) => file.webkitRelativePath.slice(file.webkitRelativePath.indexOf("/") + 1);

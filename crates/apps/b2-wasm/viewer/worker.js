@@ -1,16 +1,16 @@
 // Runs the engine in a worker: reads ranges of files for it, and passes commands and results.
 "use strict";
 
-/** A server that sends nothing for longer than this has failed, in milliseconds. */
-const PATIENCE = 60000;
-const LATE = `the server has sent nothing for ${PATIENCE / 1000} seconds`;
+/** For how long a server may send nothing, in milliseconds. */
+const RESPONSE_TIMEOUT = 60000;
+const TIMED_OUT = `the server has sent nothing for ${RESPONSE_TIMEOUT / 1000} seconds`;
 
 const files = new Map();
 const running = new Map();
 let wasm = null;
-/** Requests, their bytes, and rounds: how often a request started while none was in flight. */
 /** When the first of the pending requests started, or a server last sent something. */
 let heard = 0;
+/** Requests, their bytes, and rounds: how often a request started while none was in flight. */
 const counts = { requests: 0, bytes: 0, rounds: 0 };
 
 onmessage = async ({ data }) => {
@@ -141,11 +141,11 @@ async function send(url, options) {
   try {
     return await fetch(url, { cache: "no-store", credentials: "same-origin", referrerPolicy: "no-referrer", ...options });
   } catch (error) {
-    if (error.name === "AbortError") throw failure(LATE);
+    if (error.name === "AbortError") throw failure(TIMED_OUT);
     // An opaque response is enough to tell whether the server exists.
     let there = false;
     try {
-      await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(PATIENCE) });
+      await fetch(url, { mode: "no-cors", method: "HEAD", cache: "no-store", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(RESPONSE_TIMEOUT) });
       there = true;
     } catch { /* There is none. */ }
     throw failure(there
@@ -160,11 +160,11 @@ function version(response) {
 }
 
 /** Aborts a request if nothing arrives for too long. Each call of the returned function restarts the timeout. */
-function patience(abort) {
+function startTimeout(abort) {
   let timer;
   const again = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => abort.abort(), PATIENCE);
+    timer = setTimeout(() => abort.abort(), RESPONSE_TIMEOUT);
   };
   again();
   return Object.assign(() => { heard = performance.now(); again(); }, { end: () => clearTimeout(timer) });
@@ -172,18 +172,18 @@ function patience(abort) {
 
 async function length(source, abort) {
   if (source instanceof Blob) return { bytes: new Uint8Array(), length: source.size };
-  const came = patience(abort);
-  const response = await send(source, { method: "HEAD", signal: abort.signal }).finally(came.end);
+  const received = startTimeout(abort);
+  const response = await send(source, { method: "HEAD", signal: abort.signal }).finally(received.end);
   const told = Number(response.headers.get("content-length") ?? NaN);
   const known = response.ok && Number.isSafeInteger(told) && !response.headers.get("content-encoding");
   return { bytes: new Uint8Array(), length: known ? told : -1, ...version(response) };
 }
 
 async function fetched(url, start, end, abort) {
-  const came = patience(abort);
+  const received = startTimeout(abort);
   try {
     const response = await send(url, { headers: { Range: `bytes=${start}-${end - 1}` }, signal: abort.signal });
-    came();
+    received();
     const told = response.headers.get("content-range");
     if (response.status === 404 || response.status === 410) throw failure("there is no such file on the server", 2);
     if (response.status === 416) {
@@ -208,16 +208,16 @@ async function fetched(url, start, end, abort) {
       }
       if (parts[3] !== "*") total = Number(parts[3]);
     }
-    const bytes = await body(response, end - start, abort, came);
+    const bytes = await body(response, end - start, abort, received);
     counts.bytes += bytes.length;
     return { bytes, length: total, ...version(response) };
   } finally {
-    came.end();
+    received.end();
   }
 }
 
 /** Returns the bytes of a response, at most `most`. */
-async function body(response, most, abort, came) {
+async function body(response, most, abort, received) {
   const parts = [];
   let size = 0;
   const reader = response.body.getReader();
@@ -226,9 +226,9 @@ async function body(response, most, abort, came) {
     try {
       step = await reader.read();
     } catch {
-      throw failure(abort.signal.aborted ? LATE : "the connection to the server broke");
+      throw failure(abort.signal.aborted ? TIMED_OUT : "the connection to the server broke");
     }
-    came();
+    received();
     if (step.done) break;
     size += step.value.length;
     if (size > most) {

@@ -232,11 +232,12 @@ impl Compression {
             return fail("filters", "more than one delta filter".into());
         }
         let codec = p.codec_properties();
-        if codec.takes_floats && p.has_filter(|filter| !filter.keeps_floats) {
-            // The codec is lossy and needs floats, which filtered bytes no longer are.
+        if (codec.takes_floats || codec.takes_numbers) && p.has_filter(|filter| !filter.keeps_floats) {
+            // A lossy codec needs floats, which filtered bytes no longer are; another one would find nothing in them.
+            let items = if codec.takes_floats { "floats" } else { "numbers" };
             return fail(
                 "filters",
-                format!("{} compresses unfiltered floats: no filter may come before it", p.codec),
+                format!("{} compresses unfiltered {items}: no filter may come before it", p.codec),
             );
         }
         if p.use_dict && !codec.dictionaries {

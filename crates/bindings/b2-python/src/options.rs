@@ -10,7 +10,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::errors::{argument, wrong_type};
 
-/// Returns the codecs and filters: the built-in ones and zfp.
+/// Returns the codecs and filters: the built-in ones, zfp and pcodec.
 pub(crate) fn plugins() -> Plugins {
     static ALL: OnceLock<Plugins> = OnceLock::new();
     let all = || {
@@ -18,6 +18,7 @@ pub(crate) fn plugins() -> Plugins {
             .with_codec(b2_zfp::FixedAccuracy)
             .with_codec(b2_zfp::FixedPrecision)
             .with_codec(b2_zfp::FixedRate)
+            .with_codec(b2_pco::Pco)
     };
     ALL.get_or_init(all).clone()
 }

@@ -95,3 +95,22 @@ def test_saved_tensors_open_as_arrays(tmp_path, dtype, shape):
     found = b2kit.open(path)
     assert found.shape == shape and found.dtype == x.dtype and np.asarray(found[...]).tobytes() == x.tobytes()
     assert b2kit.open(blosc2.pack_tensor(x)).shape == shape
+
+
+@pytest.mark.parametrize("dtype", ["i2", "u2", "i4", "u8", "f4", "f8", "c8", "c16", ">f8", "M8[s]", "f2"], ids=str)
+def test_pcodec_keeps_every_bit(tmp_path, dtype):
+    """The codec takes numbers and no filters; python-blosc2 cannot read its files, and a copy of them it can."""
+    rng = np.random.default_rng(7)
+    x = rng.integers(0, 2**15, (90, 111)).astype("i8").astype(dtype)
+    if x.dtype.kind == "f":
+        x[3, :4] = [np.nan, -0.0, np.inf, 0.01]
+    path = tmp_path / "x.b2nd"
+    a = b2kit.asarray(x, path, codec="pco", filters=[], chunks=(40, 50), blocks=(20, 50))
+    assert a.codec == "pco" and b2kit.open(path)[...].tobytes() == x.tobytes() and a[5:17, 60].tobytes() == x[5:17, 60].tobytes()
+    with pytest.raises(b2kit.errors.ArgumentError, match="no filter may come before"):
+        b2kit.asarray(x, codec="pco")
+    with pytest.raises(RuntimeError):
+        blosc2.open(str(path), mode="r")[...]
+    b2kit.asarray(a, tmp_path / "y.b2nd", codec="lz4", filters=["shuffle"])
+    assert blosc2.open(str(tmp_path / "y.b2nd"), mode="r")[...].tobytes() == x.tobytes()
+    assert b2kit.decompress(b2kit.compress(x, codec="pco", filters=[])) == x.tobytes()

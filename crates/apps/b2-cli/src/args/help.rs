@@ -49,7 +49,7 @@ All commands: b2kit --help. One command: b2kit pack -h, or pack --help.";
 /// How much a help page shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Detail {
-    /// What fits on a screen: without headings and some options.
+    /// The short help, which fits on a screen: without headings and some options.
     Short,
     Full,
 }
@@ -149,7 +149,7 @@ pub(crate) enum Part {
     Text(String),
 }
 
-/// The parts of a text. Examples stand below a line that says so; all other lines are cut only to fit the source.
+/// The parts of a text. Examples follow the line `Examples:`; all other lines are cut only to fit the source.
 pub(crate) fn parts(text: &str) -> Vec<Part> {
     let plain = |line: &str| line.strip_prefix("  ").unwrap_or(line).to_owned();
     let part = |block: &str| match block.strip_prefix("Examples:\n") {

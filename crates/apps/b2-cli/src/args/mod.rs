@@ -1,5 +1,5 @@
 //! The command line: options that several commands share, the values they take, and the help pages.
-//! Code belongs here if it says what may be written on a command line; what an option does is said by the room that
+//! Code belongs here if it defines what may be written on a command line; what an option does is defined by the layer that
 //! does it, and options of a single command stand with the command.
 //! It may use `print` and `process`, and opens no file.
 

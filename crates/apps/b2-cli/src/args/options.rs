@@ -41,7 +41,7 @@ pub(crate) struct Global {
     pub(crate) max_output: Option<u64>,
     /// When to compare what is read with its checksums [default: once]
     ///
-    /// Whole chunks and parts of chunks are compared alike. What comes from a URL is compared each time. `verify` and
+    /// This applies to whole chunks and parts of chunks. Data from a URL is compared each time. `verify` and
     /// `copy` always compare all.
     #[arg(long, global = true, display_order = 106, value_name = "WHEN", value_enum)]
     pub(crate) compare: Option<When>,
@@ -114,7 +114,7 @@ pub(crate) struct Encoding {
     pub(crate) typesize: Option<u32>,
     /// Take raw bytes as items of this NumPy type, like '<f4'
     ///
-    /// This makes an array: of the shape that --shape says, or of one dimension.
+    /// This makes an array: of --shape, or of one dimension.
     #[arg(long, value_name = "DTYPE", help_heading = "Layout")]
     pub(crate) dtype: Option<String>,
     /// Take raw bytes as an array of this shape
@@ -123,17 +123,18 @@ pub(crate) struct Encoding {
     #[arg(long, value_name = "A,B,...", allow_hyphen_values = true, help_heading = "Layout")]
     pub(crate) shape: Option<Shape>,
 
-    /// Store where the blocks of all chunks are, for readers far away
+    /// Store the offsets of all blocks, for remote readers
     ///
-    /// Readers behind HTTP or in object stores then fetch parts of chunks in one round of requests and in fewer bytes.
+    /// Over HTTP and from object stores, parts of chunks are then fetched in one round of requests and in fewer bytes.
     /// Takes 2 bytes per block. A copy of a file that has this table has it too.
     #[arg(long, help_heading = "Layout")]
     pub(crate) block_starts: bool,
 
-    /// Codec: blosclz, lz4, lz4hc, zlib, zstd, auto, or zfp_*
+    /// Codec: blosclz, lz4, lz4hc, zlib, zstd, auto, pco, or zfp_*
     ///
     /// auto chooses codec, level, filters and block size from a sample of the data, see --goal. zfp_acc, zfp_prec and
-    /// zfp_rate are for arrays of floats, without filters, and lose precision.
+    /// zfp_rate are for arrays of floats, without filters, and lose precision. pco (pcodec) is for numbers, without
+    /// filters, and loses nothing; C-Blosc2 cannot read it.
     #[arg(long, value_name = "NAME", value_parser = codec_parser(), hide_possible_values = true, help_heading = "Compression")]
     pub(crate) codec: Option<Codec>,
     /// Goal of --codec auto [default: balance]
@@ -144,7 +145,7 @@ pub(crate) struct Encoding {
     /// Filters in order of application, or none
     ///
     /// A comma-separated list of shuffle, bitshuffle, delta, trunc_prec, bytedelta, int_trunc, ndcell, ndmean and
-    /// filter:ID, each with :META behind it where it needs a parameter, from -128 to 255.
+    /// filter:ID, each followed by :META if it needs a parameter, from -128 to 255.
     #[arg(long, value_name = "LIST", value_parser = filters_parser(), hide_possible_values = true, help_heading = "Compression")]
     pub(crate) filters: Option<Filters>,
     /// Whether to compress each byte of the items on its own

@@ -15,7 +15,7 @@ pub(crate) struct Placement {
     stdout: bool,
     /// Take the files in folders, and in their folders
     ///
-    /// New files go beside their inputs; with -d DIR into the same folders below DIR. Links are not followed.
+    /// New files are written next to their inputs; with -d DIR into the same folders below DIR. Links are not followed.
     #[arg(short, long, conflicts_with_all = ["output", "stdout"])]
     pub(crate) recursive: bool,
     /// Remove each input when its new file is complete and on disk

@@ -3,7 +3,7 @@
 use b2kit::chunk::DParams;
 use b2kit::{Compression, Limits, Plugins};
 
-/// The built-in codecs and filters and, with feature `zfp`, the three zfp codecs.
+/// Returns the built-in codecs and filters and, with their features, zfp and pcodec.
 pub(crate) fn plugins() -> Plugins {
     let plugins = Plugins::builtin();
     #[cfg(feature = "zfp")]
@@ -11,6 +11,8 @@ pub(crate) fn plugins() -> Plugins {
         .with_codec(b2_zfp::FixedAccuracy)
         .with_codec(b2_zfp::FixedPrecision)
         .with_codec(b2_zfp::FixedRate);
+    #[cfg(feature = "pco")]
+    let plugins = plugins.with_codec(b2_pco::Pco);
     plugins
 }
 

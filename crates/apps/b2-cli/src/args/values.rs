@@ -82,7 +82,7 @@ pub(crate) fn parse_limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A parser, and the names among the values that it takes, for completion. Help pages tell the values in their own words.
+/// A parser, and the names among its values, for completion. Help texts describe the values.
 #[derive(Clone)]
 struct Suggesting<P> {
     parser: P,
@@ -108,8 +108,8 @@ impl<P: TypedValueParser> TypedValueParser for Suggesting<P> {
 
 /// The codecs that take bytes of any kind.
 const CODECS: [&str; 5] = ["blosclz", "lz4", "lz4hc", "zlib", "zstd"];
-const ALL_CODECS: [&str; 9] =
-    ["blosclz", "lz4", "lz4hc", "zlib", "zstd", "auto", "zfp_acc", "zfp_prec", "zfp_rate"];
+const ALL_CODECS: [&str; 10] =
+    ["blosclz", "lz4", "lz4hc", "zlib", "zstd", "pco", "auto", "zfp_acc", "zfp_prec", "zfp_rate"];
 const FILTERS: [&str; 9] =
     ["shuffle", "bitshuffle", "delta", "trunc_prec", "bytedelta", "int_trunc", "ndcell", "ndmean", "none"];
 
@@ -136,7 +136,7 @@ pub(crate) fn parse_codec(name: &str) -> Result<Codec, String> {
     let built_in = || plugins::plugins().codecs().find(|codec| codec.name() == name).map(|codec| codec.id());
     CodecId::from_name(name).or_else(built_in).filter(|&id| id != CodecId::SNAPPY).map(Codec::Id).ok_or_else(|| {
         format!(
-            "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, zfp_acc, zfp_prec, zfp_rate, codec:ID, or auto"
+            "no codec '{name}': blosclz, lz4, lz4hc, zlib, zstd, pco, zfp_acc, zfp_prec, zfp_rate, codec:ID, or auto"
         )
     })
 }
@@ -340,7 +340,7 @@ pub(crate) fn split_name(mode: SplitMode) -> &'static str {
     SPLIT_MODES.iter().find(|(_, known)| *known == mode).map_or("forward", |(name, _)| name)
 }
 
-/// What a file is written as.
+/// The format of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Format {
     /// One file: a contiguous frame

@@ -9,7 +9,7 @@ use b2kit::Dtype;
 use b2kit::base::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
-use crate::files::{ModeOf, Output, refuse_same};
+use crate::files::{ModeOf, Output, refuse_blosc2_name, refuse_same};
 use crate::npy;
 use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage, signals};
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// What the data is written as.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
 struct Form {
@@ -86,6 +86,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let _mode = ModeOf::inputs([&*args.source.file]);
     let form = form(args)?;
     if form.csv || form.text || form.png {
+        args.output.as_deref().map_or(Ok(()), refuse_blosc2_name)?;
         return values(args, form, global);
     }
     let start = Instant::now();
@@ -109,6 +110,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         None => Selection::all(&input),
     };
     input.check_output().with_context(named)?;
+    if let (Input::Array(_), Some(output)) = (&input, &args.output) {
+        refuse_blosc2_name(output)?;
+    }
     let header = match (&input, form.npy) {
         (_, false) => vec![],
         (Input::Array(array), true) => npy::header_bytes(&npy::shown_dtype(array), &selection.shape())
@@ -148,6 +152,7 @@ fn plain(
     let start = Instant::now();
     let named = || args.source.file.display().to_string();
     array.check_output().with_context(named)?;
+    args.output.as_deref().map_or(Ok(()), refuse_blosc2_name)?;
     let view = View::of(array, parts).with_context(named)?;
     let header = match form.npy {
         true => npy::header_bytes(array.dtype(), &view.shape()).context("--npy").with_context(named)?,

@@ -1,6 +1,7 @@
 //! `b2kit checksum`
 
 use anyhow::Result;
+use b2kit::SuperChunk;
 use b2kit::frame::Checksums;
 
 use crate::args::Global;
@@ -39,10 +40,22 @@ enum Action {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    match &args.action {
-        Action::Add { targets } => targets.each(|target| change(target, true, global)),
-        Action::Remove { targets } => targets.each(|target| change(target, false, global)),
-    }
+    let (targets, add) = match &args.action {
+        Action::Add { targets } => (targets, true),
+        Action::Remove { targets } => (targets, false),
+    };
+    let plan = |target: &Target, frame: &SuperChunk| {
+        let before = if add { verify(&target.file, global)?.checksums } else { frame.checksums() };
+        let what = match (add, before) {
+            (true, Checksums::Ok) => "the checksums are right",
+            (true, Checksums::Changed) => "checksums would be renewed",
+            (true, Checksums::None) => "checksums would be added",
+            (false, Checksums::None) => "no checksums",
+            (false, _) => "checksums would be removed",
+        };
+        Ok(what.to_owned())
+    };
+    targets.each(global, plan, |target| change(target, add, global))
 }
 
 fn change(target: &Target, add: bool, global: Global) -> Result<()> {

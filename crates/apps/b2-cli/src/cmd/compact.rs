@@ -4,18 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use b2kit::FrameEditor;
 use b2kit::frame::CommitReport;
+use b2kit::{FrameEditor, SuperChunk};
 
 use crate::args::Global;
 use crate::print::short_size;
-use crate::write::{Targets, VlmetaLimit};
+use crate::write::{Target, Targets, VlmetaLimit};
 
 const EXAMPLES: &str = "\
 Examples:
   b2kit compact data.b2nd
   b2kit compact *.b2nd
-  b2kit info data.b2nd --json | jq .dead    what that would give back
+  b2kit compact --dry-run *.b2nd            what that would give back
 
 A file whose chunks, index or vlmetalayers were changed has holes, since nothing
 is overwritten. Chunks are copied as they are. There must be room for a second
@@ -29,7 +29,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    args.targets.each(|target| {
+    let plan = |_: &Target, frame: &SuperChunk| {
+        Ok(match frame.dead_bytes()? {
+            0 => "no holes".into(),
+            dead => format!("{} would be freed", short_size(dead)),
+        })
+    };
+    args.targets.each(global, plan, |target| {
         // Measure the size first: opening the frame removes leftovers of an interrupted change.
         let before = size_on_disk(&target.file).unwrap_or(0);
         target
@@ -44,7 +50,7 @@ fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String,
         let what = match removed {
             0 => "no holes".into(),
             n => {
-                format!("no holes; {} that an interrupted change left behind the frame freed", short_size(n))
+                format!("no holes; {} left after the frame by an interrupted change freed", short_size(n))
             }
         };
         return Ok((what, committed));

@@ -20,16 +20,17 @@ use b2kit::{ArrayBuilder, NdArray, SuperChunk};
 
 pub(crate) use self::args::Args;
 use self::job::{Job, compare};
-use self::nodes::{Content, Item, Node, Opened};
+use self::nodes::{Content, Item, Node, SourceFile};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};
 use crate::files::{
     InputFile, ModeOf, Output, Take, check_folder, claim, foreign, members, print_plan, refuse_other_format,
     stdio, urls, walk, write_through,
 };
+use crate::nifti::{self, is_nifti};
 use crate::print::{count, printable_json, short_size};
-use crate::process::{Usage, one_line, several, signals};
-use crate::read::{Hdf5, Input, Store, slice};
+use crate::process::{Usage, batch, one_line, signals};
+use crate::read::{Input, Store, slice};
 use crate::write::tell;
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         }
         check_folder(&members::file(output))?;
         claim(&members::file(output), args.force, &[input])?;
-        refuse_to_drop_data_sets(output, global)?;
+        refuse_to_drop_arrays(output, global)?;
         let job = Job { args, encoding: Encoding::default(), input, global };
         return job.back(output, target).with_context(named);
     }
@@ -67,8 +68,9 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         (_, path) => (input.clone(), path.unwrap_or_else(|| "/".into())),
     };
     let Some(output) = output else {
-        let text =
-            Opened::open(&input, global).and_then(|file| file.list(&path, args.json)).with_context(named)?;
+        let text = SourceFile::open(&input, global)
+            .and_then(|file| file.list(&path, args.json))
+            .with_context(named)?;
         let mut output = Output::stdout();
         output.send(printable_lines(&text, args.json).as_bytes())?;
         return output.finish();
@@ -103,7 +105,7 @@ fn of_other_input(input: &Path, output: &Path, error: anyhow::Error) -> anyhow::
 fn convert(args: &Args, input: &Path, path: &str, output: &Path, global: Global) -> Result<()> {
     let named = || input.display().to_string();
     let encoding = args.encoding()?;
-    let opened = Opened::open(input, global);
+    let opened = SourceFile::open(input, global);
     let file = opened.map_err(|error| of_other_input(input, output, error)).with_context(named)?;
     check_folder(output)?;
     refuse_other_format(output)?;
@@ -116,9 +118,9 @@ fn convert(args: &Args, input: &Path, path: &str, output: &Path, global: Global)
 }
 
 /// Why a file in a folder is no input.
-const OTHER: &str = "neither HDF5, NetCDF, Zarr nor .npz";
+const OTHER: &str = "neither HDF5, NetCDF, Zarr, NIfTI nor .npz";
 
-/// Converts each file, with `-r` also those in folders, into a store in the folder `dir`.
+/// Converts each file, with `-r` also those in folders, into a store in the folder `dir`; NIfTI into an array.
 fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     if urls::is_url(dir) {
         return Err(Usage("-d DIR: a folder, not a URL".into()).into());
@@ -128,7 +130,7 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
             true if foreign::is_zarr(path) => Take::Yes,
             true if foreign::directory(path).is_some() => Take::No(OTHER),
             true => Take::Inside,
-            false if foreign::hdf5(path).is_some() || foreign::is_npz(path) => Take::Yes,
+            false if foreign::hdf5(path).is_some() || foreign::is_npz(path) || is_nifti(path) => Take::Yes,
             false => Take::No(OTHER),
         })
     };
@@ -138,14 +140,17 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     };
     let new = |found: &InputFile| -> Result<PathBuf> {
         let name = urls::local_name(&found.path)?;
-        let name = Path::new(name.file_name().unwrap_or_default()).with_extension("b2d");
+        let name = match is_nifti(&found.path) {
+            true => PathBuf::from(format!("{}.b2nd", nifti::stem(&name))),
+            false => Path::new(name.file_name().unwrap_or_default()).with_extension("b2d"),
+        };
         Ok(dir.join(&found.below).join(name))
     };
     let outputs = found.iter().map(new).collect::<Result<Vec<_>>>()?;
     let inputs: Vec<PathBuf> = found.into_iter().map(|found| found.path).collect();
-    several::distinct(&inputs, &outputs)?;
+    batch::distinct(&inputs, &outputs)?;
     let mut outputs = outputs.iter();
-    several::each(&inputs, |input| {
+    batch::each(&inputs, |input| {
         let Some(output) = outputs.next() else { return Ok(()) };
         stdio::refuse_stdin(input, "cannot be converted: name the file")?;
         if args.dry_run {
@@ -172,7 +177,7 @@ fn layout(output: &Path) -> Option<StoreLayout> {
 
 impl Job<'_> {
     /// Converts one array: that of the path, or the only one of the file.
-    fn one(&self, file: &Opened, path: &str, output: &Path) -> Result<()> {
+    fn one(&self, file: &SourceFile, path: &str, output: &Path) -> Result<()> {
         let start = Instant::now();
         let Node { path, content: Content::Array(item) } = file.one(path)? else {
             bail!("there is no {} in {path}", file.noun());
@@ -185,7 +190,7 @@ impl Job<'_> {
     }
 
     /// Converts a group into a store.
-    fn store(&self, file: &Opened, path: &str, output: &Path, layout: StoreLayout) -> Result<()> {
+    fn store(&self, file: &SourceFile, path: &str, output: &Path, layout: StoreLayout) -> Result<()> {
         ensure!(
             self.args.slice.is_none(),
             "--slice is for one data set: give its path, and a name without .b2d, .b2z or .b2e"
@@ -397,13 +402,16 @@ fn members_of(output: &Path, global: Global) -> Vec<String> {
     })
 }
 
-/// Refuses to replace an HDF5 file, in which `output` names a data set, if it has others.
-fn refuse_to_drop_data_sets(output: &Path, global: Global) -> Result<()> {
+/// Refuses to replace a file, in which `output` names an array, if it has others.
+fn refuse_to_drop_arrays(output: &Path, global: Global) -> Result<()> {
     let Some((file, name)) = members::split(output) else { return Ok(()) };
-    let Some(old) = Hdf5::of(&file, global).ok() else { return Ok(()) };
-    let keys = old.keys("/")?;
-    let lost: Vec<&String> =
-        keys.iter().filter(|key| key.trim_start_matches('/') != name.trim_start_matches('/')).collect();
+    let Ok(old) = SourceFile::open(&file, global) else { return Ok(()) };
+    let nodes = old.nodes("/")?;
+    let is_other = |node: &&Node| {
+        !matches!(node.content, Content::Group { .. } | Content::Dimension)
+            && node.path.trim_matches('/') != name.trim_matches('/')
+    };
+    let lost: Vec<&String> = nodes.iter().filter(is_other).map(|node| &node.path).collect();
     refuse_to_lose(&file, &lost)
 }
 

@@ -21,7 +21,7 @@ use crate::npy::RawSource;
 use crate::process::{Progress, buffer, signals};
 use crate::read::{Input, Selection, is_array_layer};
 use crate::write::{
-    BATCH, Layers, NewFile, Promise, Tracked, append_bytes, auto, check_one_chunk, chunksize, lossy,
+    BATCH, Layers, NewFile, ProgressSource, Promise, append_bytes, auto, check_one_chunk, chunksize, lossy,
     shape_of, tell,
 };
 
@@ -298,7 +298,7 @@ impl Job<'_> {
         let source = ArraySource { array, named };
         let promise = self.target.promise(&cparams, self.encoding);
         let check = |written: &Input| check_copy(promise, self.input, written);
-        self.target.array(builder, layers, Tracked::new(source, &mut progress), check)
+        self.target.array(builder, layers, ProgressSource::new(source, &mut progress), check)
     }
 
     /// Chunk and block shape of the copy. Shapes that were not given stay the same, if they still fit.
@@ -312,7 +312,7 @@ impl Job<'_> {
         if given || !self.encoding.recompresses() || !lossy::is_zfp(self.cparams()?.codec()) {
             return Ok((chunkshape, blockshape));
         }
-        if blockshape.iter().all(|n| *n >= lossy::ZFP_LEAST) {
+        if blockshape.iter().all(|n| *n >= lossy::MIN_ZFP_SIDE) {
             return Ok((chunkshape, blockshape));
         }
         let chunks = self.encoding.chunkshape(array.shape())?;
@@ -338,7 +338,7 @@ impl Job<'_> {
         let check = |written: &Input| {
             lossy::check_boxes(promise, written, |start, shape, dst| original.read_box(start, shape, dst))
         };
-        self.target.array(builder, layers, Tracked::new(source, &mut progress), check)
+        self.target.array(builder, layers, ProgressSource::new(source, &mut progress), check)
     }
 
     /// Copies the bytes into chunks of another size.
@@ -383,18 +383,18 @@ impl Job<'_> {
             signals::check()?;
             let end = batch_end(frame, nchunk).with_context(|| named.clone())?;
             let mut copies: Vec<_> = (nchunk..end).map(|nchunk| (nchunk, None)).collect();
-            let make = |(): &mut (), (nchunk, copied): &mut (usize, Option<Result<Copied>>)| {
-                *copied = Some(Copied::new(frame, *nchunk, cparams.as_ref()));
+            let make = |(): &mut (), (nchunk, copied): &mut (usize, Option<Result<NewChunk>>)| {
+                *copied = Some(NewChunk::new(frame, *nchunk, cparams.as_ref()));
                 anyhow::Ok(())
             };
             for_each(&Control::new(), usize::MAX, copies.iter_mut(), u64::MAX, || Ok(()), make)?;
             for copied in copies.into_iter().filter_map(|(_, copied)| copied) {
                 match copied.with_context(|| named.clone())? {
-                    Copied::Special(kind, nbytes) => {
+                    NewChunk::Special(kind, nbytes) => {
                         writer.append_special(kind, nbytes)?;
                         self.progress.add(nbytes as u64);
                     }
-                    Copied::Chunk(chunk) => {
+                    NewChunk::Chunk(chunk) => {
                         self.progress.add(chunk.nbytes() as u64);
                         writer.append(chunk)?;
                     }
@@ -486,12 +486,12 @@ fn batch_end(frame: &SuperChunk, first: usize) -> Result<usize> {
 }
 
 /// A chunk to be written to the new frame.
-enum Copied {
+enum NewChunk {
     Special(SpecialKind, usize),
     Chunk(Chunk),
 }
 
-impl Copied {
+impl NewChunk {
     fn new(frame: &SuperChunk, nchunk: usize, cparams: Option<&CParams>) -> Result<Self> {
         let same_items = cparams.is_none_or(|cparams| cparams.itemsize() == frame.itemsize());
         if let (Entry::Special(kind), true) = (frame.chunk(nchunk).entry()?, same_items) {

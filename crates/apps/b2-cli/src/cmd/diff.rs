@@ -165,7 +165,7 @@ fn compare(args: &Args, global: Global) -> Result<Vec<Difference>> {
     Ok(differences)
 }
 
-/// Describes the first difference; `None` if there is none.
+/// Describes the first difference, if any.
 fn compare_pair(args: &Args, [first, second]: [&Path; 2], global: Global) -> Result<Option<String>> {
     let sides = [Side::open(first, global)?, Side::open(second, global)?];
     if let Some(difference) = compare_form(&sides) {
@@ -264,7 +264,7 @@ fn compare_data(sides: &[Side<'_>; 2], tolerance: Option<f64>, global: Global) -
     let mut progress = Progress::new(sides[0].named(), views[0].nbytes(), global.quiet);
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut start = 0;
-    // What has no chunks can be read in the pieces of the other file.
+    // Data without chunks can be read in the pieces of the other file.
     let is_whole = matches!(&sides[0].data, Data::Plain(array) if array.chunkshape().is_none());
     for piece in views[usize::from(is_whole)].pieces() {
         let read = |k: usize, buffer: &mut Vec<u8>| -> Result<()> {

@@ -16,7 +16,7 @@ use self::chunks::{SPECIAL_KINDS, json_ratio};
 use crate::args::{Global, Source, Sources, values};
 use crate::files::Output;
 use crate::print::{Table, count, dims, json, printable, printable_json, ratio, short_size, size, thousands};
-use crate::process::{error, several};
+use crate::process::{batch, error};
 use crate::read::{Hdf5, Input, Store, store};
 use crate::write::{checksums_text, codec_text, filter_text, lossy, one_line};
 
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         tell(args, &args.sources.one(file).inside(), &mut output, global)?;
         return output.finish();
     }
-    several::all(&files, |file| {
+    batch::all(&files, |file| {
         let source = args.sources.one(file).inside();
         let mut text = Output::Buffer(Vec::new());
         let line = if args.json {
@@ -245,7 +245,7 @@ struct Facts {
     special: Special,
     /// Unused bytes in the frame.
     dead: Option<u64>,
-    /// Bytes left behind the frame by an interrupted change.
+    /// Bytes after the frame, left by an interrupted change.
     leftover: Option<u64>,
 }
 
@@ -439,7 +439,7 @@ impl Facts {
             table.row("dead space", if dead == 0 { "none".into() } else { size(dead) });
         }
         if let Some(leftover) = self.leftover.filter(|leftover| *leftover > 0) {
-            let whose = "left behind the frame by a change that was stopped (b2kit compact removes it)";
+            let whose = "left after the frame by an interrupted change (b2kit compact removes it)";
             table.row("leftover", format!("{} {whose}", size(leftover)));
         }
         if let Some(frame) = input.frame() {

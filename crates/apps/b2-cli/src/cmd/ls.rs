@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::files::{Output, members, stdio};
 use crate::print::{dims, printable, printable_json, short_size};
-use crate::process::{one_line, several};
+use crate::process::{batch, one_line};
 use crate::read::store::Table;
 use crate::read::{Hdf5, Input, Store, find_cut_off};
 
@@ -51,7 +51,7 @@ struct Listing {
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let mut first = true;
-    several::each(&args.files, |file| {
+    batch::each(&args.files, |file| {
         let text = list(args, file, global).with_context(|| file.display().to_string())?;
         let mut output = Output::stdout();
         if args.files.len() > 1 && !args.json {

@@ -90,7 +90,7 @@ fn overview(root: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// What both pages start with: the list of commands, and the options that all of them have.
+/// The start of both pages: the list of commands, and their common options.
 fn start(root: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     title(&mut page, "b2kit")?;
@@ -159,7 +159,7 @@ fn about(command: &Command) -> String {
     command.get_about().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The text of a command, without what its help page says of other pages.
+/// The text of a command, without references to other help pages.
 fn parts_of(command: &Command) -> Vec<Part> {
     help::parts(&command.get_after_help().map(ToString::to_string).unwrap_or_default())
 }

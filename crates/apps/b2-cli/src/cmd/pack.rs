@@ -16,11 +16,11 @@ use b2kit::{Chunk, Dtype};
 use self::join::Join;
 use crate::args::{Codec, Encoding, FilesFrom, Format, Global, Placement, plugins};
 use crate::files::{
-    InputFile, ModeOf, Removal, Take, Together, check_folder, claim, foreign, keep_time, print_plan,
+    GroupCommit, InputFile, InputRemoval, ModeOf, Take, check_folder, claim, foreign, keep_time, print_plan,
     refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
 use crate::npy::{self, source::ByteSource};
-use crate::process::{Progress, Usage, buffer, several, signals};
+use crate::process::{Progress, Usage, batch, buffer, signals};
 use crate::read::{Input, Items, Operand, refuse_directory, refuse_url_input};
 use crate::write::{Layers, NewFile, append_bytes, auto, check_one_chunk, chunksize, lossy, shape_of, tell};
 
@@ -161,7 +161,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     if urls::is_url(dir) {
         return Err(Usage("-d DIR: a folder, not a URL; upload one file at a time".into()).into());
     }
-    let outputs = several::outputs(&paths, dir, |input| new_name(input, &args.encoding))?;
+    let outputs = batch::outputs(&paths, dir, |input| new_name(input, &args.encoding))?;
     if !args.placement.dry_run {
         fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     }
@@ -172,20 +172,20 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
         Some(output) => pack_one(args, input, output, &late, global),
         None => Ok(()),
     };
-    several::each_then(&paths, run, |all| late.finish(all, global))
+    batch::each_then(&paths, run, |all| late.finish(all, global))
 }
 
 /// Files of `-d` that are complete, but neither synced nor under their names yet.
 #[derive(Default)]
 struct Late {
-    together: Arc<Together>,
-    /// What to tell about them, in the same order.
+    together: Arc<GroupCommit>,
+    /// The messages about them, in the same order.
     untold: RefCell<Vec<PackReport>>,
-    /// What went wrong with those that were finished between two inputs.
+    /// Errors of those that were finished between two inputs.
     failed: RefCell<Vec<Error>>,
 }
 
-/// What to tell about a new file.
+/// The message about a new file.
 struct PackReport {
     input: PathBuf,
     output: PathBuf,
@@ -243,7 +243,7 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
         let packed = Take::No("packed already");
         Ok(match path.is_dir() {
             true if foreign::directory(path).is_some_and(|found| found.is_ours()) => packed,
-            // What else a folder may be is said when it is packed.
+            // Other folders are rejected when they are packed.
             true if foreign::directory(path).is_some() => Take::Yes,
             true => Take::Inside,
             false if !args.raw && is_packed(path).unwrap_or(false) => packed,
@@ -263,7 +263,7 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
     };
     let outputs = found.iter().map(new).collect::<Result<Vec<_>>>()?;
     let inputs: Vec<PathBuf> = found.into_iter().map(|found| found.path).collect();
-    several::distinct(&inputs, &outputs)?;
+    batch::distinct(&inputs, &outputs)?;
     let mut outputs = outputs.iter();
     let late = Late::default();
     let run = |input: &Path| {
@@ -273,7 +273,7 @@ fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
         }
         pack_one(args, input, output, &late, global)
     };
-    several::each_then(&inputs, run, |all| late.finish(all, global))
+    batch::each_then(&inputs, run, |all| late.finish(all, global))
 }
 
 /// Whether a file holds a frame or a chunk, by its content.
@@ -289,7 +289,7 @@ fn is_packed(path: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// Fails if the input must stay: unless `--allow-lossy` is given, that is also so where the new file does not keep everything.
-fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<Removal>> {
+fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<InputRemoval>> {
     if !args.placement.rm {
         return Ok(None);
     }
@@ -305,7 +305,7 @@ fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<Removal>> 
             "{named}: --rm: a bare chunk keeps neither shape nor dtype; --allow-lossy removes it all the same"
         );
     }
-    let removal = Removal::of(input)?;
+    let removal = InputRemoval::of(input)?;
     removal.check_output(output)?;
     Ok(Some(removal).filter(|_| !args.placement.dry_run))
 }
@@ -346,7 +346,7 @@ fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
         );
     }
     let Some(name) = input.file_name() else {
-        return Err(Usage(format!("{}: has no name to give a new file", input.display())).into());
+        return Err(Usage(format!("{}: has no name for a new file", input.display())).into());
     };
     let ending = match encoding.format {
         Some(Format::Chunk) => ".chunk",
@@ -373,7 +373,7 @@ fn pack(
     // Check options before reading anything.
     lossy::settle(&args.encoding, 4, None)?;
     if args.encoding.shape.is_some() && args.encoding.dtype.is_none() {
-        return Err(Usage("--shape: --dtype says what the items are".into()).into());
+        return Err(Usage("--shape needs --dtype".into()).into());
     }
     args.encoding.dtype()?;
     let is_dry = args.placement.dry_run;
@@ -450,7 +450,9 @@ fn pack_operands(
     };
     let arrays = operands.iter().map(|operand| {
         Ok(match (&operand.npy, &dtype) {
-            (Some(_), Some(_)) => return Err(anyhow!("--dtype and --shape: the .npy file says them")),
+            (Some(_), Some(_)) => {
+                return Err(anyhow!("--dtype and --shape are taken from the .npy file; remove them"));
+            }
             (Some(header), None) => Some((header.dtype.clone(), header.shape.clone())),
             (None, Some(dtype)) => {
                 let shape = shape_of(encoding.shape.as_ref(), dtype, operand.len);
@@ -502,7 +504,7 @@ impl Job<'_> {
     fn pack_array(self, dtype: Dtype, shape: &[u64], items: &Items, layers: Layers) -> Result<()> {
         let itemsize = dtype.itemsize();
         if self.target.format == Format::Chunk {
-            ensure!(self.encoding.typesize.is_none(), "--typesize: the dtype of an array says it");
+            ensure!(self.encoding.typesize.is_none(), "--typesize conflicts with the array's dtype");
             self.encoding.only_chunk_options()?;
             let nbytes = npy::nbytes(shape, itemsize as u64).context("the array is too large")?;
             let mut plain = buffer(check_one_chunk(nbytes)?)?;

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// The new frame, of the same storage
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// What takes the place of lost items
+    /// Replacement for lost items
     #[arg(long, value_name = "nan|zero|VALUE", allow_hyphen_values = true, default_value = "zero")]
     fill: String,
     /// Keep damaged chunks in which all blocks decode, although some of their values are wrong
@@ -160,10 +160,7 @@ impl Args {
             (None, Some(dtype), Some(shape)) => ArrayBuilder::of_dtype(&shape.0[..], parse_dtype(dtype)?),
             (None, dtype, _) => {
                 let missing = if dtype.is_none() { "--dtype" } else { "--shape" };
-                return Err(Usage(format!(
-                    "{missing} is missing: an array has both, or --like FILE says them"
-                ))
-                .into());
+                return Err(Usage(format!("{missing} is missing: give both, or --like FILE")).into());
             }
         };
         if let Some(shape) = &self.shape {

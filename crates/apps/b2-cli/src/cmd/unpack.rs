@@ -9,11 +9,12 @@ use b2kit::frame::{INDEX_NAME, INDEXES, MAGIC};
 
 use crate::args::{FilesFrom, Global, Placement, Source};
 use crate::files::{
-    ModeOf, Output, Removal, Take, claim, keep_time, members, print_plan, refuse_same, stdio, urls, walk,
+    InputRemoval, ModeOf, Output, Take, claim, keep_time, members, print_plan, refuse_blosc2_name,
+    refuse_same, stdio, urls, walk,
 };
 use crate::npy;
 use crate::print::{printable, short_size};
-use crate::process::{Progress, Usage, several, signals};
+use crate::process::{Progress, Usage, batch, signals};
 use crate::read::{Input, Selection, is_array_layer};
 
 const EXAMPLES: &str = "\
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     /// Replace files that are there
     #[arg(long)]
     force: bool,
-    /// With --rm, also remove files of which the new file does not keep everything, such as metalayers
+    /// With --rm, also remove files with data that the new file does not keep, such as metalayers
     #[arg(long, requires = "rm")]
     allow_lossy: bool,
 }
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     if let Some(dir) = &args.directory {
         // Detect files of the same name in different folders.
-        several::outputs(&files, dir, |file| {
+        batch::outputs(&files, dir, |file| {
             let source = Source { file: file.to_owned(), offset: 0, key: args.key.clone() }.inside();
             Ok(new_name(&unpacked_name(&source)?, "npy").file_name().unwrap_or_default().into())
         })?;
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
             fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         }
     }
-    several::each(&files, |file| unpack(args, file, args.directory.as_deref(), global))
+    batch::each(&files, |file| unpack(args, file, args.directory.as_deref(), global))
 }
 
 /// Unpacks all files in folders that are packed.
@@ -99,7 +100,7 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
                 Take::No("a store; b2kit ls lists its members")
             }
             true => Take::Inside,
-            // What cannot be read is told when it is unpacked.
+            // Errors of reading are reported when it is unpacked.
             false if extension(path).is_some() || is_frame(path).unwrap_or(true) => Take::Yes,
             false => Take::No("not packed"),
         })
@@ -112,9 +113,9 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
         folder.as_ref().map_or_else(|| new.clone(), |folder| folder.join(new.file_name().unwrap_or_default()))
     };
     let outputs: Vec<PathBuf> = inputs.iter().zip(&folders).map(place).collect();
-    several::distinct(&inputs, &outputs)?;
+    batch::distinct(&inputs, &outputs)?;
     let mut folders = folders.iter();
-    several::each(&inputs, |file| {
+    batch::each(&inputs, |file| {
         let folder = folders.next().and_then(Option::as_deref);
         if let Some(folder) = folder.filter(|_| !args.placement.dry_run) {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -123,7 +124,7 @@ fn unpack_folders(args: &Args, files: &[PathBuf], global: Global) -> Result<()> 
     })
 }
 
-/// Whether a path is that of a Blosc2 file, or of something that cannot be read, which is told when it is unpacked.
+/// Whether a path is a Blosc2 file, or cannot be read, which is reported when it is unpacked.
 fn is_packed(path: &Path, global: Global) -> bool {
     match fs::metadata(path) {
         _ if members::split(path).is_some() => true,
@@ -151,7 +152,7 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     if args.placement.rm && source.key.is_some() {
         return Err(Usage(format!("{}: --rm: a member of a store is not a file", named())).into());
     }
-    let removal = args.placement.rm.then(|| Removal::of(file)).transpose()?;
+    let removal = args.placement.rm.then(|| InputRemoval::of(file)).transpose()?;
     let input = Input::open_source(&source, global).with_context(named)?.say_changed(&source.file);
     input.check_output().with_context(named)?;
     let selection = Selection::all(&input);
@@ -171,6 +172,9 @@ fn unpack(args: &Args, file: &Path, folder: Option<&Path>, global: Global) -> Re
     };
     if !urls::is_url(file) {
         refuse_same(&path, file)?;
+    }
+    if matches!(input, Input::Array(_)) {
+        refuse_blosc2_name(&path)?;
     }
     if let Some(removal) = &removal {
         removal.check_output(&path)?;
@@ -214,7 +218,7 @@ fn left_behind(file: &Path, input: &Input) -> Result<Option<&'static str>> {
         _ => input.frame().map_or(0, |frame| frame.header().frame_len()),
     };
     if fs::metadata(file)?.len() > end {
-        return Ok(Some("it has other bytes behind the data"));
+        return Ok(Some("it has other bytes after the data"));
     }
     let Some(frame) = input.frame() else { return Ok(None) };
     let layers = frame.metalayers().iter().any(|(name, _)| !is_array_layer(name));

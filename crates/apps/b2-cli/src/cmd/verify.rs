@@ -52,7 +52,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     listed: FilesFrom,
-    /// Print one JSON object per file, each on a line of its own
+    /// Print one line of JSON for each file
     #[arg(long)]
     json: bool,
 }
@@ -135,7 +135,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
         }
         Err(_) => tally.failed = true,
     }
-    if let (Ok(Verified { notes, .. }), false) = (&verified, global.quiet) {
+    if let (Ok(VerifyResult { notes, .. }), false) = (&verified, global.quiet) {
         for note in notes {
             let name = printable(&file.display().to_string());
             say(&format!("{name}: odd: {}", printable(note)));
@@ -174,7 +174,7 @@ fn escaped(name: &[u8]) -> Vec<u8> {
 }
 
 /// The result for one file as a JSON object. Keys that do not apply are null.
-fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
+fn to_json(file: &Path, verified: &Result<VerifyResult>, global: Global) -> Value {
     let file = file.display().to_string();
     let message = verified.as_ref().err().map(|error| one_line_beside(&file, error));
     match verified {
@@ -187,7 +187,7 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
             "checksums": (!global.no_checksums).then(|| checksums_text(found.checksums)),
             "notes": found.notes,
             "skipped": found.skipped.iter()
-                .map(|Unchecked { key, why }| json!({"key": key, "reason": why}))
+                .map(|UncheckedPart { key, why }| json!({"key": key, "reason": why}))
                 .collect::<Vec<_>>(),
             "message": null,
         }),
@@ -205,7 +205,7 @@ fn to_json(file: &Path, verified: &Result<Verified>, global: Global) -> Value {
 }
 
 /// Result for a file that can be decoded.
-pub(crate) struct Verified {
+pub(crate) struct VerifyResult {
     /// Checksum state; for a store, the worst of its members.
     pub(crate) checksums: Checksums,
     /// Uncompressed bytes.
@@ -216,18 +216,18 @@ pub(crate) struct Verified {
     pub(crate) notes: Vec<String>,
     /// Whether anything was checked.
     checked: bool,
-    /// What was not.
-    skipped: Vec<Unchecked>,
+    /// The parts that were not decoded.
+    skipped: Vec<UncheckedPart>,
 }
 
-/// What is not damaged, as far as one can see, but was not decoded.
-struct Unchecked {
+/// A part that was not decoded, and is not known to be damaged.
+struct UncheckedPart {
     /// The key of a member; `None` for the whole file.
     key: Option<String>,
     why: String,
 }
 
-impl Verified {
+impl VerifyResult {
     fn new(checksums: Checksums) -> Self {
         let (hash, notes, skipped) = (String::new(), Vec::new(), Vec::new());
         Self { checksums, nbytes: 0, hash, notes, checked: false, skipped }
@@ -243,7 +243,7 @@ impl Verified {
 
     /// Names what was skipped.
     fn skipped_text(&self) -> String {
-        let all = self.skipped.iter().map(|Unchecked { key, why }| match key {
+        let all = self.skipped.iter().map(|UncheckedPart { key, why }| match key {
             Some(key) => format!("{key} ({why})"),
             None => why.clone(),
         });
@@ -253,7 +253,8 @@ impl Verified {
     /// Adds something that was not decoded.
     fn skip(&mut self, key: Option<&str>, file: &Path, error: &anyhow::Error) {
         let beside = key.map_or_else(|| file.display().to_string(), str::to_owned);
-        self.skipped.push(Unchecked { key: key.map(str::to_owned), why: one_line_beside(&beside, error) });
+        self.skipped
+            .push(UncheckedPart { key: key.map(str::to_owned), why: one_line_beside(&beside, error) });
     }
 }
 
@@ -261,7 +262,7 @@ impl Verified {
 ///
 /// # Errors
 /// Errors do not name the file; callers add its name.
-pub(crate) fn verify(path: &Path, global: Global) -> Result<Verified> {
+pub(crate) fn verify(path: &Path, global: Global) -> Result<VerifyResult> {
     let global = global.with_output_limit();
     let mut hasher = Sha256::new();
     let source = Source { file: path.to_owned(), offset: 0, key: None }.inside();
@@ -270,7 +271,7 @@ pub(crate) fn verify(path: &Path, global: Global) -> Result<Verified> {
         Ok(input) => {
             let mut verified = match verify_input(&input, file, global, &mut hasher) {
                 Err(error) if exceeds_output(&error) => {
-                    let mut verified = Verified::new(Checksums::None);
+                    let mut verified = VerifyResult::new(Checksums::None);
                     verified.skip(None, path, &error);
                     verified
                 }
@@ -301,8 +302,8 @@ pub(crate) fn verify(path: &Path, global: Global) -> Result<Verified> {
 }
 
 /// Verifies all members of a store, one after the other.
-fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
-    let mut all = Verified::new(Checksums::Ok);
+fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha256) -> Result<VerifyResult> {
+    let mut all = VerifyResult::new(Checksums::Ok);
     let limit = global.max_output.unwrap_or(u64::MAX);
     let mut unstored = 0_u64;
     store.verify_directory()?;
@@ -354,8 +355,8 @@ fn verify_hdf5(
     path: &Path,
     global: Global,
     hasher: &mut Sha256,
-) -> Result<Verified> {
-    let mut verified = Verified::new(Checksums::None);
+) -> Result<VerifyResult> {
+    let mut verified = VerifyResult::new(Checksums::None);
     for (key, array) in file.arrays(name)? {
         let before = hasher.clone();
         match array.and_then(|array| verify_plain(&*array, path, global, hasher)) {
@@ -390,11 +391,11 @@ fn verify_plain(array: &dyn Plain, path: &Path, global: Global, hasher: &mut Sha
 }
 
 /// Feeds the data to the hasher; the caller finishes the hash.
-fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
+fn verify_input(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<VerifyResult> {
     verify_parts(input, file, global, hasher).map_err(|error| damage::locate(input, error))
 }
 
-fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<Verified> {
+fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256) -> Result<VerifyResult> {
     input.check_output()?;
     let selection = Selection::all(input);
     let mut progress = Progress::new(file.display().to_string(), selection.nbytes(), global.quiet);
@@ -421,5 +422,5 @@ fn verify_parts(input: &Input, file: &Path, global: Global, hasher: &mut Sha256)
             (Checksums::None, Vec::new())
         }
     };
-    Ok(Verified { nbytes: selection.nbytes(), notes, checked: true, ..Verified::new(checksums) })
+    Ok(VerifyResult { nbytes: selection.nbytes(), notes, checked: true, ..VerifyResult::new(checksums) })
 }

@@ -4,7 +4,7 @@
 mod app;
 #[cfg(feature = "terminal")]
 mod graphics;
-#[cfg(feature = "terminal")]
+#[cfg(all(test, feature = "terminal"))]
 mod headless;
 #[cfg(feature = "terminal")]
 mod look;
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Overwrite OUT
     #[arg(long)]
     force: bool,
-    /// What is written [default: what OUT ends in, otherwise png]
+    /// Format of the picture [default: from the extension of OUT, otherwise png]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     /// Draw this field of records
@@ -92,10 +92,6 @@ pub(crate) struct Args {
     #[cfg(feature = "terminal")]
     #[arg(long, value_enum, value_name = "HOW")]
     pixels: Option<graphics::Pixels>,
-    /// Without a terminal: press these keys, and print the screen that follows, of 100 x 30 cells
-    #[cfg(feature = "terminal")]
-    #[arg(long, value_name = "KEYS", hide = true, conflicts_with_all = ["output", "format"])]
-    keys: Option<String>,
     /// Show FILE, which may be a folder, in a browser: serve it on this computer only, until Ctrl-C
     #[arg(long, hide = cfg!(not(feature = "web")), conflicts_with_all = ["output", "format", "html"])]
     web: bool,
@@ -149,17 +145,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let named = || args.source.file.display().to_string();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
     #[cfg(feature = "terminal")]
-    if args.keys.is_some() || is_interactive(args) {
+    if is_interactive(args) {
         let Args { source, dtype, map, log, range, field, .. } = args;
         let app = app::App::new(&named(), source.key.clone(), *map, *log, *range).with_field(field.clone());
-        let steps = if args.keys.is_some() { look::QUICK } else { usize::MAX };
-        let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global, steps };
-        if let Some(keys) = &args.keys {
-            let screen = headless::run(app, opening, keys).with_context(named)?;
-            let mut output = Output::create(None, false)?;
-            output.send(screen.as_bytes())?;
-            return output.finish();
-        }
+        let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global };
         let pixels = args.pixels.unwrap_or_else(|| graphics::detect(|name| std::env::var(name).ok()));
         return terminal::run(app, opening, pixels).with_context(named);
     }
@@ -182,7 +171,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     output.finish()
 }
 
-/// Whether a person sits at both ends.
+/// Whether standard input and output are both terminals.
 pub(crate) fn is_interactive(args: &Args) -> bool {
     if args.web || args.html.is_some() {
         return false;
@@ -208,7 +197,7 @@ fn format(args: &Args) -> Result<Format> {
     }
 }
 
-/// What is drawn.
+/// A picture: the data, and how it is drawn.
 struct Picture<'a> {
     args: &'a Args,
     data: &'a Data,
@@ -272,7 +261,7 @@ impl<'a> Picture<'a> {
         format!("[{}]", parts.collect::<Vec<_>>().join(", "))
     }
 
-    /// What stands above the picture. `thinned`: of how many items along each dimension one is drawn.
+    /// The lines above the picture. `thinned`: one item of this many along each dimension is drawn.
     fn titles(&self, thinned: &[u64], every: u64) -> Vec<String> {
         let Args { source, field, .. } = self.args;
         let file = source.file.file_name().map_or("".into(), |name| name.to_string_lossy().into_owned());
@@ -323,7 +312,7 @@ impl<'a> Picture<'a> {
 
     /// The marks along a dimension.
     fn edge(&self, dim: usize, most: usize) -> AxisMarks {
-        let points = points(&self.args.source, self.data, &self.labels, dim, self.global);
+        let points = points(&self.args.source.inside(), self.data, &self.labels, dim, self.global);
         let axis = self.axes[dim];
         edge(&self.name(dim), points.as_ref(), axis, &(0..axis.len), most)
     }
@@ -344,6 +333,7 @@ impl<'a> Picture<'a> {
                 titles: &titles,
                 columns: &found.columns,
                 scale,
+                format: self.numbers.format(),
                 unit: &unit,
                 across: self.edge(dim, 8),
             };
@@ -358,6 +348,7 @@ impl<'a> Picture<'a> {
             shape: [found.at[1].len(), found.at[0].len()],
             values: &found.values,
             scale: self.scale(&found.values)?,
+            format: self.numbers.format(),
             unit: &unit,
             across: self.edge(across, 7),
             down: self.edge(rows, 7),
@@ -399,7 +390,8 @@ impl<'a> Picture<'a> {
             let pixels: Vec<_> = values.iter().map(|x| scale.colour(*x)).collect();
             out.push_str(&half_blocks(&pixels, shape[0]));
         }
-        out.push_str(&format!("from {} to {}\n", scale.range.low, scale.range.high));
+        let value = |x: f64| self.numbers.format().date(x).unwrap_or_else(|| x.to_string());
+        out.push_str(&format!("from {} to {}\n", value(scale.range.low), value(scale.range.high)));
         Ok(out)
     }
 }

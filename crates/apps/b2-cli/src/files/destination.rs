@@ -280,7 +280,7 @@ pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
     refuse_existing(path, force)
 }
 
-/// Prints what `--dry-run` says of a new file: from what it would be made.
+/// Prints the inputs and the name of a new file, for `--dry-run`.
 ///
 /// # Errors
 /// Fails if standard output cannot be written to.
@@ -291,7 +291,7 @@ pub(crate) fn print_plan(inputs: &[&Path], output: &Path) -> Result<()> {
 
 /// Extensions of formats that commands read or that people pack. A Blosc2 file under such a name is a mistake, mostly of a
 /// shell that expands `*.npy` to an input and an output.
-const OTHER_FORMATS: [&str; 48] = [
+const OTHER_FORMATS: [&str; 50] = [
     "7z",
     "arrow",
     "bmp",
@@ -325,6 +325,7 @@ const OTHER_FORMATS: [&str; 48] = [
     "npy",
     "npz",
     "nrrd",
+    "nwb",
     "parquet",
     "pickle",
     "pkl",
@@ -338,11 +339,12 @@ const OTHER_FORMATS: [&str; 48] = [
     "tsv",
     "wav",
     "xz",
+    "zarr",
     "zip",
     "zst",
 ];
 
-/// Rejects a name for a Blosc2 file that says another format.
+/// Rejects the name of another format for a Blosc2 file.
 ///
 /// # Errors
 /// Fails if it does.
@@ -355,6 +357,21 @@ pub(crate) fn refuse_other_format(output: &Path) -> Result<()> {
         "{}: the new file is Blosc2, and .{ending} is the name of another format: name it .b2nd or .b2frame",
         output.display()
     )
+}
+
+/// Rejects the name of a Blosc2 file for decompressed data.
+///
+/// # Errors
+/// Fails if it is one.
+pub(crate) fn refuse_blosc2_name(output: &Path) -> Result<()> {
+    let ending = output.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    if let Some(ending @ ("b2nd" | "b2frame" | "b2f" | "b2d" | "b2e" | "b2z")) = ending.as_deref() {
+        bail!(
+            "{}: the new file holds decompressed data, and .{ending} is the name of Blosc2 files; b2kit copy writes one",
+            output.display()
+        );
+    }
+    Ok(())
 }
 
 /// Rejects an output that exists, has the extension of the input, and holds something else than Blosc2: it is probably
@@ -488,7 +505,7 @@ fn resolve_link(path: &Path) -> io::Result<PathBuf> {
 fn temp_beside(path: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".b2kit-").suffix(".tmp");
-    // What replaces a file gets its permissions at the end, and is nobody else's until then.
+    // What replaces a file gets its permissions at the end, and is readable only by its owner until then.
     #[cfg(unix)]
     if !path.exists() {
         use std::os::unix::fs::PermissionsExt;

@@ -14,7 +14,7 @@ use super::urls;
 /// Number of bytes to look at, from the start of a file.
 pub(crate) const LOOK: u64 = 4096;
 
-/// What a file is, such as "an HDF5 file", and what to do about it.
+/// A recognised format, such as "an HDF5 file", and advice for the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Foreign {
     pub(crate) what: &'static str,
@@ -39,12 +39,13 @@ const FOLDER: &str = if cfg!(feature = "hdf5") {
 } else {
     "b2kit convert makes arrays of the folder that it is in, in a build with the feature hdf5"
 };
+const NIFTI: &str = "a NIfTI file";
 const NPZ: &str = "an .npz file, a zip archive of .npy files";
 const ZARR: &str = "a Zarr array";
 const UNPACKED: &str = "unpack it first";
-/// What to do about a store.
+/// Advice for a store.
 pub(crate) const STORE: &str = "--key picks a member, b2kit ls lists them";
-const OURS: &str = "b2kit copy writes it anew";
+const OURS: &str = "b2kit copy rewrites it";
 
 pub(crate) const CHUNK: &str = "a Blosc2 chunk";
 
@@ -108,9 +109,9 @@ const MAGICS: [(&[u8], &str, &str); 54] = [
 
 /// Signatures at other places.
 const INSIDE: [(usize, &[u8], &str, &str); 8] = [
-    (344, b"n+1\0", "a NIfTI file", EXPORT),
+    (344, b"n+1\0", NIFTI, CONVERT),
     (344, b"ni1\0", "the header of a NIfTI file", EXPORT),
-    (4, b"n+2\0\r\n\x1a\n", "a NIfTI file", EXPORT),
+    (4, b"n+2\0\r\n\x1a\n", NIFTI, CONVERT),
     (4, b"ni2\0\r\n\x1a\n", "the header of a NIfTI file", EXPORT),
     (128, b"DICM", "a DICOM file", EXPORT),
     (208, b"MAP \x44\x44\0\0", "an MRC file", EXPORT),
@@ -165,13 +166,13 @@ pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
 /// The signature of HDF5.
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 
-/// Where HDF5 may start in a file of this length: at its start, or behind other bytes, 512 or a power of two of them.
+/// Offsets at which HDF5 may start in a file of this length: 0, or a power of two from 512 on.
 fn user_blocks(len: u64) -> impl Iterator<Item = u64> {
     let blocks = std::iter::successors(Some(512_u64), |at| at.checked_mul(2));
     std::iter::once(0).chain(blocks).take_while(move |at| at.saturating_add(SIGNATURE.len() as u64) <= len)
 }
 
-/// Like [`recognise`], but also finds HDF5 behind more bytes than `head` has. `read` reads bytes at an offset.
+/// Like [`recognise`], but also finds HDF5 at offsets beyond the end of `head`. `read` reads bytes at an offset.
 ///
 /// # Errors
 /// Those of `read`.
@@ -233,12 +234,14 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     if urls::is_url(path) { urls::open(path) } else { Disk.open(path, Links::Follow) }
 }
 
-/// What an HDF5 or NetCDF file is; `None` if it is something else, or cannot be read.
+/// Recognises an HDF5 or NetCDF file; `None` for other and unreadable files.
 pub(crate) fn hdf5(path: &Path) -> Option<&'static str> {
-    found(path).filter(|found| found.hint == CONVERT && found.what != NPZ).map(|found| found.what)
+    found(path)
+        .filter(|found| found.hint == CONVERT && ![NPZ, NIFTI].contains(&found.what))
+        .map(|found| found.what)
 }
 
-/// What a file is; `None` if it may be anything, or cannot be read.
+/// Recognises a file; `None` for unknown and unreadable ones.
 fn found(path: &Path) -> Option<Foreign> {
     let is_file = match urls::is_url(path) {
         true => matches!(urls::kind(path), Ok(FileKind::File)),

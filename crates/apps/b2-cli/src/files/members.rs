@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Splits `FILE::NAME`. `None` if there is no name, or if a file is called like this as a whole.
 ///
-/// The first `::` counts, of a URL the first behind its host.
+/// The first `::` counts; in a URL, the first after the host.
 pub(crate) fn split(path: &Path) -> Option<(PathBuf, String)> {
     let text = path.to_str()?;
     let start = match text.split_once("://") {

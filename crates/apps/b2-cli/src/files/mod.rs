@@ -4,28 +4,28 @@
 //! It may use the layers of processes, options and `.npy` files.
 
 pub(crate) mod destination;
+mod files_from;
 pub(crate) mod foreign;
-mod listed;
+pub(crate) mod group_commit;
+pub(crate) mod input_removal;
 pub(crate) mod members;
 mod mode;
 pub(crate) mod reading;
-pub(crate) mod relay;
-pub(crate) mod removal;
 pub(crate) mod retry;
+pub(crate) mod staged_output;
 pub(crate) mod stdio;
-pub(crate) mod together;
 pub(crate) mod urls;
 pub(crate) mod walk;
 
 pub(crate) use destination::{
-    Output, check_folder, claim, print, print_plan, refuse_other_format, refuse_same, refuse_second_input,
-    spool_beside,
+    Output, check_folder, claim, print, print_plan, refuse_blosc2_name, refuse_other_format, refuse_same,
+    refuse_second_input, spool_beside,
 };
 pub(crate) use foreign::Foreign;
+pub(crate) use group_commit::GroupCommit;
+pub(crate) use input_removal::InputRemoval;
 pub(crate) use mode::{ModeOf, keep_time};
-pub(crate) use relay::write_through;
-pub(crate) use removal::Removal;
 pub(crate) use retry::again;
+pub(crate) use staged_output::write_through;
 pub(crate) use stdio::{is_pipe, is_stdin, refuse_stdin, spool_pipe, spool_stdin};
-pub(crate) use together::Together;
 pub(crate) use walk::{InputFile, Take, walk};

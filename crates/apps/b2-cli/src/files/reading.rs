@@ -15,11 +15,11 @@ use crate::process::signals;
 
 /// Default of `--max-memory` for a file of `stored` bytes.
 fn default_memory(stored: u64) -> u64 {
-    stored.saturating_mul(64).clamp(LEAST_MEMORY, Limits::default().max_memory.max(LEAST_MEMORY))
+    stored.saturating_mul(64).clamp(MIN_MEMORY, Limits::default().max_memory.max(MIN_MEMORY))
 }
 
 /// Enough memory for chunks of 2 GiB with the largest possible blocks (512 MiB) and one filter; in bytes.
-const LEAST_MEMORY: u64 = 768 << 20;
+const MIN_MEMORY: u64 = 768 << 20;
 
 impl Global {
     /// Options for reading the frame at `path`, or a frame inside that file.

@@ -30,7 +30,7 @@ pub(crate) fn again<T>(work: impl FnMut() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Does so as long as `pause`, which gets the number of attempts before, says so.
+/// Repeats until `pause`, which gets the number of previous attempts, returns false.
 fn attempts<T>(mut work: impl FnMut() -> Result<T>, mut pause: impl FnMut(u32) -> bool) -> Result<T> {
     let before = destination::sent();
     let mut n = 0;

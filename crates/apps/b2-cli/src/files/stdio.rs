@@ -86,16 +86,16 @@ pub(crate) fn spool_pipe(path: &Path) -> Result<Arc<dyn ReadAt>> {
 
 /// An unnamed temporary file of `len` bytes, to be read from its start.
 pub(crate) fn spooled(file: File, len: u64) -> Arc<dyn ReadAt> {
-    Arc::new(Spooled { file, len })
+    Arc::new(SpoolFile { file, len })
 }
 
 /// A file that no other process can open.
-struct Spooled {
+struct SpoolFile {
     file: File,
     len: u64,
 }
 
-impl ReadAt for Spooled {
+impl ReadAt for SpoolFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.len)
     }

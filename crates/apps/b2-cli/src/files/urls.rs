@@ -1,5 +1,5 @@
-//! URLs in place of files: `http://` and `https://` through `b2-http`, `file://`, and those of object stores through an
-//! implementation that the program provides (`b2kit-stores` of `crates/adapters/b2-object-store`).
+//! URLs in place of files: `http://` and `https://` through `b2-http`, `file://`, and those of object stores
+//! through `b2-object-store`, with the feature `stores`.
 //!
 //! The rest of the command treats a URL as a path. If it has a user, a password or a query, which may be secret, it is
 //! replaced by a name without them before anything else sees it; this module maps the name back to the URL.
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use anyhow::Context;
 use b2kit::frame::{FileKind, ReadAt, ReadFiles, redact};
@@ -17,32 +17,6 @@ use super::members;
 use crate::args::Global;
 use crate::print::thousands;
 use crate::process::{Usage, one_line, signals};
-
-/// Object stores that a program provides.
-#[doc(hidden)]
-pub trait Stores: Send + Sync {
-    /// Files whose paths are URLs, for reading.
-    fn file_system(&self) -> Arc<dyn ReadFiles>;
-    /// Stores a file as an object, completely or not at all. An error of `going` stops it.
-    ///
-    /// # Errors
-    /// Fails if the store refuses, or if the object exists and `replace` is not given.
-    fn upload(
-        &self,
-        url: &str,
-        file: &dyn ReadAt,
-        replace: bool,
-        going: &mut (dyn FnMut() -> io::Result<()> + Send),
-    ) -> io::Result<()>;
-    /// Number of requests and of object bytes so far.
-    fn counts(&self) -> (u64, u64);
-}
-
-static STORES: OnceLock<Box<dyn Stores>> = OnceLock::new();
-
-pub(crate) fn set_stores(stores: Box<dyn Stores>) {
-    let _ = STORES.set(stores);
-}
 
 /// Whether this is a remote URL.
 pub(crate) fn is_url(path: &Path) -> bool {
@@ -63,22 +37,13 @@ fn is_store(path: &Path) -> bool {
     ["s3", "gs", "az"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
-/// The object stores of this program.
-///
-/// # Errors
-/// Fails if it has none.
-fn stores() -> io::Result<&'static dyn Stores> {
-    let none = "this program cannot open object stores: b2kit-stores can (crates/adapters/b2-object-store)";
-    STORES.get().map(|stores| &**stores).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, none))
-}
-
 /// Checks early that a file can be stored under a URL.
 ///
 /// # Errors
 /// Fails if it cannot.
 pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
     match is_store(url) {
-        true => stores().map(drop),
+        true => stores::check(),
         false => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "nothing is uploaded to web servers: a URL to write to starts with s3://, gs:// or az://",
@@ -93,7 +58,7 @@ pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
 pub(crate) fn upload(file: &dyn ReadAt, url: &Path, replace: bool) -> io::Result<()> {
     check_upload(url)?;
     let name = url.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-    stores()?.upload(name, file, replace, &mut || signals::check().map_err(io::Error::other))
+    stores::upload(name, file, replace, &mut || signals::check().map_err(io::Error::other))
 }
 
 /// Replaces the remote URLs of a command line by names without secrets, and `file://` URLs by paths.
@@ -213,7 +178,7 @@ pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
 /// Same as [`kind`].
 pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     if is_store(path) {
-        return stores()?.file_system().open(path, b2kit::frame::Links::Follow);
+        return stores::file_system()?.open(path, b2kit::frame::Links::Follow);
     }
     known::check(path)?;
     known::open(path)
@@ -224,18 +189,87 @@ pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
 /// # Errors
 /// Fails if this program has no stores.
 pub(crate) fn file_system(path: &Path) -> io::Result<Arc<dyn ReadFiles>> {
-    if is_store(path) { Ok(stores()?.file_system()) } else { Ok(known::file_system()) }
+    if is_store(path) { stores::file_system() } else { Ok(known::file_system()) }
 }
 
 /// Reports the requests to servers, for `--verbose`.
 pub(crate) fn tell(global: Global) {
     known::tell(global);
-    if let Some((requests, bytes)) = STORES.get().map(|stores| stores.counts()).filter(|(n, _)| *n > 0) {
+    if let Some((requests, bytes)) = stores::counts().filter(|(n, _)| *n > 0) {
         global.tell(|| format!("{requests} requests to stores, {} bytes of objects read", thousands(bytes)));
     }
 }
 
 pub(crate) use known::begin;
+
+#[cfg(feature = "stores")]
+mod stores {
+    use std::io;
+    use std::sync::{Arc, OnceLock};
+
+    use b2_object_store::Stores;
+    use b2kit::frame::{ReadAt, ReadFiles};
+
+    static STORES: OnceLock<Stores> = OnceLock::new();
+
+    fn stores() -> io::Result<&'static Stores> {
+        match STORES.get() {
+            Some(stores) => Ok(stores),
+            None => Stores::new().map(|stores| STORES.get_or_init(|| stores)),
+        }
+    }
+
+    pub(super) fn check() -> io::Result<()> {
+        stores().map(drop)
+    }
+
+    pub(super) fn file_system() -> io::Result<Arc<dyn ReadFiles>> {
+        Ok(Arc::new(stores()?.clone()))
+    }
+
+    pub(super) fn upload(
+        url: &str,
+        file: &dyn ReadAt,
+        replace: bool,
+        check: &mut (dyn FnMut() -> io::Result<()> + Send),
+    ) -> io::Result<()> {
+        stores()?.upload(url, file, replace, check)
+    }
+
+    pub(super) fn counts() -> Option<(u64, u64)> {
+        STORES.get().map(Stores::counts)
+    }
+}
+
+#[cfg(not(feature = "stores"))]
+mod stores {
+    use std::io;
+    use std::sync::Arc;
+
+    use b2kit::frame::{ReadAt, ReadFiles};
+
+    pub(super) fn check() -> io::Result<()> {
+        let none = "this program cannot open object stores: it was built without the feature `stores`";
+        Err(io::Error::new(io::ErrorKind::Unsupported, none))
+    }
+
+    pub(super) fn file_system() -> io::Result<Arc<dyn ReadFiles>> {
+        check().and(Err(io::ErrorKind::Unsupported.into()))
+    }
+
+    pub(super) fn upload(
+        _: &str,
+        _: &dyn ReadAt,
+        _: bool,
+        _: &mut (dyn FnMut() -> io::Result<()> + Send),
+    ) -> io::Result<()> {
+        check()
+    }
+
+    pub(super) fn counts() -> Option<(u64, u64)> {
+        None
+    }
+}
 
 #[cfg(feature = "http")]
 mod known {

@@ -11,7 +11,7 @@ use crate::args::Global;
 use crate::print::{count, printable};
 use crate::process::say;
 
-/// What becomes of a file or a folder that was found.
+/// What to do with a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Take {
     /// It is an input: a file, or a folder that is one file.

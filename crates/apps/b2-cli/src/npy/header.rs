@@ -32,7 +32,7 @@ use b2kit::nd::literal::{self, Literal};
 
 use b2_view::npy::{MAGIC, descr};
 
-use crate::print::thousands;
+use crate::print::{count, thousands};
 
 /// Maximum length of the text; NumPy's own limit is 10 000 by default.
 const MAX_TEXT: u32 = 1 << 20;
@@ -107,7 +107,7 @@ impl NpyHeader {
         let dict = literal::parse(&text).map_err(|(at, what)| anyhow!("{what} at byte {at}"))?;
         let field = |key: &str| lookup(&dict, key).with_context(|| format!("{key}: missing"));
         let dtype = descr::from_npy(field("descr")?).context("descr")?;
-        ensure!(dtype.itemsize() > 0, "descr: items of {dtype} have no bytes");
+        ensure!(dtype.itemsize() > 0, "descr: the item size of {dtype} is 0");
         let fortran_order = match field("fortran_order")? {
             Literal::Bool(b) => *b,
             other => bail!("fortran_order: {other} is neither True nor False"),
@@ -124,16 +124,16 @@ impl NpyHeader {
     }
 }
 
-/// The error for data behind an array that ends at byte `end`, in a file of `len` bytes. `another`: the data is another
+/// The error for data after an array that ends at byte `end`, in a file of `len` bytes. `another`: the data is another
 /// array.
 pub(crate) fn behind(end: u64, len: u64, another: bool) -> anyhow::Error {
-    let (bytes, at) = (thousands(len.saturating_sub(end)), thousands(end));
+    let (bytes, at) = (count(len.saturating_sub(end), "byte"), thousands(end));
     match another {
         true => anyhow!(
-            "{bytes} bytes behind the array, from byte {at} on: another array (pack, append and insert take array by \
+            "{bytes} after the array, at offset {at}: another array (pack, append and insert take array by \
              array with --each)"
         ),
-        false => anyhow!("{bytes} bytes behind the array, from byte {at} on, which belong to no array"),
+        false => anyhow!("{bytes} after the array, at offset {at}"),
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
             ),
             (
                 file(1, "{'descr': '<U0', 'fortran_order': False, 'shape': ()}"),
-                "npy header (offset 10): descr: items of <U0 have no bytes",
+                "npy header (offset 10): descr: the item size of <U0 is 0",
             ),
             (
                 file(1, "{'descr': 'q', 'fortran_order': False, 'shape': ()}"),

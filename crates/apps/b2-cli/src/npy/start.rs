@@ -1,4 +1,4 @@
-//! Finds an array at the start of a file, or behind another one.
+//! Finds an array at the start of a file, or after another one.
 
 use anyhow::Result;
 
@@ -47,7 +47,7 @@ impl NpyHeader {
     }
 }
 
-/// The error for data behind an array that ends at byte `end`.
+/// The error for data after an array that ends at byte `end`.
 pub(crate) fn behind(file: &impl ByteSource, end: u64, len: u64) -> anyhow::Error {
     let mut magic = [0; MAGIC.len()];
     let another = file.read_exact_at(end, &mut magic).is_ok() && magic == *MAGIC;

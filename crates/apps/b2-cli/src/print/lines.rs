@@ -25,7 +25,7 @@ struct Column {
 }
 
 /// Maximum number of values in a record.
-const MOST_COLUMNS: usize = 1 << 16;
+const MAX_COLUMNS: usize = 1 << 16;
 
 impl Lines {
     /// Creates a writer for an array of this shape.
@@ -105,7 +105,7 @@ impl Lines {
 /// Collects the values of an item, including those of nested fields.
 fn leaves(dtype: &Dtype, name: &str, offset: usize, out: &mut Vec<Column>) -> Result<()> {
     let Some(fields) = dtype.fields() else {
-        ensure!(out.len() < MOST_COLUMNS, "an item has more than {MOST_COLUMNS} values");
+        ensure!(out.len() < MAX_COLUMNS, "an item has more than {MAX_COLUMNS} values");
         out.push(Column { name: name.to_owned(), offset, simple: ItemReader::new(dtype) });
         return Ok(());
     };

@@ -71,10 +71,10 @@ impl Failures {
 /// Metadata (header, trailer, index, each vlmetalayer) may use at most 1/16 of the memory limit.
 pub(crate) const METADATA_SHARE: u64 = 16;
 
-/// What was to be said, while it is not yet known whether it is true.
+/// Messages that wait until it is known whether they are true.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Holds back what [`succeeded`] prints until it is [released](Self::release). Dropped before that, nothing is said.
+/// Holds back what [`succeeded`] prints until it is [released](Self::release). If it is dropped before, nothing is printed.
 #[must_use]
 pub(crate) struct Hold(());
 
@@ -144,7 +144,7 @@ pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
     }
 }
 
-/// The error and its causes. In place of an error of I/O stands the error that it wraps, if any, since `source` skips it.
+/// The error and its causes. An I/O error that wraps another one is replaced by it, since `source` skips it.
 pub(crate) fn causes(error: &anyhow::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     error.chain().map(|cause| {
         let mut inner = cause;
@@ -188,7 +188,7 @@ fn whole_frame_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a FrameEr
     }
 }
 
-/// The name of the file, if that is all that this error says besides that the file could not be used.
+/// The name of the file, if this error adds nothing but the name.
 fn only_name<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
     if let Some(NdError::Unreadable { name, .. }) = error.downcast_ref() {
         return Some(name);
@@ -227,7 +227,7 @@ pub(crate) fn one_line_below(error: &anyhow::Error) -> String {
     joined(error, "", |_, _| true)
 }
 
-/// Joins the error and its causes, behind the name of a file that is said elsewhere. `is_known` says whether a name needs
+/// Joins the error and its causes, after the name of a file that is printed elsewhere. `is_known` says whether a name needs
 /// no repetition, given the text so far.
 fn joined(error: &anyhow::Error, file: &str, is_known: impl Fn(&str, &str) -> bool) -> String {
     let mut out = file.to_owned();
@@ -284,7 +284,7 @@ fn names(text: &str, name: &str) -> bool {
         })
 }
 
-/// Whether the error itself says what was written: the change was made and only a later step failed, or a step could
+/// Whether the error itself states what was written: the change was made and only a later step failed, or a step could
 /// not be undone.
 fn is_done(error: &anyhow::Error) -> bool {
     let told = |error| matches!(error, &FrameError::NotSynced { .. } | &FrameError::SetAside { .. });

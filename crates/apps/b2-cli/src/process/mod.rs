@@ -1,13 +1,13 @@
-//! What belongs to the whole process: exit codes and messages, signals, threads, the captured output of a batch,
+//! State of the whole process: exit codes and messages, signals, threads, the captured output of a batch,
 //! progress bars, and loops over several files or pieces.
 //! Code belongs here if it would be the same for any command that takes long and may be stopped.
-//! It may use `print`, and knows neither options nor the formats of files.
+//! It may use `print`, but not the options or the formats of files.
 
+pub(crate) mod batch;
 pub(crate) mod capture;
 pub(crate) mod error;
-pub(crate) mod overlap;
+pub(crate) mod pipeline;
 pub(crate) mod progress;
-pub(crate) mod several;
 pub(crate) mod signals;
 pub(crate) mod threads;
 
@@ -15,6 +15,6 @@ pub(crate) use error::{
     AlreadyReported, ClosedPipe, Skipped, Trouble, Usage, WriteFailure, one_line, one_line_beside, outcome,
     say,
 };
-pub(crate) use overlap::{Ahead, buffer, pump, resize};
+pub(crate) use pipeline::{PipelineLimits, buffer, pump, resize};
 pub(crate) use progress::Progress;
 pub(crate) use threads::allow_many_files;

@@ -21,7 +21,7 @@ pub(crate) fn allow_many_files() {
         use rustix::process::{Resource, getrlimit, setrlimit};
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
-        // Ignore errors: opening too many files fails with a message of its own.
+        // Ignore errors: opening too many files fails with its own message.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }

@@ -4,17 +4,13 @@ use std::path::Path;
 
 use b2_view::edges::{Coordinates, MAX_COORDINATES};
 pub(crate) use b2_view::labels::Labels;
-use b2_view::labels::unit;
-use b2kit::NdArray;
 
-use super::input::Input;
-use super::store::Store;
+use super::slice::resolve;
 use super::view::Data;
 use crate::args::{Global, Source};
 use crate::files::{is_stdin, urls};
-use crate::npy::shown_dtype;
 
-/// Looks for the coordinates of dimension `dim` of an array: an array beside it with the name of the dimension.
+/// Looks for the coordinates of dimension `dim` of an array: an array next to it with the name of the dimension.
 pub(crate) fn points(
     source: &Source,
     data: &Data,
@@ -22,38 +18,35 @@ pub(crate) fn points(
     dim: usize,
     global: Global,
 ) -> Option<Coordinates> {
-    let Data::Blosc(Input::Array(array)) = data else { return None };
     let name = labels.names.get(dim).filter(|name| is_name(name))?;
-    let len = *array.shape().get(dim)?;
-    let found = match &source.key {
+    let len = *data.shape().get(dim)?;
+    let beside = match &source.key {
         Some(key) => {
             let group = key.rsplit_once('/').map_or("", |(group, _)| group);
             let beside = format!("{group}/{name}");
             if beside.trim_start_matches('/') == key.trim_start_matches('/') {
                 return None;
             }
-            Store::open(&source.file, source.offset, global).ok()??.member(&beside).ok()?
+            Source { key: Some(beside), ..source.clone() }
         }
         None if source.offset > 0 || is_stdin(&source.file) || urls::is_url(&source.file) => return None,
         None => {
-            let path = source.file.with_file_name(format!("{name}.b2nd"));
-            if path == source.file {
+            let file = source.file.with_file_name(format!("{name}.b2nd"));
+            if file == source.file {
                 return None;
             }
-            Input::open(&path, 0, global).ok()?
+            Source { file, ..source.clone() }
         }
     };
-    let Input::Array(points) = found else { return None };
-    let fits = points.shape() == [len] && (1..=MAX_COORDINATES).contains(&len);
-    if !fits { None } else { read(&points) }
-}
-
-fn read(points: &NdArray) -> Option<Coordinates> {
-    let dtype = shown_dtype(points);
-    if !Coordinates::can_be(&dtype) {
+    let found = Data::open(&beside, global).ok()?;
+    let (shape, dtype) = (found.shape(), found.dtype());
+    if shape != [len] || !(1..=MAX_COORDINATES).contains(&len) || !Coordinates::can_be(&dtype) {
         return None;
     }
-    Some(Coordinates::new(&dtype, points.all().read_bytes().ok()?, unit(points)))
+    let mut items = Vec::new();
+    let view = found.view(&[]).ok()?;
+    view.read(&resolve(&[], &shape).ok()?, &mut items).ok()?;
+    Some(Coordinates::new(&dtype, items, found.labels().unit))
 }
 
 /// Whether this is the name of a file in the same folder, and nothing else.

@@ -115,13 +115,13 @@ impl Hdf5 {
         Ok(arrays)
     }
 
-    /// Whether an error says that a data set cannot be read here, rather than that it is damaged.
+    /// Whether a data set is unsupported rather than damaged.
     pub(crate) fn is_unsupported(error: &Error) -> bool {
         let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<Hdf5Error>()?.kind()));
         kinds.last() == Some(ErrorKind::Unsupported)
     }
 
-    /// What `info` tells: of a data set its facts, of a file or a group what is in it. With `meta` also the attributes.
+    /// The text of `info`: the properties of a data set, or the contents of a file or group. `meta` adds the attributes.
     ///
     /// # Errors
     /// Fails if there is nothing of this name, or if it cannot be read.
@@ -190,7 +190,7 @@ impl Hdf5 {
         Ok(object)
     }
 
-    /// What `info` tells in one line of several.
+    /// The line of `info` for one of several files.
     ///
     /// # Errors
     /// Same as [`facts`](Self::facts).
@@ -340,7 +340,7 @@ impl Plain for Hdf5Array {
     }
 }
 
-/// What a name stands for, in a few words.
+/// Describes a node in a few words.
 pub(crate) fn described(entry: &Entry) -> String {
     match &entry.content {
         Content::Group => "group".into(),
@@ -412,7 +412,7 @@ pub(crate) fn listed(entries: &[Entry], indent: usize) -> String {
     lines.collect()
 }
 
-/// A name and what it stands for.
+/// A name and its description.
 pub(crate) fn as_json(entry: &Entry) -> serde_json::Value {
     let path = &entry.path;
     match &entry.content {

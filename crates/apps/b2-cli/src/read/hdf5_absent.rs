@@ -1,4 +1,4 @@
-//! What stands for HDF5 and NetCDF files in a build without the feature `hdf5`: an error that says how to get it.
+//! Replaces `hdf5` in builds without that feature: the errors explain how to enable it.
 
 use std::convert::Infallible;
 use std::path::Path;

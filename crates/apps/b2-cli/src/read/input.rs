@@ -25,7 +25,7 @@ pub(crate) enum Input {
     Chunk(BareChunk),
 }
 
-/// A bare chunk, which is a file of its own.
+/// A bare chunk: a file without a frame.
 pub(crate) struct BareChunk {
     chunk: Chunk,
     dparams: DParams,
@@ -295,7 +295,7 @@ fn cut_frame(head: &[u8], have: u64) -> Option<anyhow::Error> {
     frame_len(head).filter(|need| *need > have).map(|need| cut_off(need, have))
 }
 
-/// Returns an error that says that the frame, or the index of a sparse frame, is truncated, if it is; otherwise
+/// Returns an error for a truncated frame, or a truncated index of a sparse frame; otherwise
 /// `error`.
 pub(crate) fn cut_off_or(path: &Path, error: anyhow::Error) -> anyhow::Error {
     // Other errors, such as those of the lock or of the disk, have other causes.

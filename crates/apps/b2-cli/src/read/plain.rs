@@ -16,7 +16,7 @@ pub(crate) type MaybePlain = (String, anyhow::Result<Box<dyn Plain>>);
 /// An array whose items are read box by box.
 #[cfg_attr(not(feature = "terminal"), allow(dead_code))]
 pub(crate) trait Plain: Send + Sync {
-    /// What it is, such as "an .npy file".
+    /// Its format, such as "an .npy file".
     fn what(&self) -> String;
     /// Lengths of the dimensions.
     fn shape(&self) -> &[u64];

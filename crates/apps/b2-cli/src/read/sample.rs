@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow};
 use b2_view::grid::{ChunkedAxis, PixelGrid, list, pairs};
 pub(crate) use b2_view::numbers::{NoNumbers, Numbers};
+use b2_view::ticks::ValueFormat;
 use b2kit::base::Cancelled;
 use b2kit::{Control, Dtype, Selection};
 
@@ -25,7 +26,7 @@ use crate::process::signals;
 const MAX_CACHED_LEN: u64 = 48 << 20;
 /// Bytes of items to read at once for a line.
 const LINE_LEN: u64 = 4 << 20;
-/// What a block costs at least, in bytes that could be decoded meanwhile: finding it takes time, too.
+/// Minimum cost of a block, in equivalent decoded bytes: locating it takes time, too.
 const MIN_BLOCK_COST: u64 = 16 << 10;
 
 /// Takes the items, or a field of records, as numbers.
@@ -48,7 +49,7 @@ pub(crate) fn numbers(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Re
     })
 }
 
-/// What one look at a file may cost.
+/// The budget of one sample of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Cost {
     /// Bytes of blocks to decode. One block is always decoded.
@@ -82,7 +83,7 @@ impl Cost {
 
 /// Numbers of two dimensions, one for each pixel.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plane {
+pub(crate) struct PlaneSample {
     /// Positions in the selection along both dimensions: those that the pixels stand for.
     pub(crate) at: [Vec<u64>; 2],
     /// Row by row.
@@ -91,6 +92,7 @@ pub(crate) struct Plane {
     pub(crate) every: u64,
     /// Distance of pixels in items.
     pub(crate) steps: [u64; 2],
+    pub(crate) format: ValueFormat,
 }
 
 /// How a file is cut along a dimension, and the decoded size of its blocks.
@@ -131,7 +133,7 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
     }
 }
 
-/// Samples two dimensions of a selection. `axes` says which items are selected along all dimensions of the file, of the
+/// Samples two dimensions of a selection. `axes` are the items selected along all dimensions of the file, of the
 /// others than `dims` (rows, columns) a single one. `windows` are the parts of `dims` that are shown.
 ///
 /// # Errors
@@ -144,7 +146,7 @@ pub(crate) fn plane(
     windows: &[Range<u64>; 2],
     most: [usize; 2],
     cost: &Cost,
-) -> Result<Plane> {
+) -> Result<PlaneSample> {
     let position = |d: usize, k: u64| axes[dims[d]].position(k);
     let cuts = [0, 1].map(|d| cut(data, dims[d]));
     let nbytes = cuts[0].1;
@@ -164,7 +166,7 @@ pub(crate) fn plane(
     drop(items);
     let values = grid.spread(found);
     let PixelGrid { at, every, steps, .. } = grid;
-    Ok(Plane { at, values, every, steps })
+    Ok(PlaneSample { at, values, every, steps, format: numbers.format() })
 }
 
 /// Reads the items at all pairs of these positions, row by row.
@@ -229,10 +231,11 @@ fn read_positions(
 
 /// Numbers of one dimension, in as many columns as there are pixels.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Lined {
+pub(crate) struct LineSample {
     pub(crate) columns: Vec<Column>,
     /// Every n-th block was read.
     pub(crate) every: u64,
+    pub(crate) format: ValueFormat,
 }
 
 /// Samples one dimension of a selection; see [`plane`].
@@ -247,7 +250,7 @@ pub(crate) fn line(
     window: &Range<u64>,
     most: usize,
     cost: &Cost,
-) -> Result<Lined> {
+) -> Result<LineSample> {
     let len = window.end - window.start;
     let wide = len.min(most as u64).max(1);
     let mut columns = vec![Column::NONE; usize::try_from(wide)?];
@@ -260,7 +263,7 @@ pub(crate) fn line(
     let every = blocks.div_ceil((cost.decoded / nbytes).max(1)).max(1);
     // The items in between are read as well, where they are near.
     let step = axis.step.unsigned_abs().min(64);
-    // A large block is decoded anew for each piece.
+    // A large block is decoded again for each piece.
     let piece = (nbytes.clamp(LINE_LEN, MAX_CACHED_LEN) / (numbers.itemsize().max(1) as u64 * step)).max(1);
     let mut found = Vec::new();
     let mut add = |ranges: &mut Vec<Range<u64>>| -> Result<()> {
@@ -288,7 +291,7 @@ pub(crate) fn line(
             start = end;
         }
     } else {
-        // Each item is in a block of its own, or several are.
+        // Each item is in another block, or several share one.
         let alone = axis.step.unsigned_abs() >= cut.block;
         let (first, last) = if alone { (window.start, window.end - 1) } else { (low, high) };
         let (mut next, mut count) = (Some(first.saturating_add(every / 2).min(last)), 0);
@@ -311,7 +314,7 @@ pub(crate) fn line(
     if every > 1 {
         spread(&mut columns);
     }
-    Ok(Lined { columns, every })
+    Ok(LineSample { columns, every, format: numbers.format() })
 }
 
 /// Reads these ranges of items of a dimension, of others a single one.

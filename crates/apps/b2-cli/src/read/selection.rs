@@ -8,7 +8,7 @@ use super::damage;
 use super::input::Input;
 use super::slice::{Axis, PieceSize, Pieces, resolve};
 use crate::files::Output;
-use crate::process::{Ahead, Progress, pump, resize};
+use crate::process::{PipelineLimits, Progress, pump, resize};
 
 /// Items of a slice of a super-chunk are read one by one if the step is larger than this, in bytes, and larger than
 /// half a block.
@@ -100,10 +100,10 @@ impl<'a> Selection<'a> {
     }
 
     /// How far decoding may be ahead of writing.
-    fn ahead(&self) -> Ahead {
+    fn ahead(&self) -> PipelineLimits {
         let memory = self.input.dparams().limits.max_memory;
         if self.piece_size().max.saturating_mul(6) > memory {
-            return Ahead::NONE;
+            return PipelineLimits::NONE;
         }
         // While the last responses of a piece are awaited and decoded, the requests for the next ones are in flight: more of
         // them the further away the server is.
@@ -111,7 +111,7 @@ impl<'a> Selection<'a> {
         let first = self.pieces().next().map_or(1, |axes| bytes_of(&axes, self.itemsize).max(1));
         let room = usize::try_from(FAR_AHEAD.min(memory / 3) / first).unwrap_or(usize::MAX);
         let decoders = (in_flight / 16).min(room.saturating_sub(2)).clamp(1, 4);
-        Ahead { decoders, pieces: decoders + 2 }
+        PipelineLimits { decoders, pieces: decoders + 2 }
     }
 
     /// Decodes the items and sends them to an output. Only errors of reading, not of writing, get the context.

@@ -5,10 +5,10 @@ use anyhow::{Result, anyhow};
 use super::input::{Input, find_cut_off};
 use super::store::Store;
 use crate::args::{Global, Source};
-use crate::files::{members, refuse_stdin};
+use crate::files::{foreign, members, refuse_stdin};
 
 impl Source {
-    /// The file and the name inside of it that `FILE::NAME` stands for. `--key` says the same.
+    /// Splits `FILE::NAME` into the file and the key, as `--key` gives it.
     pub(crate) fn inside(&self) -> Self {
         match members::split(&self.file).filter(|_| self.key.is_none()) {
             Some((file, key)) => Self { file, key: Some(key), offset: self.offset },
@@ -27,7 +27,10 @@ impl Input {
         let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };
         refuse_stdin(&source.file, "cannot be a store: name the file")?;
         let store = Store::open(&source.file, source.offset, global)?;
-        let none = || find_cut_off(&source.file).unwrap_or_else(|| anyhow!("--key: not a store"));
+        let none = || match foreign::directory(&source.file).filter(|found| !found.is_ours()) {
+            Some(found) => anyhow!("{}; {}", found.what, found.hint),
+            None => find_cut_off(&source.file).unwrap_or_else(|| anyhow!("not a store: it has no members")),
+        };
         store.ok_or_else(none)?.member(key)
     }
 }

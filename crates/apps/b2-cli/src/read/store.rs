@@ -133,8 +133,8 @@ impl Store {
         let meta = self.store.frame(&format!("{group}/_meta"), &self.options)?;
         let schema = meta.vlmetalayers().get("schema")?.context("there is no schema")?;
         let schema = Object::decode("schema", &schema, &meta.dparams().limits)?;
-        let Object::Text(schema) = schema else { bail!("the schema is no text") };
-        let schema: serde_json::Value = serde_json::from_str(&schema).context("the schema is no JSON")?;
+        let Object::Text(schema) = schema else { bail!("the schema is not text") };
+        let schema: serde_json::Value = serde_json::from_str(&schema).context("the schema is not JSON")?;
         let columns = schema["columns"].as_array().context("the schema has no columns")?;
         let text = |column: &serde_json::Value, name| column[name].as_str().unwrap_or_default().to_owned();
         let columns = columns.iter().map(|column| (text(column, "name"), text(column, "kind")));
@@ -145,7 +145,7 @@ impl Store {
     /// Counts the rows of a table.
     fn rows(&self, group: &str) -> Result<u64> {
         let input = self.member(&format!("{group}/_valid_rows"))?;
-        let Input::Array(array) = &input else { bail!("_valid_rows is no array") };
+        let Input::Array(array) = &input else { bail!("_valid_rows is not an array") };
         let [len] = *array.shape() else { bail!("_valid_rows has {} dimensions", array.shape().len()) };
         ensure!(array.itemsize() == 1, "the items of _valid_rows have {} bytes", array.itemsize());
         let (mut rows, mut at) = (0, 0);
@@ -186,7 +186,7 @@ fn plain(error: StoreError, path: &Path) -> Error {
     }
 }
 
-/// Rejects archives of something else, and says what they are.
+/// Rejects archives of other formats, with their names.
 fn refuse_archive(path: &Path, offset: u64) -> Result<()> {
     if offset > 0 || urls::is_url(path) || !path.is_file() {
         return Ok(());

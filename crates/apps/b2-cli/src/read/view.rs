@@ -22,7 +22,7 @@ use crate::npy::source::ByteSource;
 use crate::print::shown;
 use crate::process::{Usage, resize};
 
-/// An open file, or what a name inside of it stands for.
+/// An open file, or an array inside of it.
 #[expect(clippy::large_enum_variant, reason = "there is one for each open file")]
 pub(crate) enum Data {
     Blosc(Input),
@@ -104,7 +104,7 @@ impl Data {
         Ok(dtype)
     }
 
-    /// What the attributes say.
+    /// Names, unit and fill values from the attributes.
     pub(crate) fn labels(&self) -> Labels {
         match self {
             Self::Blosc(Input::Array(array)) => Labels::of(array),

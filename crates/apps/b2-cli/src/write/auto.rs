@@ -74,7 +74,7 @@ pub(crate) fn for_array<'a>(
 fn is_auto(encoding: &Encoding) -> Result<bool> {
     if encoding.codec != Some(Codec::Auto) {
         return match encoding.goal {
-            Some(_) => Err(Usage("--goal: only --codec auto has one".into()).into()),
+            Some(_) => Err(Usage("--goal needs --codec auto".into()).into()),
             None => Ok(false),
         };
     }

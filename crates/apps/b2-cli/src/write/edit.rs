@@ -11,16 +11,16 @@ use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 
 use super::lossy;
 use crate::args::{FilesFrom, Global};
-use crate::files::{refuse_stdin, urls};
+use crate::files::{print, refuse_stdin, urls};
 use crate::npy;
 use crate::print::{count, printable, short_size};
-use crate::process::{one_line, say, several, signals};
-use crate::read::{Items, Operand, input};
+use crate::process::{batch, one_line, say, signals};
+use crate::read::{Input, Items, Operand, input};
 
 /// Holes up to this size, in bytes, are not worth a message.
 const HOLES: u64 = 1 << 20;
 /// With more chunks looking for holes takes too long.
-const MOST_HEADERS: usize = 20_000;
+const MAX_SCANNED_CHUNKS: usize = 20_000;
 
 /// Which file is changed, and how carefully.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,18 +40,35 @@ pub(crate) struct Targets {
     files: Vec<PathBuf>,
     #[command(flatten)]
     listed: FilesFrom,
+    /// Print what would be done to each file, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     care: Care,
 }
 
 impl Targets {
-    /// Runs the command for each file. A failure does not stop the others.
+    /// Runs the command for each file, or with `--dry-run` prints what `plan` returns. A failure does not stop the others.
     ///
     /// # Errors
-    /// Same as [`several::each`].
-    pub(crate) fn each(&self, mut run: impl FnMut(&Target) -> Result<()>) -> Result<()> {
-        several::each(&self.listed.and(&self.files)?, |file| {
-            run(&Target { file: file.to_owned(), care: self.care })
+    /// Same as [`batch::each`].
+    pub(crate) fn each(
+        &self,
+        global: Global,
+        plan: impl Fn(&Target, &SuperChunk) -> Result<String>,
+        run: impl Fn(&Target) -> Result<()>,
+    ) -> Result<()> {
+        batch::each(&self.listed.and(&self.files)?, |file| {
+            let target = Target { file: file.to_owned(), care: self.care };
+            if !self.dry_run {
+                return run(&target);
+            }
+            let planned = refuse_url(file).and_then(|()| {
+                let input = Input::open(file, 0, global)?;
+                plan(&target, input.frame().context("not a frame: only frames can be changed")?)
+            });
+            let planned = planned.with_context(|| target.named())?;
+            print(&format!("{}: {planned}\n", printable(&target.named())))
         })
     }
 }
@@ -69,13 +86,13 @@ pub(crate) struct Care {
     no_lock: bool,
     /// Change the file even if other data may be lost
     ///
-    /// That is: bytes behind the frame are destroyed, and a file with several hard links is changed. What compact does
-    /// its other names do not get, and who changes it under one of them at the same time destroys it.
+    /// That is: bytes after the frame are destroyed, and a file with several hard links is changed. The other names
+    /// do not see the result of compact, and a concurrent change under one of them destroys the file.
     #[arg(long, help_heading = "Care")]
     force: bool,
-    /// Change a table of python-blosc2 even if it cannot be read then
+    /// Change a table of python-blosc2 even if it becomes unreadable
     ///
-    /// That is: a column gets another length than the others, or _valid_rows changes, which says which rows there are.
+    /// That is: the length of a single column changes, or _valid_rows, the mask of existing rows.
     #[arg(long, help_heading = "Care")]
     allow_table_edit: bool,
 }
@@ -213,12 +230,12 @@ impl Target {
         }
     }
 
-    /// The bytes in holes and in all, if a person should know: the holes are larger than what is kept.
+    /// The bytes in holes and the length of the file, if the holes are larger than the rest.
     fn holes(&self) -> Option<(u64, u64)> {
         let len = fs::metadata(&self.file).ok().filter(|there| there.is_file() && there.len() > HOLES)?.len();
         let frame = SuperChunk::open(&self.file).ok()?;
         // The holes are found by the headers of all chunks.
-        let dead = if frame.nchunks() <= MOST_HEADERS { frame.dead_bytes().ok()? } else { 0 };
+        let dead = if frame.nchunks() <= MAX_SCANNED_CHUNKS { frame.dead_bytes().ok()? } else { 0 };
         (dead > HOLES && dead > len - dead.min(len)).then_some((dead, len))
     }
 }
@@ -241,11 +258,11 @@ fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
             ) && fs::symlink_metadata(path).is_err() =>
         {
-            anyhow!("cannot lock: the folder is not writable (--no-lock goes on without a lock)")
+            anyhow!("cannot lock: the folder is not writable (--no-lock continues without a lock)")
         }
         Some(FrameError::Lock { .. }) => {
             let message = one_line(&error);
-            anyhow!("{message} (--no-lock goes on without it)")
+            anyhow!("{message} (--no-lock continues without it)")
         }
         _ => error,
     }

@@ -19,7 +19,7 @@ use b2kit::{ArrayBuilder, Chunk, CodecId, Compression, Dtype, FrameWriter, Regio
 use super::lossy::{self, Promise};
 use super::summary;
 use crate::args::{Codec, Dims, Encoding, Format, Global, MetaArg, Shape, plugins};
-use crate::files::{Output, Together};
+use crate::files::{GroupCommit, Output};
 use crate::npy;
 use crate::print::{count, joined, printable};
 use crate::process::error::succeeded;
@@ -87,7 +87,7 @@ impl Encoding {
         match &self.filters {
             Some(filters) => builder = builder.filters(&filters.0),
             // The default filters, and those of the file, are for codecs that compress bytes.
-            None if new_codec && self.codec_id().is_some_and(takes_floats) => builder = builder.no_filters(),
+            None if new_codec && self.codec_id().is_some_and(takes_items) => builder = builder.no_filters(),
             None => {}
         }
         if let Some(splitmode) = self.splitmode {
@@ -115,33 +115,30 @@ impl Encoding {
         let Some(text) = &self.dtype else { return Ok(None) };
         let dtype = Dtype::parse(text).map_err(|e| Usage(format!("--dtype: {e}")))?;
         if dtype.itemsize() == 0 {
-            return Err(Usage(format!("--dtype: items of {text} have no bytes")).into());
+            return Err(Usage(format!("--dtype {text}: the item size is 0")).into());
         }
         Ok(Some(dtype))
     }
 
     /// Rejects options that apply only to arrays.
     pub(crate) fn no_array_options(&self, what: &str) -> Result<()> {
-        ensure!(self.chunks.is_none(), "--chunks: only arrays have it, this is a {what}");
-        ensure!(self.blocks.is_none(), "--blocks: only arrays have it, this is a {what}");
+        ensure!(self.chunks.is_none(), "--chunks applies to arrays; this is a {what}");
+        ensure!(self.blocks.is_none(), "--blocks applies to arrays; this is a {what}");
         Ok(())
     }
 
     /// Rejects options that do not apply to arrays.
     pub(crate) fn only_array_options(&self) -> Result<()> {
-        ensure!(
-            self.chunksize.is_none(),
-            "--chunksize: only super-chunks have it, this is an array (--chunks cuts it)"
-        );
+        ensure!(self.chunksize.is_none(), "--chunksize applies to super-chunks; use --chunks for arrays");
         ensure!(self.blocksize.is_none(), "--blocksize: the blocks of an array are set by --blocks");
-        ensure!(self.typesize.is_none(), "--typesize: the dtype of an array says it");
+        ensure!(self.typesize.is_none(), "--typesize conflicts with the array's dtype");
         Ok(())
     }
 
     /// Rejects options that do not apply to bare chunks.
     pub(crate) fn only_chunk_options(&self) -> Result<()> {
         self.no_array_options("bare chunk")?;
-        ensure!(self.chunksize.is_none(), "--chunksize: a bare chunk is not cut");
+        ensure!(self.chunksize.is_none(), "--chunksize does not apply to a bare chunk");
         ensure!(
             self.meta.is_empty() && self.vlmeta.is_empty(),
             "--meta and --vlmeta: a bare chunk has no metalayers"
@@ -189,9 +186,10 @@ impl Encoding {
     }
 }
 
-/// Whether a codec takes floats (zfp). Byte filters must not be applied first, since they would change the values.
-fn takes_floats(codec: CodecId) -> bool {
-    plugins::plugins().codec_properties(codec).takes_floats
+/// Whether a codec takes items instead of bytes (zfp, pco), so that no byte filter may come before it.
+fn takes_items(codec: CodecId) -> bool {
+    let properties = plugins::plugins().codec_properties(codec);
+    properties.takes_floats || properties.takes_numbers
 }
 
 /// Checks that there is a length for each dimension.
@@ -253,7 +251,7 @@ impl Layers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFile<'a> {
     /// Where syncing and the rename are put off; `None` if they are not.
-    pub(crate) together: Option<&'a Arc<Together>>,
+    pub(crate) together: Option<&'a Arc<GroupCommit>>,
     pub(crate) path: &'a Path,
     /// Name of the file for messages.
     pub(crate) shown: &'a Path,
@@ -385,18 +383,18 @@ pub(crate) fn append_bytes(
 }
 
 /// Passes items through and counts them for the progress bar.
-pub(crate) struct Tracked<'a, S> {
+pub(crate) struct ProgressSource<'a, S> {
     source: S,
     progress: Mutex<&'a mut Progress>,
 }
 
-impl<'a, S: SharedRegions> Tracked<'a, S> {
+impl<'a, S: SharedRegions> ProgressSource<'a, S> {
     pub(crate) fn new(source: S, progress: &'a mut Progress) -> Self {
         Self { source, progress: Mutex::new(progress) }
     }
 }
 
-impl<S: SharedRegions> RegionSource for Tracked<'_, S> {
+impl<S: SharedRegions> RegionSource for ProgressSource<'_, S> {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         SharedRegions::read_region(self, region, dst)
     }
@@ -406,7 +404,7 @@ impl<S: SharedRegions> RegionSource for Tracked<'_, S> {
     }
 }
 
-impl<S: SharedRegions> SharedRegions for Tracked<'_, S> {
+impl<S: SharedRegions> SharedRegions for ProgressSource<'_, S> {
     fn read_region(&self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         signals::check().map_err(io::Error::other)?;
         self.source.read_region(region, dst)?;
@@ -454,7 +452,7 @@ pub(crate) fn shape_of(given: Option<&Shape>, dtype: &Dtype, have: u64) -> Resul
             }
         }
     }
-    ensure!(need > 0, "--shape {given}: beside a length of 0, the other one cannot be told from the bytes");
+    ensure!(need > 0, "--shape {given}: the other length cannot be inferred when one is 0");
     let rest = have % need;
     ensure!(
         rest == 0,

@@ -11,21 +11,21 @@ use b2kit::nd::DtypeKind;
 use b2kit::{CodecId, Dtype, FilterId};
 
 use crate::args::{Codec, Encoding, Global};
-use crate::print::{Simple, dims, items::double, printable};
+use crate::print::{Simple, count, dims, items::double, printable};
 use crate::process::{Usage, buffer, say, signals};
 use crate::read::{Axis, Input, Selection, coordinates};
 
 /// A value this many times as large as all others counts as a fill value.
 const FAR_OUTSIDE: f64 = 32.0;
 /// Minimum length of a block along each dimension for zfp, in items.
-pub(crate) const ZFP_LEAST: u32 = 4;
+pub(crate) const MIN_ZFP_SIDE: u32 = 4;
 /// Maximum block size, in bytes, after short sides were extended for zfp.
 const ZFP_BLOCK: u64 = 256 << 10;
 
 /// A codec that loses data.
 struct LossyCodec {
     id: CodecId,
-    /// The option that says how much it may lose, and what it says.
+    /// The option with the accepted loss, and its description.
     option: &'static str,
     hint: &'static str,
     /// The parameter of the codec that this option asks for, for items of this size.
@@ -135,7 +135,7 @@ pub(crate) fn settle(encoding: &Encoding, itemsize: usize, old: Option<CodecId>)
         && settled.codec_meta.is_none()
         && old != Some(codec)
     {
-        return Err(Usage(format!("--codec {codec} loses data: say how much with {hint}")).into());
+        return Err(Usage(format!("--codec {codec} loses data: specify how much with {hint}")).into());
     }
     Ok(settled)
 }
@@ -167,7 +167,7 @@ pub(crate) fn check_dtype(cparams: &CParams, dtype: &Dtype) -> Result<()> {
     let codec = cparams.codec();
     // Bytes without a type are not floats here: --dtype can say what they are.
     if is_zfp(codec) && !matches!(dtype.kind(), DtypeKind::Simple { code: 'f', .. }) {
-        bail!("{codec} takes floats of 4 or 8 bytes, the dtype is {dtype}");
+        bail!("{codec} needs floats of 4 or 8 bytes, the dtype is {dtype}");
     }
     Ok(())
 }
@@ -194,12 +194,12 @@ pub(crate) fn fit_blocks(
     // A block must not be longer than a chunk that the user chose.
     let most = |dim: usize| chunks.as_ref().and_then(|chunks| chunks.get(dim).copied()).unwrap_or(u32::MAX);
     for (dim, n) in fit.iter_mut().enumerate() {
-        *n = (*n).max(ZFP_LEAST).min(most(dim).max(1));
+        *n = (*n).max(MIN_ZFP_SIDE).min(most(dim).max(1));
     }
     let nbytes = |fit: &[u32]| fit.iter().fold(itemsize as u64, |all, n| all.saturating_mul(u64::from(*n)));
     while nbytes(&fit) > ZFP_BLOCK {
-        let Some(longest) = fit.iter_mut().filter(|n| **n >= 2 * ZFP_LEAST).max() else { break };
-        *longest = longest.div_ceil(2).next_multiple_of(ZFP_LEAST);
+        let Some(longest) = fit.iter_mut().filter(|n| **n >= 2 * MIN_ZFP_SIDE).max() else { break };
+        *longest = longest.div_ceil(2).next_multiple_of(MIN_ZFP_SIDE);
     }
     let chunks = chunks.unwrap_or_else(|| {
         let chunks = b2kit::nd::default_chunkshape(shape, &fit, itemsize);
@@ -256,7 +256,7 @@ impl Loss {
         Self { numbers, itemsize, nitems: 0, changed: 0, broken: 0, worst: None, magnitudes, not_finite: 0 }
     }
 
-    /// Compares items. `axes` tells where they are in the file.
+    /// Compares items. `axes` are their positions in the file.
     fn add(&mut self, axes: &[Axis], before: &[u8], after: &[u8]) {
         let (numbers, size) = (self.numbers.clone(), self.itemsize);
         let number = |item: &[u8]| numbers.as_ref()?.value(item).number();
@@ -346,7 +346,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Formats two numbers with so many digits that they look different, if they are.
+/// Formats two numbers with enough digits to tell them apart.
 fn differently(before: f64, after: f64) -> (String, String) {
     let told = (4..17).map(|digits| (rounded(before, digits), rounded(after, digits)));
     told.chain([(double(before), double(after))])
@@ -490,7 +490,7 @@ fn tell(named: &str, what: &str, loss: &Loss) {
     // Only zfp compresses neighbouring values together.
     if let Some((fills, others)) = loss.fill_values().filter(|_| what.contains("zfp_")) {
         let of: Vec<String> =
-            fills.iter().map(|(value, n)| format!("{} ({n} items)", short(*value))).collect();
+            fills.iter().map(|(value, n)| format!("{} ({})", short(*value), count(*n, "item"))).collect();
         say(&format!(
             "{named}: warning: {} far outside of the other values (up to {}): what is near such a fill value loses \
              most; a codec without loss keeps all",

@@ -30,12 +30,12 @@ pub(crate) struct ZarrArray {
     limits: Limits,
     /// Indexes of shards that were read last.
     indexes: Mutex<VecDeque<(Vec<u64>, Arc<Index>)>>,
-    filled: Filled,
+    filled: FillCounter,
 }
 
 /// Counts bytes that no chunk holds: a few bytes of metadata may ask for any number of them.
 #[derive(Default)]
-struct Filled {
+struct FillCounter {
     nbytes: AtomicU64,
     /// One more than the highest number of a chunk that was counted. No chunk is counted twice.
     next: AtomicU64,
@@ -48,7 +48,7 @@ impl ZarrArray {
             _ => metadata.chunks.clone(),
         };
         let chunkshape = chunks.iter().map(|&length| u32::try_from(length).ok()).collect();
-        let (indexes, filled) = (Mutex::default(), Filled::default());
+        let (indexes, filled) = (Mutex::default(), FillCounter::default());
         Self { files, dir, metadata, chunks, chunkshape, limits, indexes, filled }
     }
 

@@ -36,9 +36,9 @@ pub(super) enum Step {
     Bytes,
     Sharding(Arc<Sharding>),
     Compress(Compression),
-    /// The first bytes of all items, then the second ones; items of so many bytes.
+    /// The first bytes of all items, then the second ones. The number is the item size.
     Shuffle(usize),
-    /// A checksum behind the bytes.
+    /// A checksum after the bytes.
     Crc32c,
 }
 
@@ -61,12 +61,12 @@ pub(super) struct Sharding {
     pub(super) at_start: bool,
 }
 
-/// What is between two codecs.
+/// The data between two codecs.
 #[derive(Clone, Debug)]
 struct State {
     shape: Vec<u64>,
     itemsize: usize,
-    /// Bytes; `None` if only decoding says how many.
+    /// Bytes; `None` if their number is only known after decoding.
     len: Option<u64>,
 }
 
@@ -167,7 +167,7 @@ impl Chain {
         Ok(Self(steps))
     }
 
-    /// What is in front of each codec, and what comes out of the last one.
+    /// The input of each codec, and the output of the last one.
     fn states(&self, shape: &[u64], itemsize: usize) -> Result<Vec<State>> {
         let mut state = State::of(shape, itemsize);
         let mut states = vec![state.clone()];
@@ -309,7 +309,7 @@ fn permutation(order: &Json, ndim: usize) -> Result<Vec<usize>> {
     let dims: Vec<usize> = dims.iter().filter_map(|dim| usize::try_from(dim.as_u64()?).ok()).collect();
     let mut sorted = dims.clone();
     sorted.sort_unstable();
-    ensure!(sorted == (0..ndim).collect::<Vec<_>>(), "{order} is no order of {ndim} dimensions");
+    ensure!(sorted == (0..ndim).collect::<Vec<_>>(), "{order} is not an order of {ndim} dimensions");
     Ok(dims)
 }
 

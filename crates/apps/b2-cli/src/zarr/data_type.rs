@@ -19,7 +19,7 @@ pub(super) fn of_version_2(json: &Json) -> Result<Dtype> {
         );
     }
     let dtype = descr::from_npy(&literal(json)?).with_context(|| format!("dtype {json}"))?;
-    ensure!(dtype.itemsize() > 0, "items of {dtype} have no bytes");
+    ensure!(dtype.itemsize() > 0, "the item size of {dtype} is 0");
     Ok(dtype)
 }
 
@@ -43,7 +43,8 @@ fn field(json: &Json) -> Result<Literal> {
     if let Some(shape) = shape {
         let lengths = shape.as_array().with_context(|| format!("dtype: {shape} is not a shape"))?;
         let lengths = lengths.iter().map(|length| length.as_i64().map(Literal::Int));
-        field.push(Literal::Tuple(lengths.collect::<Option<_>>().context("dtype: a length is no number")?));
+        field
+            .push(Literal::Tuple(lengths.collect::<Option<_>>().context("dtype: a length is not a number")?));
     }
     Ok(Literal::Tuple(field))
 }
@@ -98,7 +99,7 @@ pub(super) fn of_version_3(json: &Json, big_endian: bool) -> Result<Dtype> {
                 offset = next;
             }
             let dtype = Dtype::structure(made, offset)?;
-            ensure!(dtype.itemsize() > 0, "items of {dtype} have no bytes");
+            ensure!(dtype.itemsize() > 0, "the item size of {dtype} is 0");
             return Ok(dtype);
         }
         _ => match name.strip_prefix('r').and_then(|bits| bits.parse::<u32>().ok()) {
@@ -187,7 +188,7 @@ pub(super) fn has_order(dtype: &Dtype) -> bool {
     }
 }
 
-/// The bytes of the item that a fill value stands for. Without one these are zeros, and times are missing.
+/// The bytes of the item of a fill value: without one, zeros, and NaT for times.
 pub(super) fn fill(json: &Json, dtype: &Dtype) -> Result<Vec<u8>> {
     let size = dtype.itemsize();
     let wrong = || format!("fill_value {json} does not fit {dtype}");
@@ -302,7 +303,7 @@ pub(super) fn named_float(json: &Json) -> Option<f64> {
     }
 }
 
-/// The bytes of a float: a number, the name of one, its bits in hexadecimal, or what stands for NaN where JSON has it.
+/// The bytes of a float: a number, `NaN` or `Infinity`, or its bits in hexadecimal.
 fn float(size: usize, json: &Json) -> Option<Vec<u8>> {
     let text = json.as_str().or_else(|| json.get("$float")?.as_str());
     if let Some(hex) = text.and_then(|text| text.strip_prefix("0x")) {

@@ -159,7 +159,7 @@ impl Filter {
                 from: Number::named(parameters, "encode_dtype")?,
                 to: Number::named(parameters, "decode_dtype")?,
             },
-            // What is lost stays lost: there is nothing to undo.
+            // Lost precision cannot be restored.
             "bitround" => match Number::of(dtype) {
                 Some(number) => Self::Convert { from: number, to: number },
                 None => bail!("{dtype} is not supported"),

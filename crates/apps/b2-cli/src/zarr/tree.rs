@@ -44,7 +44,7 @@ pub(crate) enum Content {
 }
 
 /// The metadata of a group or an array.
-enum Stored {
+enum NodeMetadata {
     Version2 { array: Option<Json>, attributes: Option<Json> },
     Version3(Json),
 }
@@ -76,10 +76,13 @@ impl Zarr {
     /// The group or array at a path, and everything below it, in order.
     ///
     /// # Errors
-    /// Fails if there is nothing of this name, or if a directory cannot be listed. What cannot be read is in the list.
+    /// Fails if there is no such node, or if a directory cannot be listed. Unreadable nodes are in the list.
     pub(crate) fn nodes(&self, path: &str) -> Result<Vec<Node>> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        ensure!(parts.iter().all(|part| !part.starts_with('.')), "{path}: no path of a group or an array");
+        ensure!(
+            parts.iter().all(|part| !part.starts_with('.')),
+            "{path}: not the path of a group or an array"
+        );
         let dir = parts.iter().fold(self.root.clone(), |dir, part| dir.join(part));
         let path = format!("/{}", parts.join("/"));
         let mut nodes = Vec::new();
@@ -115,16 +118,16 @@ impl Zarr {
     fn of_url(&self, dir: &Path, path: &str, nodes: &mut Vec<Node>) -> Result<()> {
         let stored = match self.stored(dir)? {
             Some(stored) => stored,
-            None => Stored::Version2 { array: None, attributes: None },
+            None => NodeMetadata::Version2 { array: None, attributes: None },
         };
         let listed = match &stored {
-            Stored::Version2 { array: Some(_), .. } => None,
-            Stored::Version2 { array: None, .. } => match self.read(&dir.join(".zmetadata"))? {
+            NodeMetadata::Version2 { array: Some(_), .. } => None,
+            NodeMetadata::Version2 { array: None, .. } => match self.read(&dir.join(".zmetadata"))? {
                 Some(json) => Some(of_version_2(&json)),
                 None if nodes.is_empty() && self.read(&dir.join(".zgroup"))?.is_none() => return Ok(()),
                 None => Some(None),
             },
-            Stored::Version3(json) => match json.get("node_type").and_then(Json::as_str) {
+            NodeMetadata::Version3(json) => match json.get("node_type").and_then(Json::as_str) {
                 Some("group") => Some(json.get("consolidated_metadata").and_then(of_version_3)),
                 _ => None,
             },
@@ -145,26 +148,26 @@ impl Zarr {
             }
             ensure!(nodes.len() < MAX_NODES, "{path}: too many arrays");
             let is_path = name.split('/').all(|part| !part.is_empty() && !part.starts_with('.'));
-            ensure!(is_path, "consolidated metadata: {name} is no path");
+            ensure!(is_path, "consolidated metadata: {name} is not a path");
             let inner = name.split('/').fold(dir.to_owned(), |dir, part| dir.join(part));
             nodes.push(self.node(&inner, format!("{}/{name}", path.trim_end_matches('/')), Ok(stored)));
         }
         Ok(())
     }
 
-    fn node(&self, dir: &Path, path: String, stored: Result<Stored>) -> Node {
+    fn node(&self, dir: &Path, path: String, stored: Result<NodeMetadata>) -> Node {
         let array = |metadata: Metadata| {
             let array = ZarrArray::new(self.files.clone(), dir.to_owned(), metadata, self.limits.clone());
             Content::Array(Box::new(array))
         };
         let content = stored.and_then(|stored| match stored {
-            Stored::Version2 { array: None, attributes } => {
+            NodeMetadata::Version2 { array: None, attributes } => {
                 Ok(Content::Group(attributes::values(attributes.as_ref())))
             }
-            Stored::Version2 { array: Some(json), attributes } => {
+            NodeMetadata::Version2 { array: Some(json), attributes } => {
                 Metadata::version_2(&json, attributes.as_ref(), &self.limits).map(array)
             }
-            Stored::Version3(json) => match json.get("node_type").and_then(Json::as_str) {
+            NodeMetadata::Version3(json) => match json.get("node_type").and_then(Json::as_str) {
                 Some("group") => Ok(Content::Group(attributes::values(json.get("attributes")))),
                 Some("array") => Metadata::version_3(&json, &self.limits).map(array),
                 _ => Err(anyhow!("zarr.json: neither a group nor an array")),
@@ -174,16 +177,16 @@ impl Zarr {
     }
 
     /// The metadata in a directory; `None` if there are none.
-    fn stored(&self, dir: &Path) -> Result<Option<Stored>> {
+    fn stored(&self, dir: &Path) -> Result<Option<NodeMetadata>> {
         if let Some(json) = self.read(&dir.join("zarr.json"))? {
-            return Ok(Some(Stored::Version3(json)));
+            return Ok(Some(NodeMetadata::Version3(json)));
         }
         let array = self.read(&dir.join(".zarray"))?;
         if array.is_none() && self.read(&dir.join(".zgroup"))?.is_none() {
             return Ok(None);
         }
         let attributes = self.read(&dir.join(".zattrs"))?;
-        Ok(Some(Stored::Version2 { array, attributes }))
+        Ok(Some(NodeMetadata::Version2 { array, attributes }))
     }
 
     /// Reads a file with JSON; `None` if there is none.
@@ -205,7 +208,7 @@ impl Zarr {
 }
 
 /// What `.zmetadata` lists, by path.
-fn of_version_2(json: &Json) -> Option<Vec<(String, Stored)>> {
+fn of_version_2(json: &Json) -> Option<Vec<(String, NodeMetadata)>> {
     let files = json.get("metadata")?.as_object()?;
     let path = |file: &str, name: &str| match file.strip_suffix(name)? {
         "" => Some(String::new()),
@@ -219,13 +222,13 @@ fn of_version_2(json: &Json) -> Option<Vec<(String, Stored)>> {
             _ => continue,
         };
         let own = if path.is_empty() { ".zattrs".to_owned() } else { format!("{path}/.zattrs") };
-        listed.push((path, Stored::Version2 { array, attributes: files.get(&own).cloned() }));
+        listed.push((path, NodeMetadata::Version2 { array, attributes: files.get(&own).cloned() }));
     }
     Some(listed)
 }
 
-/// What the consolidated metadata of version 3 list, by path.
-fn of_version_3(json: &Json) -> Option<Vec<(String, Stored)>> {
+/// The nodes of the consolidated metadata of version 3, by path.
+fn of_version_3(json: &Json) -> Option<Vec<(String, NodeMetadata)>> {
     let nodes = json.get("metadata")?.as_object()?;
-    Some(nodes.iter().map(|(path, json)| (path.clone(), Stored::Version3(json.clone()))).collect())
+    Some(nodes.iter().map(|(path, json)| (path.clone(), NodeMetadata::Version3(json.clone()))).collect())
 }

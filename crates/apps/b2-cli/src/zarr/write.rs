@@ -160,7 +160,7 @@ impl ZarrWriter {
                 start.iter().zip(&shape).map(|(at, len)| *at..at.saturating_add(*len)).collect();
             let items = array.slice(&ranges[..])?.read_bytes()?;
             each(items.len() as u64)?;
-            // What readers take a chunk for that is not there.
+            // Readers use it for missing chunks.
             if items.iter().all(|byte| *byte == 0) {
                 continue;
             }

@@ -23,6 +23,12 @@ fn holes_are_told_and_removed() {
     let expected = [&raw[..20_000], &raw[..10_000]].concat();
     assert_eq!(folder.ok(&["cat", "s"]), expected);
 
+    let before = folder.read("s");
+    let told = folder.ok_text(&["compact", "--dry-run", "s"]);
+    assert!(told.starts_with("s: ") && told.ends_with(" KiB would be freed\n"), "{told}");
+    assert!(folder.fails(1, &["compact", "--dry-run", "new"]).starts_with("b2kit: new: "));
+    assert_eq!(folder.read("s"), before);
+
     let told = folder.change(&["compact", "s"]);
     assert!(told.starts_with("s: ") && told.contains(" KiB freed, "), "{told}");
     assert!(folder.read("s").len() < clean - 9_000);

@@ -90,12 +90,22 @@ fn changes_keep_them_and_foreign_changes_are_told() {
     let output = folder.run(&["cat", "f", "--slice", "0,0", "--csv"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.matches("another program has changed it").count() == 1, "{told}");
+    let plan = |action: &str| folder.ok_text(&["checksum", action, "--dry-run", "-q", "f"]);
+    let before = folder.read("f");
+    assert_eq!(plan("add"), "f: checksums would be renewed\n");
+    assert_eq!(plan("remove"), "f: checksums would be removed\n");
+    assert_eq!(folder.read("f"), before);
     assert!(folder.change(&["checksum", "add", "f"]).contains("checksums renewed"));
+    assert_eq!(plan("add"), "f: the checksums are right\n");
     assert_eq!(verdict(&folder, "f"), "ok");
     assert_eq!(folder.info(&["f"])["checksums"], "ok");
 
     folder.change(&["resize", "f", "--shape", "310,300", "--no-checksums"]);
     assert_eq!(folder.info(&["f"])["checksums"], "none");
+    assert_eq!(
+        (plan("add"), plan("remove")),
+        ("f: checksums would be added\n".into(), "f: no checksums\n".into())
+    );
     assert!(folder.change(&["checksum", "add", "f"]).contains("checksums added"));
     assert_eq!(folder.info(&["f"])["checksums"], "ok");
 }

@@ -280,6 +280,10 @@ fn npz_is_written_and_read() {
     folder.pack("b.b2nd", &npy("<f4", false, "(3,)", &[0; 12]), &[]);
     folder.change(&["convert", "b.b2nd", "y.npz::group/name"]);
     assert_eq!(folder.ok_text(&["convert", "y.npz", "--list"]), "/            group\n/group/name  <f4 3\n");
+    // Nothing is added to a file that exists, and nothing of it is lost.
+    folder.change(&["convert", "b.b2nd", "y.npz::/group/name", "--force"]);
+    let told = folder.fails(1, &["convert", "b.b2nd", "y.npz::other", "--force"]);
+    assert!(told.contains("holds /group/name, which would be lost"), "{told}");
     // The way to it is named.
     let told = folder.fails(2, &["pack", "x.npz", "p.b2nd"]);
     assert!(told.contains(".npz") && told.contains("b2kit convert"), "{told}");

@@ -4,7 +4,6 @@ mod address_space;
 mod auto;
 mod batch;
 mod bench;
-mod beside_writers;
 mod cat;
 mod change_append;
 mod change_chunk;
@@ -15,13 +14,17 @@ mod change_vlmeta;
 mod checksum;
 mod common;
 mod completion;
+mod concurrent_writers;
+mod conventions;
 #[cfg(feature = "hdf5")]
 mod convert;
+#[cfg(feature = "hdf5")]
+mod convert_nifti;
 #[cfg(feature = "hdf5")]
 mod convert_zarr;
 mod copy;
 mod diff;
-mod each;
+mod files_from;
 mod foreign;
 mod general;
 mod hdf5;
@@ -30,10 +33,11 @@ mod hostile_files;
 mod info;
 mod items;
 mod limits;
-mod listed;
 mod lossy;
-mod many;
+mod many_files;
+mod messages;
 mod no_threads;
+mod npy_trailing_bytes;
 mod pack;
 mod pages;
 mod placement;
@@ -41,19 +45,17 @@ mod safety;
 mod salvage;
 #[cfg(target_os = "linux")]
 mod screen;
-mod second_day;
 mod show;
 mod signals;
 mod stdio;
 mod stores;
-mod told;
-mod truth;
+mod summaries;
 #[cfg(feature = "http")]
 mod urls;
+mod usability;
 mod verify;
 mod view;
 #[cfg(all(target_os = "linux", feature = "terminal"))]
 mod view_latency;
 #[cfg(all(target_os = "linux", feature = "terminal"))]
 mod view_screen;
-mod words;

@@ -261,7 +261,7 @@ fn lengths_follow_from_the_bytes() {
         ),
         (
             &["in", "x", "--dtype", "<i4", "--shape", "0,-1"],
-            "in: --shape 0,-1: beside a length of 0, the other one cannot be told from the bytes",
+            "in: --shape 0,-1: the other length cannot be inferred when one is 0",
         ),
     ] {
         folder.refuses(&[&["pack"], args].concat(), message);
@@ -296,18 +296,21 @@ fn options_that_do_not_fit_are_told() {
     folder.write("raw", &counting(100));
     folder.write("in.npy", &npy("<i4", false, "(100,)", &counting(100)));
     for (args, message) in [
-        (&["raw", "x", "--chunks", "5"][..], "--chunks: only arrays have it, this is a super-chunk"),
-        (&["raw", "x", "--blocks", "5"], "--blocks: only arrays have it, this is a super-chunk"),
+        (&["raw", "x", "--chunks", "5"][..], "--chunks applies to arrays; this is a super-chunk"),
+        (&["raw", "x", "--blocks", "5"], "--blocks applies to arrays; this is a super-chunk"),
         (
             &["in.npy", "x", "--chunksize", "100"],
-            "--chunksize: only super-chunks have it, this is an array (--chunks cuts it)",
+            "--chunksize applies to super-chunks; use --chunks for arrays",
         ),
         (&["in.npy", "x", "--blocksize", "100"], "--blocksize: the blocks of an array are set by --blocks"),
-        (&["in.npy", "x", "--typesize", "2"], "--typesize: the dtype of an array says it"),
-        (&["raw", "x", "--format", "chunk", "--chunksize", "100"], "--chunksize: a bare chunk is not cut"),
+        (&["in.npy", "x", "--typesize", "2"], "--typesize conflicts with the array's dtype"),
+        (
+            &["raw", "x", "--format", "chunk", "--chunksize", "100"],
+            "--chunksize does not apply to a bare chunk",
+        ),
         (
             &["in.npy", "x", "--dtype", "<i4", "--shape", "100"],
-            "--dtype and --shape: the .npy file says them",
+            "--dtype and --shape are taken from the .npy file; remove them",
         ),
     ] {
         let args = [&["pack"], args].concat();
@@ -357,6 +360,41 @@ fn zfp_takes_floats_without_filters() {
     // The shuffle of "s" is dropped.
     folder.ok(&["copy", "s", "y", "--codec", "zfp_rate", "--codec-meta", "50"]);
     assert_eq!(folder.info(&["y"])["filters"], json!([]));
+}
+
+#[cfg(feature = "pco")]
+#[test]
+fn pco_takes_numbers_without_filters() {
+    let folder = Folder::new();
+    let prices: Vec<u8> = (0..300 * 200)
+        .flat_map(|i: i64| {
+            ((i.wrapping_mul(0x5851_F42D_4C95_7F2D) >> 40).rem_euclid(10_000) as f64 / 100.0).to_le_bytes()
+        })
+        .collect();
+    folder.pack("p", &npy("<f8", false, "(300, 200)", &prices), &["--codec", "pco"]);
+    let info = folder.info(&["p"]);
+    assert_eq!((&info["codec"], &info["filters"]), (&json!("pco"), &json!([])));
+    assert_eq!(folder.ok(&["cat", "p"]), prices);
+    folder.ok(&["verify", "p"]);
+    // Rows, other codecs and back, super-chunks.
+    assert_eq!(folder.ok(&["cat", "p", "--slice=17:19"]), prices[17 * 1600..19 * 1600]);
+    folder.pack("z", &npy("<f8", false, "(300, 200)", &prices), &["--codec", "zstd"]);
+    assert!(folder.read("p").len() * 3 < folder.read("z").len() * 2);
+    folder.ok(&["copy", "z", "q", "--codec", "pco"]);
+    folder.ok(&["diff", "p", "q"]);
+    folder.ok(&["copy", "q", "y", "--codec", "lz4", "--filters", "shuffle"]);
+    folder.ok(&["diff", "p", "y"]);
+    folder.pack("s", &prices, &["--codec", "pco", "--typesize", "8"]);
+    assert_eq!(folder.ok(&["cat", "s"]), prices);
+    folder.refuses(
+        &["copy", "z", "x", "--codec", "pco", "--filters", "shuffle"],
+        "filters: pco compresses unfiltered numbers: no filter may come before it",
+    );
+    folder.write("bytes.npy", &npy("|u1", false, "(4000,)", &noise(4000)));
+    folder.refuses(
+        &["pack", "bytes.npy", "x", "--codec", "pco"],
+        "block 0, stream 0 cannot be encoded: pco does not support items of other than 2, 4, 8 or 16 bytes",
+    );
 }
 
 #[test]

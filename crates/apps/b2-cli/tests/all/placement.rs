@@ -233,7 +233,7 @@ fn inputs_stay_where_something_would_be_lost() {
     let why = [
         ("a.b2nd", "its metalayers are not unpacked; --allow-lossy removes it all the same"),
         ("m.b2nd", "its metalayers are not unpacked; --allow-lossy removes it all the same"),
-        ("more.b2nd", "it has other bytes behind the data; --allow-lossy removes it all the same"),
+        ("more.b2nd", "it has other bytes after the data; --allow-lossy removes it all the same"),
     ];
     for (name, why) in why {
         folder.refuses(&["unpack", "--rm", name, "-o", "y.npy"], &format!("{name}: --rm: {why}"));
@@ -439,6 +439,7 @@ fn an_input_is_not_taken_for_the_output() {
         folder.write(name, &noise(500));
     }
     folder.ok(&["pack", "a.npy"]);
+    std::fs::copy(folder.path("a.b2nd"), folder.path("c.b2nd")).unwrap();
     for force in [&[][..], &["--force"]] {
         for (inputs, why) in [
             (["pack", "a.npy", "b.npy"], "several inputs need -d DIR"),
@@ -448,6 +449,8 @@ fn an_input_is_not_taken_for_the_output() {
             (["pack", "a.npy", "-onew.npz"], ".npz is the name of another format"),
             (["copy", "a.b2nd", "b.npy"], ".npy is the name of another format"),
             (["salvage", "a.b2nd", "b.npy"], ".npy is the name of another format"),
+            (["unpack", "a.b2nd", "-oc.b2nd"], ".b2nd is the name of Blosc2 files"),
+            (["cat", "a.b2nd", "-oc.b2nd"], ".b2nd is the name of Blosc2 files"),
         ] {
             let message = folder.fails(1, &[&inputs[..], force].concat());
             assert!(message.contains(why), "{message}");
@@ -456,6 +459,7 @@ fn an_input_is_not_taken_for_the_output() {
     }
     assert_eq!(folder.read("b.npy"), array);
     assert_eq!(folder.read("C.NPY"), array);
+    assert_eq!(folder.read("a.b2nd"), folder.read("c.b2nd"));
     assert_eq!(folder.read("b.bin"), noise(500));
     folder.ok(&["pack", "a.bin", "-o", "b.bin", "--force"]);
     // Now it is Blosc2, and may be replaced.

@@ -104,9 +104,9 @@ fn a_stopped_append_leaves_the_file_as_it_was_and_a_killed_one_is_told() {
     let left = fs::metadata(folder.path("log")).unwrap().len() - before.len() as u64;
     assert_eq!(folder.info(&["log"])["leftover"], left);
     let text = folder.ok_text(&["info", "log"]);
-    assert!(text.contains("left behind the frame by a change that was stopped"), "{text}");
+    assert!(text.contains("left after the frame by an interrupted change"), "{text}");
     let told = folder.change(&["compact", "log"]);
-    assert!(told.contains("an interrupted change left behind the frame freed"), "{told}");
+    assert!(told.contains("left after the frame by an interrupted change freed"), "{told}");
     assert_eq!(folder.read("log"), before);
     assert!(folder.info(&["log"])["leftover"].is_null());
     assert!(!folder.ok_text(&["info", "log"]).contains("left behind"));

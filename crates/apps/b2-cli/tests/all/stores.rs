@@ -162,7 +162,7 @@ fn refusals() {
         "zip: not a Blosc2 file but a store of Blosc2 files: --key picks a member, b2kit ls lists them",
     );
     folder.refuses(&["ls", "a"], "a: not a store: it has no members (b2kit info tells what it is)");
-    folder.refuses(&["cat", "a", "--key", "/a"], "a: --key: not a store");
+    folder.refuses(&["cat", "a", "--key", "/a"], "a: not a store: it has no members");
     folder.refuses(&["info", "a", "--tree"], "a: --tree: not a store");
     folder.write("deflated", &zip(&[("a.b2nd", b"\x4b\x04\x00")], 8, 0));
     assert_eq!(folder.ok(&["ls", "deflated"]), b"/a\n");

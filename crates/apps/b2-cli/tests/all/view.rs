@@ -214,7 +214,10 @@ fn axes_have_coordinates() {
     pack("ocean.b2d/lon.b2nd", lon, "(36,)", &[&dims("[\"lon\"]")]);
     let by_path = folder.ok_text(&["view", "ocean.b2d/sst.b2nd", "--format", "svg"]);
     let by_key = folder.ok_text(&["view", "ocean.b2d", "--key", "/sst", "--format", "svg"]);
-    for svg in [&by_path, &by_key] {
+    let by_name = folder.ok_text(&["view", "ocean.b2d::sst", "--format", "svg"]);
+    folder.change(&["convert", "ocean.b2d", "ocean.nc"]);
+    let netcdf = folder.ok_text(&["view", "ocean.nc::/sst", "--format", "svg"]);
+    for svg in [&by_path, &by_key, &by_name, &netcdf] {
         let there = texts(svg);
         for text in ["lat, degrees", "lon", "-50", "50", "100", "300", "sea &lt;surface&gt; (K)", "missing"] {
             assert!(there.iter().any(|found| found == text), "{text} in {there:?}");
@@ -226,6 +229,21 @@ fn axes_have_coordinates() {
         folder.ok(&["vlmeta", "set", "ocean.b2d/sst.b2nd", "_ARRAY_DIMENSIONS", names, "-q"]);
         let svg = folder.ok_text(&["view", "ocean.b2d/sst.b2nd", "--format", "svg"]);
         assert!(!svg.contains("root:"));
+    }
+}
+
+#[test]
+fn dates_are_written_as_such() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("s")).unwrap();
+    let days = |count: i64| (18_687..18_687 + count).flat_map(i64::to_le_bytes).collect::<Vec<u8>>();
+    folder.pack("s/time.b2nd", &npy("<M8[D]", false, "(400,)", &days(400)), &[]);
+    let named = &["--vlmeta", "_ARRAY_DIMENSIONS=[\"time\"]"];
+    folder.pack("s/x.b2nd", &npy("<i8", false, "(400,)", &days(400)), named);
+    folder.pack("s/bars.b2nd", &npy("<M8[D]", false, "(20, 20)", &days(400)), &[]);
+    for name in ["s/time.b2nd", "s/x.b2nd", "s/bars.b2nd"] {
+        let found = texts(&folder.ok_text(&["view", name, "--format", "svg"]));
+        assert!(found.contains(&"2021-07".to_owned()) && found.contains(&"2022-01".to_owned()), "{found:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What all ways of measuring share.
+//! Code shared by all measurements.
 
 use std::num::NonZeroUsize;
 

@@ -1,7 +1,7 @@
 //! Benchmark with JSON output: runs one operation after the other on chunks of a raw file and prints a line of JSON for
 //! each, so that other programs can be compared with this one.
 //!
-//! What is timed: each chunk is compressed or decompressed on its own as a [`Chunk`], into buffers that are allocated
+//! Timed is each chunk, compressed or decompressed separately as a [`Chunk`], into buffers that are allocated
 //! and paged in beforehand; random items are read through one [`ChunkReader`] per chunk. With one thread these are
 //! plain calls; with more, a thread pool that includes the calling thread.
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::args::values::{parse_size, plain_codec_parser};
 use crate::files::destination::Output;
-use crate::process::overlap::resize;
+use crate::process::pipeline::resize;
 
 use super::common::{Common, ensure_same, one_codec};
 

@@ -13,7 +13,7 @@ use crate::args::plugins;
 use crate::args::values::Filters;
 use crate::files::destination;
 use crate::print::table::{dims, printable, short_size};
-use crate::process::several;
+use crate::process::batch;
 
 use super::common::{Common, ensure_same};
 use super::sample::{Sample, command_for, name};
@@ -32,7 +32,7 @@ const CHOICES: [(CodecId, u8, &str, CodecId); 5] = [
     (CodecId::ZSTD, 7, "bitshuffle", CodecId::ZSTD),
 ];
 /// Result of one choice.
-struct Line {
+struct Choice {
     ratio: f64,
     /// Bytes per second.
     compress: f64,
@@ -42,14 +42,14 @@ struct Line {
 
 pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Global) -> Result<()> {
     let common = Common { limit: common.limit.or(Some(SAMPLE)), ..*common };
-    several::each(files, |file| {
+    batch::each(files, |file| {
         let sample = Sample::open(file, &common, global)?;
         let lines = CHOICES.iter().map(|(codec, level, filters, bytes)| match sample.itemsize {
             // Shuffling single bytes has no effect.
             1 => measure(file, &sample, *bytes, *level, "none"),
             _ => measure(file, &sample, *codec, *level, filters),
         });
-        let mut lines = lines.collect::<Result<Vec<Line>>>().with_context(|| file.display().to_string())?;
+        let mut lines = lines.collect::<Result<Vec<Choice>>>().with_context(|| file.display().to_string())?;
         lines.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
         destination::print(&if as_json {
             to_json(file, &sample, &lines)
@@ -60,7 +60,7 @@ pub(super) fn run(files: &[PathBuf], common: &Common, as_json: bool, global: Glo
 }
 
 /// Compresses and decompresses once, and verifies the result.
-fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &str) -> Result<Line> {
+fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &str) -> Result<Choice> {
     let filters: Filters = filters.parse().map_err(anyhow::Error::msg)?;
     let builder = sample.builder(codec, level, &filters)?;
     let clock = Clock::start();
@@ -75,7 +75,7 @@ fn measure(file: &Path, sample: &Sample, codec: CodecId, level: u8, filters: &st
     let decompress = clock.wall().max(1e-9);
     ensure_same(back == sample.plain, "the round trip changed the bytes")?;
     let nbytes = sample.plain.len() as f64;
-    Ok(Line {
+    Ok(Choice {
         ratio,
         compress: nbytes / compress,
         decompress: nbytes / decompress,
@@ -87,7 +87,7 @@ fn is_small(sample: &Sample) -> bool {
     sample.whole < MIN_SAMPLE
 }
 
-fn to_text(file: &Path, sample: &Sample, lines: &[Line]) -> String {
+fn to_text(file: &Path, sample: &Sample, lines: &[Choice]) -> String {
     let measured = match sample.plain.len() as u64 {
         n if n == sample.whole => String::new(),
         n => format!(", measured on {} from the middle", short_size(n)),
@@ -101,17 +101,17 @@ fn to_text(file: &Path, sample: &Sample, lines: &[Line]) -> String {
         if sample.itemsize == 1 { "" } else { "s" },
     );
     if is_small(sample) {
-        let _ = writeln!(out, "too small: below {} the figures say little", short_size(MIN_SAMPLE));
+        let _ = writeln!(out, "too small: below {} results are not meaningful", short_size(MIN_SAMPLE));
     }
     let _ = writeln!(out, "{:>9} {:>13} {:>13}", "ratio", "compress", "decompress");
-    for Line { ratio, compress, decompress, command } in lines {
+    for Choice { ratio, compress, decompress, command } in lines {
         let (compress, decompress) = (compress / 1e6, decompress / 1e6);
         let _ = writeln!(out, "{ratio:>8.2}x {compress:>8.0} MB/s {decompress:>8.0} MB/s  {command}");
     }
     out
 }
 
-fn to_json(file: &Path, sample: &Sample, lines: &[Line]) -> String {
+fn to_json(file: &Path, sample: &Sample, lines: &[Choice]) -> String {
     let results = lines.iter().map(|line| {
         json!({
             "ratio": line.ratio,

@@ -10,7 +10,7 @@ use crate::args::plugins;
 use crate::args::values::Filters;
 use crate::files::stdio;
 use crate::npy::{nbytes, source::ByteSource};
-use crate::process::overlap::resize;
+use crate::process::pipeline::resize;
 use crate::read::input::Input;
 use crate::read::operand::Operand;
 use crate::read::slice::{Axis, resolve};

@@ -49,7 +49,7 @@ const ITEMS: usize = 200;
 const SLICES: usize = 10;
 
 /// One line of the table.
-struct Measured {
+struct Measurement {
     codec: CodecId,
     clevel: u8,
     filters: String,
@@ -76,11 +76,11 @@ pub(super) fn run(args: &Args, common: &Common, as_json: bool, global: Global) -
     Ok(())
 }
 
-fn cost(row: &Measured) -> Cost {
+fn cost(row: &Measurement) -> Cost {
     Cost { cbytes: row.cbytes as f64, compress: row.compress * 1e9, decompress: row.decompress * 1e9 }
 }
 
-fn measure(args: &Args, file: &Path, sample: &Sample, quiet: bool) -> Result<Vec<Measured>> {
+fn measure(args: &Args, file: &Path, sample: &Sample, quiet: bool) -> Result<Vec<Measurement>> {
     let default = ["none", "shuffle", "bitshuffle"];
     // Shuffling single bytes has no effect.
     let keep = |name: &str| sample.itemsize > 1 || name != "shuffle";
@@ -107,7 +107,13 @@ fn measure(args: &Args, file: &Path, sample: &Sample, quiet: bool) -> Result<Vec
     Ok(rows)
 }
 
-fn one(sample: &Sample, codec: CodecId, clevel: u8, filters: &Filters, dst: &mut [u8]) -> Result<Measured> {
+fn one(
+    sample: &Sample,
+    codec: CodecId,
+    clevel: u8,
+    filters: &Filters,
+    dst: &mut [u8],
+) -> Result<Measurement> {
     let (itemsize, shape) = (sample.itemsize, &sample.shape);
     let builder = sample.builder(codec, clevel, filters)?;
     let mut frame = builder.to_bytes(&sample.plain)?;
@@ -141,7 +147,7 @@ fn one(sample: &Sample, codec: CodecId, clevel: u8, filters: &Filters, dst: &mut
     };
     let item = boxes(&vec![1; shape.len()], ITEMS)?;
     let slice = boxes(&slice_shape(shape), SLICES)?;
-    Ok(Measured { codec, clevel, filters: name(filters), cbytes, compress, decompress, item, slice })
+    Ok(Measurement { codec, clevel, filters: name(filters), cbytes, compress, decompress, item, slice })
 }
 
 /// Whether a filter loses data, so that the round trip cannot be compared.
@@ -176,7 +182,7 @@ struct Table<'a> {
     file: &'a Path,
     sample: Sample,
     threads: usize,
-    rows: Vec<Measured>,
+    rows: Vec<Measurement>,
     front: Vec<bool>,
     best: [usize; 3],
 }
@@ -185,7 +191,7 @@ impl Table<'_> {
     /// Returns the name of each of the best rows, its number, and the command that writes the file with its parameters.
     fn commands(&self) -> impl Iterator<Item = (&'static str, usize, String)> {
         BEST.into_iter().zip(self.best).map(move |(name, place)| {
-            let Measured { codec, clevel, filters, .. } = &self.rows[place];
+            let Measurement { codec, clevel, filters, .. } = &self.rows[place];
             (name, place, command_for(self.file, &self.sample, *codec, *clevel, filters))
         })
     }

@@ -140,7 +140,7 @@ fn names(arg: &Arg) -> Vec<String> {
     long.chain(short.iter().map(|name| format!("-{name}"))).collect()
 }
 
-/// What stands before a value: the name of the option, or that with an equals sign.
+/// The text before a value: the name of the option, perhaps with an equals sign.
 fn keys(arg: &Arg) -> Vec<String> {
     let names = names(arg);
     let with = names.iter().filter(|name| name.starts_with("--")).map(|name| format!("{name}="));
@@ -153,7 +153,7 @@ fn is_list(arg: &Arg) -> bool {
     arg.get_value_delimiter().is_some() || named && kind(arg).is_some_and(|kind| kind != FILES)
 }
 
-/// What to offer for the value of an argument; `None` if nothing is known.
+/// Completions for the value of an argument; `None` if unknown.
 fn kind(arg: &Arg) -> Option<String> {
     let words = words(arg);
     match arg.get_value_hint() {
@@ -164,7 +164,7 @@ fn kind(arg: &Arg) -> Option<String> {
     }
 }
 
-/// What to offer for the operands of a command: its subcommands, or what the first operand with a known kind takes.
+/// Completions for the operands of a command: its subcommands, or the values of the first operand of a known kind.
 fn operands(command: &Command, root: &Command) -> String {
     let subs: Vec<&str> = command.get_subcommands().flat_map(Command::get_name_and_visible_aliases).collect();
     if !subs.is_empty() {

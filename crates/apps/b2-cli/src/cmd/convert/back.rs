@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use b2_hdf5::{Codec as Stored, File, Hdf5Error, Writer};
+use b2_hdf5::{Codec as ChunkCodec, File, Hdf5Error, Writer};
 use b2kit::NdArray;
 use b2kit::nd::Value;
 
@@ -25,7 +25,7 @@ fn is_netcdf(file: &Path) -> bool {
     matches!(ending.as_deref(), Some("nc" | "nc4"))
 }
 
-/// What arrays and stores become.
+/// The format of the new file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
     Hdf5,
@@ -34,7 +34,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// What the name of the output asks for, perhaps with that of an array in it; `None` if it is a Blosc2 file.
+    /// The format by the extension of the output, perhaps `FILE::NAME`; `None` for Blosc2.
     pub(super) fn of(output: &Path) -> Option<Self> {
         let file = members::file(output);
         let ending = file.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
@@ -74,7 +74,7 @@ impl Job<'_> {
             .or_else(|| (source.file.is_dir() && foreign::is_zarr(&source.file)).then_some("a Zarr array"));
         if let Some(what) = is_foreign {
             bail!(
-                "{what} already: convert makes a store (.b2d) or an array (.b2nd) of it, and of those other formats"
+                "{what} already: convert makes a store (.b2d) or an array (.b2nd) of it, and other formats from those"
             );
         }
         stdio::refuse_stdin(&source.file, "cannot be converted: name the file")?;
@@ -129,7 +129,7 @@ impl Job<'_> {
                 .with_context(|| file.display().to_string())?;
             let len = new.len_so_far().unwrap_or(0);
             if self.args.verify {
-                let path = new.path_so_far().context("--verify: the new file cannot be read again")?;
+                let path = new.path_so_far().context("--verify: the new file cannot be read back")?;
                 self.verify(&from, path, &arrays)?;
             }
             match self.args.no_sync {
@@ -158,13 +158,13 @@ impl Job<'_> {
     }
 
     /// How chunks are stored. Readers of netCDF rarely have other filters than gzip.
-    fn stored(&self, is_netcdf: bool) -> Result<Stored> {
+    fn stored(&self, is_netcdf: bool) -> Result<ChunkCodec> {
         let args = self.args;
         self.refuse_reading_options()?;
         match (args.codec, *args.clevel) {
-            (Some(Compression::Gzip), level) => Ok(Stored::Gzip(level.unwrap_or(LEVEL))),
-            (None, level) if is_netcdf => Ok(Stored::Gzip(level.unwrap_or(LEVEL))),
-            (None | Some(Compression::Blosc2), None) => Ok(Stored::Blosc2),
+            (Some(Compression::Gzip), level) => Ok(ChunkCodec::Gzip(level.unwrap_or(LEVEL))),
+            (None, level) if is_netcdf => Ok(ChunkCodec::Gzip(level.unwrap_or(LEVEL))),
+            (None | Some(Compression::Blosc2), None) => Ok(ChunkCodec::Blosc2),
             (None | Some(Compression::Blosc2), Some(_)) => {
                 Err(Usage("--clevel: only with --codec gzip; chunks are moved as they are".into()).into())
             }
@@ -174,7 +174,7 @@ impl Job<'_> {
                     Codec::Auto => "auto".into(),
                 };
                 let why =
-                    "HDF5 gets gzip, or the chunks of the array as they are; b2kit copy compresses it anew";
+                    "HDF5 gets gzip, or the chunks of the array as they are; b2kit copy recompresses it";
                 Err(Usage(format!("--codec {name}: {why}")).into())
             }
         }
@@ -215,7 +215,7 @@ impl Job<'_> {
         writer: &mut Writer<W>,
         name: &str,
         array: &NdArray,
-        stored: Stored,
+        stored: ChunkCodec,
     ) -> Result<()> {
         array.check_output()?;
         writer.set_control(self.control(name, array.nbytes()));
@@ -229,7 +229,7 @@ impl Job<'_> {
         &self,
         writer: &mut Writer<W>,
         store: &Store,
-        stored: Stored,
+        stored: ChunkCodec,
     ) -> Result<(Vec<String>, u64)> {
         let mut keys: Vec<&str> = store.keys().collect();
         let group = |key: &str| key.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
@@ -243,7 +243,7 @@ impl Job<'_> {
             }
             writer.group(group, &attrs)?;
         }
-        // In a group as its order says, then by name.
+        // In the order of the group if it has one, then by name.
         keys.sort_by_key(|key| {
             let (group, orders) = (group(key), orders.borrow());
             let name = key.rsplit('/').next().unwrap_or_default();

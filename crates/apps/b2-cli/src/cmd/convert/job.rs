@@ -1,4 +1,4 @@
-//! What both directions have in common.
+//! Code shared by both directions.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::print::printable;
 use crate::process::error::succeeded;
 use crate::process::{Progress, signals};
 
-/// What is converted, and how.
+/// A conversion: the input and the options.
 pub(super) struct Job<'a> {
     pub(super) args: &'a Args,
     pub(super) encoding: Encoding,

@@ -35,7 +35,7 @@ const BATCH_LEN: u64 = 16 << 20;
 const ORDER: &str = "_ARRAY_ORDER";
 
 /// An array, and its name in the new file.
-struct Named {
+struct NamedArray {
     key: String,
     array: Box<NdArray>,
 }
@@ -73,7 +73,7 @@ impl Job<'_> {
                     ZarrWriter::check_key(&name)?;
                 }
                 self.put_zarr(&mut writer, &name, &array)?;
-                written.push(Named { key: name, array });
+                written.push(NamedArray { key: name, array });
             }
             From::Store(store) => {
                 ensure!(name.is_empty(), "a store is a whole file: give OUT without ::NAME");
@@ -88,14 +88,14 @@ impl Job<'_> {
                 self.each_array(&store, |key, array| {
                     ZarrWriter::check_key(key)?;
                     self.put_zarr(&mut writer, key, &array)?;
-                    written.push(Named { key: key.to_owned(), array });
+                    written.push(NamedArray { key: key.to_owned(), array });
                     Ok(())
                 })?;
             }
         }
         if self.args.verify {
             let zarr = Zarr::in_directory(&new, &self.global.limits(u64::MAX))?;
-            for Named { key, array } in &written {
+            for NamedArray { key, array } in &written {
                 let nodes = zarr.nodes(key)?;
                 let Some(Content::Array(copy)) = nodes.first().map(|node| &node.content) else {
                     return Err(anyhow!("--verify: {key} is missing"));
@@ -152,7 +152,7 @@ impl Job<'_> {
                 From::Array(array) => {
                     let key = name.unwrap_or_else(|| self.stem(&source));
                     self.put_npz(&mut writer, &key, &array)?;
-                    written.push(Named { key, array });
+                    written.push(NamedArray { key, array });
                 }
                 From::Store(store) => {
                     ensure!(name.is_none(), "a store is a whole file: give OUT without ::NAME");
@@ -161,7 +161,7 @@ impl Job<'_> {
                     }
                     self.each_array(&store, |key, array| {
                         self.put_npz(&mut writer, key, &array)?;
-                        written.push(Named { key: key.to_owned(), array });
+                        written.push(NamedArray { key: key.to_owned(), array });
                         Ok(())
                     })?;
                 }
@@ -170,9 +170,9 @@ impl Job<'_> {
             inner.with_context(|| file.display().to_string())?;
             if self.args.verify {
                 let path: PathBuf =
-                    new.path_so_far().context("--verify: the new file cannot be read again")?.into();
+                    new.path_so_far().context("--verify: the new file cannot be read back")?.into();
                 let npz = Npz::open(&path, self.global)?;
-                for Named { key, array } in &written {
+                for NamedArray { key, array } in &written {
                     let member = npz.members().iter().find(|member| member.name == *key);
                     let copy = npz.array(member.with_context(|| format!("--verify: {key} is missing"))?)?;
                     compare(array, |start, shape, dst| copy.read_box(start, shape, dst))
@@ -233,7 +233,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn tell_back(&self, file: &Path, written: &[Named], start: Instant) {
+    fn tell_back(&self, file: &Path, written: &[NamedArray], start: Instant) {
         let nbytes = written.iter().fold(0_u64, |n, named| n.saturating_add(named.array.nbytes()));
         let seconds = match self.global.verbose {
             true => format!(", {:.2} s", start.elapsed().as_secs_f64()),

@@ -1,12 +1,13 @@
-//! The state of the screen, and what keys do to it. Knows no terminal and reads no file.
+//! The state of the screen, and the effects of keys on it. Independent of the terminal and of files.
 
 use std::ops::Range;
 
 use super::look::{Answer, Chunks, Facts, Item, Look, What};
-use crate::print::{Map, Scale, printable};
+use crate::print::{Map, Scale, count, printable};
 use crate::read::Axis;
-use crate::read::sample::{Lined, Plane};
+use crate::read::sample::{LineSample, PlaneSample};
 use b2_view::limits::{Limits, scale};
+use b2_view::ticks::ValueFormat;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Key {
@@ -27,7 +28,7 @@ pub(super) enum Key {
     Interrupt,
 }
 
-/// What is on the right.
+/// The view on the right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Picture,
@@ -48,8 +49,8 @@ impl Mode {
 /// The numbers that are there, and which part of the file they are.
 #[derive(Clone, Debug)]
 pub(super) enum Sample {
-    Plane { dims: [usize; 2], windows: [Range<u64>; 2], axes: Vec<Axis>, plane: Plane },
-    Line { window: Range<u64>, line: Lined },
+    Plane { dims: [usize; 2], windows: [Range<u64>; 2], axes: Vec<Axis>, plane: PlaneSample },
+    Line { window: Range<u64>, line: LineSample },
 }
 
 /// The ranges that a key goes through; `None` is from the smallest to the largest value.
@@ -100,7 +101,7 @@ pub(super) struct App {
     /// Whether something is being read.
     pub(super) reading: bool,
     pub(super) help: bool,
-    /// What was typed so far of an index to go to.
+    /// The index typed so far.
     pub(super) prompt: Option<String>,
     pub(super) quit: bool,
 }
@@ -148,7 +149,7 @@ impl App {
         Self { asked: field, ..self }
     }
 
-    /// What is to be read for a screen with room for so many pixels (rows, columns) and cells of values.
+    /// The data needed for a screen with room for this many pixels (rows, columns) and cells of values.
     pub(super) fn look(&self, pixels: [usize; 2], cells: [usize; 2]) -> Look {
         let what = match (&self.facts, self.mode) {
             (None, _) => What::Facts,
@@ -157,20 +158,25 @@ impl App {
             }
             (Some(_), Mode::Chunks) => What::Chunks { most: pixels[0] * pixels[1] },
             (Some(facts), Mode::Picture | Mode::Histogram) => {
+                // A histogram counts all items unless they are too many.
+                let (most, longest) = match self.mode {
+                    Mode::Histogram => ([1 << 10; 2], 1 << 20),
+                    _ => (pixels, pixels[1]),
+                };
                 match (self.dims.as_slice(), facts.fields.get(self.field)) {
                     ([dim], Some(field)) => What::Line {
                         field: field.clone(),
                         axes: self.shown_axes(),
                         dim: *dim,
                         window: self.windows[0].clone(),
-                        most: pixels[1],
+                        most: longest,
                     },
                     ([rows, columns], Some(field)) => What::Plane {
                         field: field.clone(),
                         axes: self.shown_axes(),
                         dims: [*rows, *columns],
                         windows: [self.windows[0].clone(), self.windows[1].clone()],
-                        most: pixels,
+                        most,
                     },
                     _ => What::Facts,
                 }
@@ -340,7 +346,7 @@ impl App {
         self.scale = scale(values, self.limits, self.map, self.log, are_floats).ok();
     }
 
-    /// Chooses the colours anew, for what is there already.
+    /// Recomputes the colours of the current sample.
     fn rescale(&mut self) {
         match self.sample.take() {
             Some(Sample::Plane { dims, windows, axes, plane }) => {
@@ -367,7 +373,12 @@ impl App {
         match key {
             Key::Char('q') => self.quit = true,
             Key::Char('?') => self.help = true,
-            Key::Tab => self.in_tree = !self.in_tree && !self.members.is_empty(),
+            Key::Tab => {
+                self.in_tree = !self.in_tree;
+                if self.in_tree && self.members.is_empty() {
+                    self.message = Some("the file has no members to choose".into());
+                }
+            }
             Key::Char('1') => self.set_mode(Mode::Picture),
             Key::Char('2') => self.set_mode(Mode::PixelGrid),
             Key::Char('3') => self.set_mode(Mode::Histogram),
@@ -378,12 +389,12 @@ impl App {
             }
             Key::Char('r') => self.refresh += 1,
             Key::Char('f') => self.follow = !self.follow,
-            _ if self.in_tree => self.key_in_tree(key),
+            _ if self.in_tree && !self.members.is_empty() => self.key_in_tree(key),
             _ => self.key_in_picture(key),
         }
     }
 
-    /// Reads the file anew, if the user follows it.
+    /// Reads the file again, if the user follows it.
     pub(super) fn tick(&mut self) {
         if self.follow && !self.reading {
             self.refresh += 1;
@@ -632,8 +643,9 @@ impl App {
         let dims: Vec<usize> = (0..self.axes.len()).filter(|dim| !self.axes[*dim].dropped).collect();
         let parts: Vec<&str> = text.split([',', ' ']).filter(|part| !part.is_empty()).collect();
         if parts.len() != dims.len() {
+            let given = count(parts.len() as u64, "number");
             return Err(format!(
-                "{} indices are needed, such as {}",
+                "{given}, expected {}, such as {}",
                 dims.len(),
                 vec!["0"; dims.len()].join(",")
             ));
@@ -675,6 +687,15 @@ impl App {
             None => axis.position(self.at[dim]).to_string(),
         };
         format!("[{}]", self.axes.iter().enumerate().map(part).collect::<Vec<_>>().join(", "))
+    }
+
+    /// How the numbers of the picture are formatted.
+    pub(super) fn format(&self) -> ValueFormat {
+        match &self.sample {
+            Some(Sample::Plane { plane, .. }) => plane.format,
+            Some(Sample::Line { line, .. }) => line.format,
+            None => ValueFormat::default(),
+        }
     }
 
     /// The name of a dimension.
@@ -730,7 +751,7 @@ mod tests {
         press(&mut app, "+g0,1,2\n");
         assert_eq!(app.place(), "[<0>, 0:10, 0:15]");
         press(&mut app, "g0,1\n");
-        assert!(app.message.as_ref().unwrap().contains("3 indices"), "{:?}", app.message);
+        assert!(app.message.as_ref().unwrap().contains("2 numbers, expected 3"), "{:?}", app.message);
         press(&mut app, "g0,99,0\n");
         assert!(app.message.as_ref().unwrap().contains("out of range"), "{:?}", app.message);
         press(&mut app, "?q");

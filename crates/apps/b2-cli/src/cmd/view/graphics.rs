@@ -31,13 +31,13 @@ const MESSAGE: usize = 4096;
 /// The number of the picture, by which Kitty replaces and removes it.
 const ID: u32 = 0xB2_0001;
 
-/// Returns what the terminal says by its environment variables that it can do. It is not asked: the answer would come between
+/// Detects from environment variables what the terminal supports. It is not queried: the answer would come between
 /// the keys, and not from all terminals.
 pub(super) fn detect(variable: impl Fn(&str) -> Option<String>) -> Pixels {
     let has = |name| variable(name).is_some_and(|value| !value.is_empty());
     let (term, program) =
         (variable("TERM").unwrap_or_default(), variable("TERM_PROGRAM").unwrap_or_default());
-    // These draw on a screen of their own.
+    // These draw on their own screen.
     if has("TMUX") || has("STY") || term.starts_with("tmux") || term.starts_with("screen") {
         return Pixels::Cells;
     }

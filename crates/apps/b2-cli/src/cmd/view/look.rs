@@ -1,4 +1,4 @@
-//! What the screen asks the reader for, and what it answers.
+//! Requests of the screen to the reader, and the answers.
 
 use std::ops::Range;
 
@@ -6,28 +6,23 @@ use b2kit::Selection;
 
 use crate::args::{Global, Source};
 use crate::read::Axis;
-use crate::read::sample::{Lined, Plane};
+use crate::read::sample::{LineSample, PlaneSample};
 
-/// What the command line says about the file.
+/// The file and options of the command line.
 #[derive(Clone, Debug)]
 pub(super) struct Opening {
     pub(super) source: Source,
     pub(super) parts: Vec<Selection>,
     pub(super) dtype: Option<String>,
     pub(super) global: Global,
-    /// The most pictures of one look, of which each is made of more blocks than the one before.
-    pub(super) steps: usize,
 }
 
-/// So many where nobody waits for the best picture.
-pub(super) const QUICK: usize = 2;
-
-/// What is to be read next. The newest look ends all others.
+/// A request. The newest one cancels all others.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Look {
     /// The member of a store.
     pub(super) key: Option<String>,
-    /// Counts how often the file was to be read anew.
+    /// Number of requests to read the file again.
     pub(super) refresh: u64,
     pub(super) what: What,
     /// The item below the crosshair: one place of each dimension.
@@ -36,7 +31,7 @@ pub(super) struct Look {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
-    /// What is in the file.
+    /// Facts about the file.
     Facts,
     Plane {
         field: Option<String>,
@@ -57,7 +52,7 @@ pub(super) enum What {
     PixelGrid {
         axes: Vec<Axis>,
     },
-    /// About so many chunks.
+    /// About this many chunks.
     Chunks {
         most: usize,
     },
@@ -67,17 +62,17 @@ pub(super) enum What {
 pub(super) enum Answer {
     /// The members of a store.
     Members(Vec<String>),
-    /// What is in the file, or in this member of it.
+    /// Facts about the file, or about this member.
     Opened(Option<String>, Box<Facts>),
     Plane {
         dims: [usize; 2],
         windows: [Range<u64>; 2],
         axes: Vec<Axis>,
-        plane: Plane,
+        plane: PlaneSample,
     },
     Line {
         window: Range<u64>,
-        line: Lined,
+        line: LineSample,
     },
     PixelGrid {
         axes: Vec<Axis>,
@@ -100,13 +95,13 @@ pub(super) struct Item {
     pub(super) points: Vec<Option<String>>,
 }
 
-/// What is in an open file.
+/// Facts about an open file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) names: Vec<String>,
     /// The selected items.
     pub(super) axes: Vec<Axis>,
-    /// The fields that can be drawn: `None` stands for whole items. Empty: only text.
+    /// The fields that can be drawn; `None` is the whole item. Empty: only text.
     pub(super) fields: Vec<Option<String>>,
     pub(super) is_float: bool,
     pub(super) unit: String,
@@ -117,10 +112,12 @@ pub(super) struct Facts {
 /// Some or all chunks of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunks {
-    /// Number of chunks, and how many of them each cell stands for.
+    /// Number of chunks, and of chunks per cell.
     pub(super) count: u64,
     pub(super) each: u64,
     pub(super) cells: Vec<Cell>,
+    /// How many of the stored ones were not decoded, so that damage in them is not known.
+    pub(super) undecoded: u64,
     /// Bytes of the file to which nothing refers, if that is known.
     pub(super) dead: Option<u64>,
 }

@@ -9,12 +9,12 @@ use ratatui::style::{Color, Modifier, Style};
 use super::app::{App, Mode, Sample};
 use super::graphics::Graphics;
 use super::look::{Cell, Chunks};
-use crate::print::{Map, Scale, short_size, thousands};
+use crate::print::{Map, Scale, count, short_size, thousands};
 
 /// Width of the list on the left, and from which width of the screen on it is always there.
 const TREE: u16 = 30;
 const WIDE: u16 = 90;
-/// Width of a cell of the grid, with the gap behind it.
+/// Width of a cell of the grid, including the gap after it.
 pub(super) const CELL: u16 = 13;
 
 const HELP: &[&str] = &[
@@ -28,7 +28,7 @@ const HELP: &[&str] = &[
     "c l p     colours, logarithm, range (all, 1-99 %, 5-95 %)",
     "n         the next field of records",
     "r f       read again, follow a file that grows",
-    "Tab Enter the list on the left, open a member",
+    "Tab Enter the list of members and facts, open a member",
     "q         quit",
 ];
 
@@ -160,7 +160,7 @@ const BARS: [char; 8] =
 
 impl Screen<'_> {
     fn text(&mut self, x: u16, y: u16, text: &str, room: u16, style: Style) {
-        // A terminal whose size has just changed may be smaller.
+        // The terminal may have become smaller.
         if self.buffer.area.contains((x, y).into()) {
             self.buffer.set_stringn(x, y, text, room.into(), style);
         }
@@ -343,7 +343,7 @@ impl Screen<'_> {
     }
 
     /// Draws a line as bars from the smallest to the largest item of each column.
-    fn line(&mut self, area: Rect, app: &App, known: &Range<u64>, line: &crate::read::sample::Lined) {
+    fn line(&mut self, area: Rect, app: &App, known: &Range<u64>, line: &crate::read::sample::LineSample) {
         let (Some(scale), [window]) = (app.scale, &app.windows[..]) else { return };
         let (high, count) = (2 * i64::from(area.height), line.columns.len() as u64);
         let style = self.style([90, 160, 230]);
@@ -387,7 +387,7 @@ impl Screen<'_> {
         let Rect { x, width, .. } = parts.main;
         let y = parts.main.y + parts.main.height.saturating_sub(2);
         let Some(scale) = app.scale else { return };
-        let (low, high) = (number(scale.range.low), number(scale.range.high));
+        let [low, high] = ends(app, scale);
         self.text(x, y, &low, width, Style::new());
         let start = low.chars().count() as u16 + 1;
         let bar = 20.min(width.saturating_sub(start));
@@ -482,9 +482,17 @@ impl Screen<'_> {
 
     fn histogram(&mut self, area: Rect, app: &App) {
         let Some(scale) = app.scale else { return };
-        let values: Vec<f64> = match &app.sample {
-            Some(Sample::Plane { plane, .. }) => plane.values.clone(),
-            Some(Sample::Line { line, .. }) => line.columns.iter().map(|column| column.first).collect(),
+        // The numbers, how many items the window has, and whether the numbers are all of them.
+        let (values, total, all): (Vec<f64>, u64, bool) = match &app.sample {
+            Some(Sample::Plane { plane, windows, .. }) => {
+                let total = windows.iter().map(|window| window.end - window.start).product();
+                (plane.values.clone(), total, plane.every == 1 && plane.steps == [1, 1])
+            }
+            Some(Sample::Line { line, window }) => {
+                let total = window.end - window.start;
+                let first = line.columns.iter().map(|column| column.first).collect();
+                (first, total, line.every == 1 && line.columns.len() as u64 == total)
+            }
             None => return,
         };
         let bins = usize::from(area.width.saturating_sub(1)).clamp(1, 64);
@@ -513,15 +521,14 @@ impl Screen<'_> {
             }
         }
         let y = area.y + area.height;
-        let shown = thousands(values.len() as u64 - missing);
-        let (low, high) = (number(scale.range.low), number(scale.range.high));
+        let [low, high] = ends(app, scale);
         let log = if scale.log { ", logarithmic" } else { "" };
         self.text(area.x, y, &format!("from {low} to {high}{log}"), area.width, Style::new());
-        let text = format!(
-            "{shown} of the items in the picture, {} missing, at most {} in a bar",
-            thousands(missing),
-            thousands(most)
-        );
+        let items = match all {
+            true => format!("all {} items", thousands(total)),
+            false => format!("a sample of {} of {} items", thousands(values.len() as u64), thousands(total)),
+        };
+        let text = format!("{items}, {} missing, at most {} in a bar", thousands(missing), thousands(most));
         self.text(area.x, y + 1, &text, area.width, Style::new().add_modifier(Modifier::DIM));
     }
 
@@ -537,7 +544,7 @@ impl Screen<'_> {
                 (least, most) = (least.min(*ratio), most.max(*ratio));
             }
         }
-        // Pixels of the same size, two in a cell of the screen, if there are so many.
+        // Two pixels in a cell of the screen if one per cell does not fit.
         let double = chunks.cells.len() > wide * usize::from(area.height) && self.colours;
         let colour = |cell: Cell| match cell {
             Cell::Stored { ratio, .. } => {
@@ -578,7 +585,7 @@ impl Screen<'_> {
         self.text(
             area.x,
             y,
-            &format!("{} chunks: {there}{of}", thousands(chunks.count)),
+            &format!("{}: {there}{of}", count(chunks.count, "chunk")),
             area.width,
             Style::new(),
         );
@@ -587,7 +594,9 @@ impl Screen<'_> {
             0 => "no dead space".to_owned(),
             _ => format!("dead space: {}", short_size(dead)),
         });
-        let text = ratio.into_iter().chain(dead).collect::<Vec<_>>().join("; ");
+        let unknown =
+            (chunks.undecoded > 0).then(|| format!("{} not decoded", count(chunks.undecoded, "chunk")));
+        let text = ratio.into_iter().chain(dead).chain(unknown).collect::<Vec<_>>().join("; ");
         self.text(area.x, y + 1, &text, area.width, Style::new().add_modifier(Modifier::DIM));
     }
 
@@ -606,8 +615,13 @@ impl Screen<'_> {
                 format!("?: keys  q: quit{follow}{reading}")
             }
         };
-        let text: String = text.chars().chain(std::iter::repeat(' ')).take(width.into()).collect();
-        self.text(x, y, &text, width, style);
+        // A text that is longer than the line needs some of those above.
+        let lines = wrapped(&text, width.into());
+        let top = (y + 1).saturating_sub(u16::try_from(lines.len()).unwrap_or(u16::MAX));
+        for (y, line) in (top..=y).zip(&lines) {
+            let line: String = line.chars().chain(std::iter::repeat(' ')).take(width.into()).collect();
+            self.text(x, y, &line, width, style);
+        }
     }
 
     fn help(&mut self, area: Rect) {
@@ -628,7 +642,7 @@ impl Screen<'_> {
     }
 }
 
-/// What a cell of the map of chunks looks like without colours, and what it is.
+/// The symbol of a cell of the map of chunks without colours, and its name.
 const LETTERS: [(char, &str); 6] = [
     ('\u{2588}', "stored"),
     ('0', "zero"),
@@ -660,6 +674,30 @@ fn number(x: f64) -> String {
     }
 }
 
+/// The ends of a scale as text.
+fn ends(app: &App, scale: Scale) -> [String; 2] {
+    [scale.range.low, scale.range.high].map(|x| app.format().date(x).unwrap_or_else(|| number(x)))
+}
+
+/// Breaks a text into lines of at most this many characters, between words where possible.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let mut word: Vec<char> = word.chars().collect();
+        let used = lines.last().map_or(0, |line| line.chars().count());
+        if used > 0 && used + 1 + word.len() > width {
+            lines.push(String::new());
+        } else if used > 0 {
+            word.insert(0, ' ');
+        }
+        while word.len() > width.max(1) {
+            lines.extend([word.drain(..width.max(1)).collect(), String::new()]);
+        }
+        lines.last_mut().into_iter().for_each(|line| line.extend(&word));
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
 /// Black or white, what is seen on this colour.
 fn contrast([r, g, b]: [u8; 3]) -> [u8; 3] {
     let bright = 3 * u32::from(r) + 6 * u32::from(g) + u32::from(b);
@@ -682,7 +720,7 @@ fn marked(text: &str, room: usize) -> String {
     }
 }
 
-/// The size of a picture of so many items in this room. An item is a square unless it would be too narrow.
+/// The size of a picture of this many items in this room. An item is a square unless it would be too narrow.
 fn fit(items: [u64; 2], room: [usize; 2]) -> [usize; 2] {
     let scale = [0, 1].map(|d| room[d] as f64 / items[d].max(1) as f64);
     let square = scale[0].min(scale[1]);
@@ -762,7 +800,7 @@ mod tests {
             "{text}"
         );
         let text = seen.press("x3");
-        assert!(text.contains("from 1201 to 1799") && text.contains("1 missing"), "{text}");
+        assert!(text.contains("from 1201 to 1799") && text.contains("all 600 items, 1 missing"), "{text}");
         let text = seen.press("4");
         assert!(text.contains("8 chunks: 8 stored") && text.contains("; no dead space"), "{text}");
         let text = seen.press("?");
@@ -777,6 +815,66 @@ mod tests {
                 seen.press(keys);
             }
         }
+    }
+
+    /// Packs `shape` items of `dtype`, of 8 bytes, that count up from `first`.
+    fn counting(folder: &std::path::Path, dtype: &str, shape: &[u64], first: i64) -> std::path::PathBuf {
+        let count = shape.iter().product::<u64>().cast_signed();
+        let items: Vec<u8> = (first..first + count).flat_map(i64::to_le_bytes).collect();
+        let dtype = b2kit::Dtype::parse(dtype).unwrap();
+        let path = folder.join("counting.b2nd");
+        let bytes = b2kit::ArrayBuilder::of_dtype(shape.to_vec(), dtype).to_bytes(&items[..]).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn histograms_count_all_items_or_say_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        for (shape, words) in [
+            (&[50, 700][..], "all 35,000 items, 0 missing"),
+            (&[3, 1500], " of 4,500 items, 0 missing"),
+            (&[70_000], "all 70,000 items, 0 missing"),
+            (&[1_100_000], "a sample of 1,048,576 of 1,100,000 items"),
+            (&[2], "all 2 items"),
+        ] {
+            let path = counting(folder.path(), "<i8", shape, 5);
+            let text = Frame::new(&path, 80, 14, false).press("3");
+            assert!(text.contains(words), "{shape:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn dates_and_lists_are_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        for shape in [&[4, 10][..], &[40]] {
+            let path = counting(folder.path(), "<M8[D]", shape, 18_687);
+            let text = Frame::new(&path, 80, 14, false).text();
+            assert!(text.contains("2021-03-01 ") && text.contains(" 2021-04-09"), "{text}");
+            let text = Frame::new(&path, 80, 14, false).press("3");
+            assert!(text.contains("from 2021-03-01 to 2021-04-09"), "{text}");
+        }
+        // Tab shows the list where there is no room for it next to the picture.
+        let path = array(folder.path());
+        let mut seen = Frame::new(&path, 60, 14, false);
+        seen.0.app.key(Key::Tab);
+        let text = seen.text();
+        assert!(text.starts_with("a.b2nd\n") && text.contains("chunks 1, 10, 30"), "{text}");
+        seen.0.app.key(Key::Tab);
+        assert!(seen.text().starts_with("picture   [<2>, :, :]"));
+    }
+
+    #[test]
+    fn long_messages_take_more_lines() {
+        assert_eq!(wrapped("one two  three", 8), ["one two", "three"]);
+        assert_eq!(wrapped("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
+        assert_eq!(wrapped("a  b", 80), ["a  b"]);
+        let folder = tempfile::tempdir().unwrap();
+        let mut seen = Frame::new(&array(folder.path()), 30, 12, false);
+        seen.text();
+        seen.0.app.message = Some("word ".repeat(14).trim_end().to_owned());
+        let text = text(&seen.0.buffer(false));
+        assert_eq!(text.matches("word").count(), 14, "{text}");
     }
 
     #[test]

@@ -28,10 +28,10 @@ use crate::process::signals;
 
 /// How long to wait for a key before looking at what was read.
 const WAIT: Duration = Duration::from_millis(15);
-/// How often to read a file anew that is followed.
+/// Interval of reading a followed file again.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// The terminal, taken over. It is given back when this is dropped, whatever happens. What ratatui does when its part is dropped
+/// The terminal in raw mode, restored when this is dropped. What ratatui does when its part is dropped
 /// is done here: it would print to a terminal that may be gone, and panic.
 struct TerminalGuard(ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>);
 
@@ -55,7 +55,7 @@ impl TerminalGuard {
         self.clear()
     }
 
-    /// Clears the screen, so that everything is sent anew. `Terminal::clear` would ask for the place of the cursor, and the answer
+    /// Clears the screen, so that everything is sent again. `Terminal::clear` would query the position of the cursor, and the answer
     /// would come between the keys.
     fn clear(&mut self) -> Result<()> {
         execute!(io::stdout(), Clear(ClearType::All))?;
@@ -268,7 +268,7 @@ fn translate(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
     })
 }
 
-/// Does what the mouse says. Returns whether that is anything.
+/// Handles the mouse. Returns whether anything changed.
 fn point(app: &mut App, mouse: MouseEvent, area: Rect, graphics: Option<&Graphics>) -> bool {
     let closer = match mouse.kind {
         MouseEventKind::Moved | MouseEventKind::Down(MouseButton::Left) => None,
@@ -285,7 +285,7 @@ fn point(app: &mut App, mouse: MouseEvent, area: Rect, graphics: Option<&Graphic
     true
 }
 
-/// The size of a cell in pixels, width and height, if the terminal tells.
+/// Width and height of a cell in pixels, if the terminal reports them.
 fn font() -> Option<[u16; 2]> {
     let size = ratatui::crossterm::terminal::window_size().ok()?;
     Some([size.width.checked_div(size.columns)?, size.height.checked_div(size.rows)?])

@@ -30,5 +30,5 @@ pub(super) fn opening(path: &Path) -> Opening {
         same_host: false,
     };
     let source = Source { file: path.to_owned(), offset: 0, key: None };
-    Opening { source, parts: Vec::new(), dtype: None, global, steps: usize::MAX }
+    Opening { source, parts: Vec::new(), dtype: None, global }
 }

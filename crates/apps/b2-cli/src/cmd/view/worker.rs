@@ -1,4 +1,4 @@
-//! Reads for the screen on a thread of its own, so that no key waits for a file.
+//! Reads for the screen on a separate thread, so that no key waits for a file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use b2_view::edges::Coordinates;
-use b2kit::Dtype;
 use b2kit::chunk::SpecialKind;
 use b2kit::frame::Entry;
+use b2kit::{Dtype, ErrorKind};
 
 use super::look::{Answer, Cell, Chunks, Facts, Item, Look, Opening, What};
 use crate::args::Source;
@@ -102,11 +102,11 @@ struct Reader {
     /// The store, if the file is one; `None` before it was opened.
     store: Option<Option<Store>>,
     open: Option<Open>,
-    /// What was read of the open file last.
+    /// The last look at the open file.
     seen: Option<ViewedItem>,
 }
 
-/// How far a look was read, so that a crosshair that moves does not begin it anew.
+/// Progress of a look, so that moving the crosshair does not restart it.
 struct ViewedItem {
     what: What,
     /// How many of the steps of [`NEAR`] or [`FAR`] are done; all of them where there are no steps.
@@ -150,7 +150,7 @@ impl Reader {
                     _ => false,
                 };
                 if changed {
-                    // What is asked for may not be there any more.
+                    // The requested items may no longer exist.
                     return self.tell_facts();
                 }
             }
@@ -222,7 +222,6 @@ impl Reader {
     fn read(&self, open: &Open, number: u64, seen: &mut ViewedItem) -> Result<()> {
         let Open { data, source, .. } = open;
         let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
-        let budgets = budgets.get(..self.opening.steps).unwrap_or(budgets);
         let Some(budgets) = budgets.get(seen.steps..).filter(|budgets| !budgets.is_empty()) else {
             return Ok(());
         };
@@ -274,7 +273,10 @@ impl Reader {
                 let _ = self.answers.send(Answer::PixelGrid { axes: axes.clone(), texts: texts.collect() });
             }
             What::Chunks { most } => {
-                let chunks = self.chunks(data, *most, &cost(u64::MAX))?;
+                let cost = cost(budgets.iter().fold(0, |most, budget| most.max(*budget)));
+                let mut chunks = self.chunks(data, *most, &cost)?;
+                let _ = self.answers.send(Answer::Chunks(chunks.clone()));
+                self.find_damage(data, &mut chunks, &cost)?;
                 let _ = self.answers.send(Answer::Chunks(chunks));
             }
         }
@@ -286,10 +288,10 @@ impl Reader {
     fn chunks(&self, data: &Data, most: usize, cost: &Cost) -> Result<Chunks> {
         let input = match data {
             Data::Blosc(input) => input,
-            Data::Plain(array) => return Err(anyhow!("of {} no chunks are shown", array.what())),
+            Data::Plain(array) => return Err(anyhow!("the chunks of {} are not shown", array.what())),
         };
         let Some(frame) = input.frame() else {
-            return Err(anyhow!("this is a bare chunk, of which there is one"));
+            return Err(anyhow!("a bare chunk has no other chunks"));
         };
         let count = frame.nchunks() as u64;
         let each = count.div_ceil((most as u64).max(1)).max(1);
@@ -324,7 +326,30 @@ impl Reader {
             true => None,
             false => frame.dead_bytes().ok(),
         };
-        Ok(Chunks { count, each, cells, dead })
+        let undecoded = cells.iter().filter(|cell| matches!(cell, Cell::Stored { .. })).count() as u64;
+        Ok(Chunks { count, each, cells, undecoded, dead })
+    }
+
+    /// Decodes the chunks of the map, as many as `cost` allows, and marks those that are damaged.
+    fn find_damage(&self, data: &Data, chunks: &mut Chunks, cost: &Cost) -> Result<()> {
+        let Data::Blosc(input) = data else { return Ok(()) };
+        let Some(frame) = input.frame() else { return Ok(()) };
+        let mut left = cost.decoded;
+        for k in 0..chunks.cells.len() {
+            if !matches!(chunks.cells[k], Cell::Stored { .. }) {
+                continue;
+            }
+            cost.check()?;
+            let chunk = frame.chunk(usize::try_from(k as u64 * chunks.each)?);
+            let Some(rest) = left.checked_sub(chunk.nbytes().unwrap_or(0)) else { return Ok(()) };
+            left = rest;
+            chunks.undecoded -= 1;
+            if chunk.decompress().is_err_and(|error| error.kind() == ErrorKind::Damaged) {
+                chunks.cells[k] = Cell::Damaged;
+                let _ = self.answers.send(Answer::Chunks(chunks.clone()));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -388,7 +413,7 @@ mod tests {
     use super::super::testing::{array, opening};
     use super::*;
 
-    /// Everything that is told until a look is done.
+    /// All answers to a look.
     fn all(worker: &Worker, what: What) -> Vec<Answer> {
         worker.ask(Look { key: None, refresh: 0, what, item: None });
         let mut told = Vec::new();

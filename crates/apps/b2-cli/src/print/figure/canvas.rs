@@ -10,7 +10,7 @@ use crate::print::{png, printable};
 
 pub(crate) type Colour = [u8; 3];
 
-/// Where a text is beside its point: the point is at its start, in the middle, or at its end.
+/// Alignment of a text: its point is at the start, in the middle, or at the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Anchor {
     Start,

@@ -6,7 +6,7 @@ const ROWS: usize = 9;
 /// Each dot becomes this many pixels in each direction.
 const SCALE: usize = 2;
 
-/// Width of a character with the gap behind it, in pixels.
+/// Width of a character with the gap after it, in pixels.
 pub(crate) const ADVANCE: usize = (COLUMNS + 1) * SCALE;
 /// Height of capital letters, in pixels.
 pub(crate) const CAP: usize = 7 * SCALE;
@@ -49,7 +49,7 @@ fn is_set(glyph: &Glyph, column: usize, row: usize) -> bool {
 
 fn glyph(c: char) -> Glyph {
     let mut glyph = [[false; COLUMNS + 2]; ROWS + 2];
-    // A box stands for what the font does not have.
+    // A box for characters that the font lacks.
     let art = GLYPHS
         .iter()
         .find(|(known, _)| *known == c)

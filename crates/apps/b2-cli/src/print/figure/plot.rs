@@ -1,7 +1,7 @@
 //! Puts images and lines on a canvas, with titles, axes and a colour bar.
 
 use b2_view::edges::AxisMarks;
-use b2_view::ticks::{label, round};
+use b2_view::ticks::ValueFormat;
 
 use super::canvas::{Anchor, Canvas, Colour, INK, Mark};
 use super::font;
@@ -30,10 +30,11 @@ pub(crate) struct Image<'a> {
     pub(crate) titles: &'a [String],
     /// Width and height, in numbers.
     pub(crate) shape: [usize; 2],
-    /// Row by row. NaN stands for missing ones.
+    /// Row by row. NaN marks missing ones.
     pub(crate) values: &'a [f64],
     pub(crate) scale: Scale,
-    /// What the numbers are.
+    pub(crate) format: ValueFormat,
+    /// Name and unit of the numbers.
     pub(crate) unit: &'a str,
     pub(crate) across: AxisMarks,
     pub(crate) down: AxisMarks,
@@ -54,7 +55,7 @@ impl Column {
     pub(crate) const NONE: Self =
         Self { first: f64::NAN, low: f64::NAN, high: f64::NAN, last: f64::NAN, count: 0, missing: 0 };
 
-    /// Adds an item behind the others.
+    /// Appends an item.
     pub(crate) fn add(&mut self, x: f64) {
         if x.is_nan() {
             self.missing += 1;
@@ -76,18 +77,19 @@ pub(crate) struct Line<'a> {
     pub(crate) titles: &'a [String],
     pub(crate) columns: &'a [Column],
     pub(crate) scale: Scale,
+    pub(crate) format: ValueFormat,
     pub(crate) unit: &'a str,
     pub(crate) across: AxisMarks,
 }
 
 impl Image<'_> {
     pub(crate) fn draw(self) -> Canvas {
-        let Self { titles, shape: [w, h], values, scale, unit, across, down } = self;
+        let Self { titles, shape: [w, h], values, scale, format, unit, across, down } = self;
         let once = (MAX_SIZE[0] / w.max(1)).min(MAX_SIZE[1] / h.max(1)).max(1);
         // A pixel is square unless the image would be too narrow for its axes.
         let zoom = |n: usize, least: usize| once.max(least.div_ceil(n.max(1)));
         let size = [w * zoom(w, MIN_SIZE[0]), h * zoom(h, MIN_SIZE[1])];
-        let colours = colour_marks(scale, size[1]);
+        let colours = colour_marks(scale, format, size[1]);
         let widest = colours.marks.iter().map(|(_, text)| font::width(text)).max().unwrap_or(0);
         let has_missing = values.iter().any(|x| scale.colour(*x).is_none());
         let words = if has_missing { font::width("missing") } else { 0 };
@@ -122,8 +124,8 @@ impl Image<'_> {
 
 impl Line<'_> {
     pub(crate) fn draw(self) -> Canvas {
-        let Self { titles, columns, scale, unit, across } = self;
-        let down = colour_marks(scale, LINE[1]);
+        let Self { titles, columns, scale, format, unit, across } = self;
+        let down = colour_marks(scale, format, LINE[1]);
         // From the top.
         let marks = down.marks.into_iter().map(|(place, text)| (1.0 - place, text)).collect();
         let missing = columns.iter().any(|column| column.count == 0 && column.missing > 0);
@@ -181,10 +183,9 @@ fn runs(columns: &[Column]) -> Vec<(usize, &[Column])> {
 }
 
 /// Round values of a scale, and where they are in it.
-fn colour_marks(scale: Scale, height: usize) -> AxisMarks {
-    let (low, high) = (scale.range.low, scale.range.high);
-    let (marks, step) = round(low, high, (height / 45).max(2), scale.log);
-    let marks = marks.into_iter().map(|x| (scale.share(x), label(x, step))).collect();
+fn colour_marks(scale: Scale, format: ValueFormat, height: usize) -> AxisMarks {
+    let marks = format.marks(scale.range.low, scale.range.high, (height / 45).max(2), scale.log);
+    let marks = marks.into_iter().map(|(x, text)| (scale.share(x), text)).collect();
     AxisMarks { title: String::new(), marks }
 }
 
@@ -233,7 +234,7 @@ fn begin(
     (canvas, at)
 }
 
-/// The start of a text that is too long, with dots behind it.
+/// Truncates a text that is too long, and appends dots.
 fn fitted(text: &str, room: usize) -> String {
     let text = crate::print::printable(text);
     let most = room / font::ADVANCE;
@@ -275,6 +276,7 @@ mod tests {
             shape: [2, 1],
             values: &[1.0, f64::NAN],
             scale: scale(0.0, 1.0),
+            format: ValueFormat::default(),
             unit: "]]>",
             across: edge.clone(),
             down: edge,
@@ -295,8 +297,9 @@ mod tests {
             let titles = ["t".repeat(1000)];
             let scale = scale(1.0, 1.0);
             let unit = &"u".repeat(300);
-            let image =
-                Image { titles: &titles, shape, values: &values, scale, unit, across: edge(), down: edge() };
+            let format = ValueFormat::default();
+            let (across, down) = (edge(), edge());
+            let image = Image { titles: &titles, shape, values: &values, scale, format, unit, across, down };
             let canvas = image.draw();
             assert!(canvas.size[0] <= 1300 && canvas.size[1] <= 800, "{shape:?}: {:?}", canvas.size);
             canvas.png().unwrap();
@@ -309,6 +312,7 @@ mod tests {
                 titles: &[],
                 columns: &columns,
                 scale: scale(0.0, 5.0),
+                format: ValueFormat::default(),
                 unit: "",
                 across: AxisMarks::default(),
             };

@@ -13,7 +13,7 @@ use super::{read_value, show_short};
 const COMPLEX: i8 = 44;
 const ARRAY: i8 = 46;
 
-/// The value of an attribute. What JSON does not have becomes text: `"NaN"`, `"Infinity"`, and bytes in Base64.
+/// The value of an attribute. Values without a JSON form become text: `"NaN"`, `"Infinity"`, and bytes in Base64.
 pub(crate) fn attribute(value: &Value) -> Json {
     match value {
         Value::Nil => Json::Null,

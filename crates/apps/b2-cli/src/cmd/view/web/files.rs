@@ -22,7 +22,7 @@ const DEEPEST: usize = 16;
 
 /// A file that can be requested.
 #[derive(Debug)]
-struct Served {
+struct ServedFile {
     /// As it is shown.
     name: String,
     path: PathBuf,
@@ -30,7 +30,7 @@ struct Served {
 
 /// The files, by number.
 pub(super) struct Files {
-    list: Vec<Served>,
+    list: Vec<ServedFile>,
     /// The folder that was named: links in it are not followed.
     folder: Option<Arc<RootedDir>>,
     /// The file at the URL that was named.
@@ -51,7 +51,7 @@ impl Files {
     /// # Errors
     /// Fails if there is nothing that can be shown.
     pub(super) fn find(path: &Path) -> Result<Self> {
-        let one = |name: String| vec![Served { name, path: path.to_owned() }];
+        let one = |name: String| vec![ServedFile { name, path: path.to_owned() }];
         if urls::is_url(path) {
             let name = urls::file_name(path)?;
             let remote = Some(urls::open(path).with_context(|| path.display().to_string())?);
@@ -77,7 +77,7 @@ impl Files {
         self.list.iter().map(|served| served.name.as_str())
     }
 
-    /// Opens a file by its number and name; beside the index of a sparse frame, also a file with a chunk.
+    /// Opens a file by its number and name, or a chunk file next to the index of a sparse frame.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none; any error of opening it.
@@ -112,7 +112,13 @@ fn is_chunk(name: &str) -> bool {
     id.is_some_and(|id| id.len() == 8 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')))
 }
 
-fn below(folder: &RootedDir, dir: PathBuf, prefix: &str, depth: usize, list: &mut Vec<Served>) -> Result<()> {
+fn below(
+    folder: &RootedDir,
+    dir: PathBuf,
+    prefix: &str,
+    depth: usize,
+    list: &mut Vec<ServedFile>,
+) -> Result<()> {
     let entries = folder.entries(&dir).with_context(|| dir.display().to_string())?;
     for (name, kind) in entries {
         let (path, Ok(name)) = (dir.join(&name), name.into_string()) else { continue };
@@ -120,7 +126,7 @@ fn below(folder: &RootedDir, dir: PathBuf, prefix: &str, depth: usize, list: &mu
         match kind {
             FileKind::File if ending.is_some_and(|ending| ENDINGS.contains(&ending)) => {
                 ensure!(list.len() < MAX_FILES, "{}: more than {MAX_FILES} files", folder.path().display());
-                list.push(Served { name: format!("{prefix}{name}"), path });
+                list.push(ServedFile { name: format!("{prefix}{name}"), path });
             }
             FileKind::Directory if depth < DEEPEST => {
                 below(folder, path, &format!("{prefix}{name}/"), depth + 1, list)?;

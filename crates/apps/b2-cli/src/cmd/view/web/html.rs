@@ -90,7 +90,7 @@ fn html(page: &Page, name: &str, data: &[u8], link: &str) -> Result<String> {
         ("<link rel=\"stylesheet\" href=\"style.css\">", &format!("<style>{style}</style>")),
         ("</body>", &inside),
     ] {
-        ensure!(text.matches(from).count() == 1, "the page is not as it should be: {from}");
+        ensure!(text.matches(from).count() == 1, "the page is invalid: {from}");
         text = text.replace(from, to);
     }
     Ok(text)
@@ -99,7 +99,7 @@ fn html(page: &Page, name: &str, data: &[u8], link: &str) -> Result<String> {
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Result<&'a str> {
     let rest = text.split_once(start).map(|(_, rest)| rest);
     let found = rest.and_then(|rest| rest.split_once(end)).map(|(found, _)| found);
-    found.context("the page is not as it should be")
+    found.context("the page is invalid")
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -16,16 +15,16 @@ use super::files::{Files, Open};
 use super::link::{encoded, escaped};
 use super::page::Page;
 
-/// The longest head of a request, in bytes.
+/// Maximum length of the head of a request, in bytes.
 const HEAD: u64 = 16 << 10;
-/// The most connections at once; browsers make six.
+/// Maximum number of connections. Browsers make six.
 const MAX_CONNECTIONS: usize = 64;
 /// Bytes that are read and sent at once.
 const SEND_LEN: usize = 1 << 20;
-/// A connection on which nothing happens for so long is closed.
+/// Idle connections are closed after this time.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What all answers say: nothing is stored, guessed, shown inside of other pages, or loaded from elsewhere.
+/// Headers of all responses: nothing is stored, sniffed, framed by other pages, or loaded from elsewhere.
 const HEADERS: &str = "cache-control: no-store\r\n\
     x-content-type-options: nosniff\r\n\
     referrer-policy: no-referrer\r\n\
@@ -46,10 +45,16 @@ struct State {
     port: u16,
     /// The first part of all paths, which nobody can guess.
     token: String,
-    connections: AtomicUsize,
+    connections: Mutex<Vec<Connection>>,
 }
 
-/// An answer: status, headers of its own, and the body.
+/// An open connection. Those that wait for a request are in the order in which they began to.
+struct Connection {
+    stream: Arc<TcpStream>,
+    is_waiting: bool,
+}
+
+/// A response: status, its own headers, and the body.
 struct Answer {
     status: &'static str,
     headers: String,
@@ -65,7 +70,7 @@ enum Body {
 
 impl Server {
     pub(super) fn new(page: &'static Page, files: Files, port: u16) -> Self {
-        Self(Arc::new(State { page, files, port, token: token(), connections: AtomicUsize::new(0) }))
+        Self(Arc::new(State { page, files, port, token: token(), connections: Mutex::default() }))
     }
 
     /// The address that shows the file, or the list of files. `more`: other parts of a link to a file.
@@ -97,24 +102,41 @@ impl Server {
                 }
                 accepted => accepted?,
             };
-            let server = self.clone();
-            if server.0.connections.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
-                server.0.connections.fetch_sub(1, Ordering::SeqCst);
-                continue;
+            let (server, stream) = (self.clone(), Arc::new(stream));
+            let mut open = self.connections();
+            if open.len() >= MAX_CONNECTIONS {
+                // The one that has waited longest makes room, so that connections without requests block nobody.
+                let Some(k) = open.iter().position(|connection| connection.is_waiting) else { continue };
+                let _ = open.remove(k).stream.shutdown(Shutdown::Both);
             }
+            open.push(Connection { stream: stream.clone(), is_waiting: true });
+            drop(open);
             thread::spawn(move || {
                 // Browsers close connections at any time.
                 let _ = server.connection(&stream);
-                server.0.connections.fetch_sub(1, Ordering::SeqCst);
+                server.connections().retain(|connection| !Arc::ptr_eq(&connection.stream, &stream));
             });
         }
     }
 
-    fn connection(&self, stream: &TcpStream) -> io::Result<()> {
+    fn connections(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether a connection waits for a request.
+    fn set_waiting(&self, stream: &Arc<TcpStream>, is_waiting: bool) {
+        let mut open = self.connections();
+        if let Some(k) = open.iter().position(|connection| Arc::ptr_eq(&connection.stream, stream)) {
+            let connection = open.remove(k);
+            open.push(Connection { is_waiting, ..connection });
+        }
+    }
+
+    fn connection(&self, stream: &Arc<TcpStream>) -> io::Result<()> {
         stream.set_read_timeout(Some(IDLE))?;
         stream.set_write_timeout(Some(IDLE))?;
         stream.set_nodelay(true)?;
-        let mut reader = BufReader::new(stream);
+        let mut reader = BufReader::new(&**stream);
         loop {
             let mut head = String::new();
             loop {
@@ -128,8 +150,10 @@ impl Server {
                 }
                 head.push_str(&line);
             }
+            self.set_waiting(stream, false);
             let answer = self.answer(&head);
             send(stream, answer, head.starts_with("HEAD "))?;
+            self.set_waiting(stream, true);
         }
     }
 
@@ -199,7 +223,7 @@ impl Server {
     }
 }
 
-/// The path of a file in an address. The name is only shown; the number says which it is.
+/// The path of a file in an address. The number identifies it; the name is for people.
 fn path_of(number: usize, name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or_default();
     format!("files/{number}/{}", encoded(last))
@@ -268,7 +292,7 @@ fn send(mut stream: &TcpStream, answer: Answer, only_head: bool) -> io::Result<(
             while at < range.end {
                 let count = usize::try_from(range.end - at).unwrap_or(SEND_LEN).min(SEND_LEN);
                 let piece = &mut buffer[..count];
-                // What is missing then ends the connection, which the page notices.
+                // A failure closes the connection, which the page notices.
                 open.file.read_exact_at(at, piece)?;
                 stream.write_all(piece)?;
                 at += count as u64;
@@ -428,7 +452,7 @@ mod tests {
         let ask =
             format!("GET /{token}/files/0/a HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nrange: bytes=1-3\r\n");
         write!(stream, "{ask}\r\n{ask}connection: close\r\n\r\nHEAD / HTTP/1.1\r\n\r\n").unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         assert_eq!(text.matches("HTTP/1.1 206 Partial Content").count(), 2, "{text}");
@@ -439,6 +463,15 @@ mod tests {
                 && text.contains("connect-src 'self'"),
             "{text}"
         );
+        // Connections without a request do not keep others out.
+        let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(stream, "{ask}connection: close\r\n\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.ends_with("\r\n\r\n123"), "{text}");
+        drop(silent);
         // A head that does not end.
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let _ = stream.write_all(&vec![b'a'; 1 << 20]);

@@ -10,7 +10,7 @@ pub(super) fn encoded(text: &str) -> String {
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-/// A text as it stands in HTML, also in attributes.
+/// Escapes a text for HTML, also for attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -31,6 +31,6 @@ pub(super) fn escaped(text: &str) -> String {
 /// # Errors
 /// Fails if the path has none.
 pub(super) fn name_of(path: &Path) -> Result<String> {
-    let name = path.file_name().with_context(|| format!("{}: no name of a file", path.display()))?;
+    let name = path.file_name().with_context(|| format!("{}: not a file name", path.display()))?;
     Ok(name.to_string_lossy().into_owned())
 }

@@ -1,4 +1,4 @@
-//! What is shown, and how.
+//! The view that is opened in a browser.
 
 use b2_view::limits::Limits;
 use clap::ValueEnum;
@@ -7,7 +7,7 @@ use super::link::encoded;
 use crate::args::Source;
 use crate::print::Map;
 
-/// What is shown in a browser.
+/// The view that is opened in a browser.
 pub(in super::super) struct Shown<'a> {
     pub(in super::super) source: &'a Source,
     pub(in super::super) slice: Option<&'a str>,
@@ -20,7 +20,7 @@ pub(in super::super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// What a link says besides the address of the file.
+    /// The parameters of a link after the address of the file.
     pub(super) fn link(&self) -> String {
         let map = Some(self.map).filter(|map| *map != Map::default());
         let map = map.and_then(|map| Some(map.to_possible_value()?.get_name().to_owned()));

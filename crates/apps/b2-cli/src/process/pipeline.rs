@@ -12,15 +12,15 @@ use super::progress::Progress;
 
 /// How far decoding may be ahead of writing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ahead {
-    /// Maximum number of pieces that are decoded at once.
+pub(crate) struct PipelineLimits {
+    /// Maximum number of pieces that are decoded concurrently.
     pub(crate) decoders: usize,
     /// Maximum number of pieces in memory, including the one that is being written.
     pub(crate) pieces: usize,
 }
 
-impl Ahead {
-    /// Decodes and writes by turns.
+impl PipelineLimits {
+    /// Decodes and writes alternately.
     pub(crate) const NONE: Self = Self { decoders: 1, pieces: 1 };
 }
 
@@ -33,7 +33,7 @@ impl Ahead {
 /// Returns the first error of decoding, in the order of the pieces, or of writing. What was written stays written.
 pub(crate) fn pump<P: Send>(
     pieces: impl Iterator<Item = P> + Send,
-    ahead: Ahead,
+    ahead: PipelineLimits,
     decode: impl Fn(P, &mut Vec<u8>) -> Result<()> + Sync,
     mut write: impl FnMut(&[u8]) -> Result<()>,
     progress: &mut Progress,
@@ -52,21 +52,21 @@ pub(crate) fn pump<P: Send>(
     }
     let state =
         State { pieces: Some(pieces), begun: 0, written: 0, made: VecDeque::new(), empty: Vec::new() };
-    let line = Line { state: Mutex::new(state), changed: Condvar::new(), most: ahead.pieces, decode };
+    let pipeline = Pipeline { state: Mutex::new(state), changed: Condvar::new(), most: ahead.pieces, decode };
     thread::scope(|scope| {
-        let decoder = || line.decode_all();
+        let decoder = || pipeline.decode_all();
         // The others are not needed.
         let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, decoder).is_ok();
         if (0..ahead.decoders.max(1)).take_while(start).count() == 0
-            && let Some(pieces) = line.lock().pieces.take()
+            && let Some(pieces) = pipeline.lock().pieces.take()
         {
-            return by_turns(pieces, &line.decode, write);
+            return by_turns(pieces, &pipeline.decode, write);
         }
-        let _stop = Stop(&line);
-        while let Some(made) = line.next() {
+        let _stop = Stop(&pipeline);
+        while let Some(made) = pipeline.next() {
             let buffer = made?;
             write(&buffer)?;
-            line.written(buffer);
+            pipeline.written(buffer);
         }
         Ok(())
     })
@@ -84,8 +84,8 @@ fn by_turns<P>(
     })
 }
 
-/// What decoders and the writer share.
-struct Line<I: Iterator, D> {
+/// State shared by the decoders and the writer.
+struct Pipeline<I: Iterator, D> {
     state: Mutex<State<I>>,
     changed: Condvar,
     /// Maximum number of pieces in memory.
@@ -104,7 +104,7 @@ struct State<I: Iterator> {
     empty: Vec<Vec<u8>>,
 }
 
-impl<P, I: Iterator<Item = P>, D: Fn(P, &mut Vec<u8>) -> Result<()>> Line<I, D> {
+impl<P, I: Iterator<Item = P>, D: Fn(P, &mut Vec<u8>) -> Result<()>> Pipeline<I, D> {
     fn lock(&self) -> MutexGuard<'_, State<I>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,7 +172,7 @@ impl<P, I: Iterator<Item = P>, D: Fn(P, &mut Vec<u8>) -> Result<()>> Line<I, D> 
 }
 
 /// Makes decoders and the writer stop when it is dropped: the writer has ended, or a decoder panics.
-struct Stop<'l, I: Iterator, D>(&'l Line<I, D>);
+struct Stop<'l, I: Iterator, D>(&'l Pipeline<I, D>);
 
 impl<I: Iterator, D> Drop for Stop<'_, I, D> {
     fn drop(&mut self) {
@@ -207,11 +207,11 @@ mod tests {
 
     use super::*;
 
-    const AHEADS: [Ahead; 4] = [
-        Ahead::NONE,
-        Ahead { decoders: 1, pieces: 3 },
-        Ahead { decoders: 3, pieces: 4 },
-        Ahead { decoders: 8, pieces: 5 },
+    const AHEADS: [PipelineLimits; 4] = [
+        PipelineLimits::NONE,
+        PipelineLimits { decoders: 1, pieces: 3 },
+        PipelineLimits { decoders: 3, pieces: 4 },
+        PipelineLimits { decoders: 8, pieces: 5 },
     ];
 
     fn progress() -> Progress {

@@ -35,8 +35,8 @@ fn what_follows_an_array_is_named() {
         &["bench", "--quick", "IN"],
     ] {
         for (input, why) in [
-            ("two.npy", "176 bytes behind the array, from byte 160 on: another array"),
-            ("more.npy", "1 bytes behind the array, from byte 160 on, which belong to no array"),
+            ("two.npy", "176 bytes after the array, at offset 160: another array"),
+            ("more.npy", "1 byte after the array, at offset 160"),
         ] {
             let args: Vec<&str> = args.iter().map(|arg| if *arg == "IN" { input } else { arg }).collect();
             let told = folder.fails(if args[0] == "diff" { 2 } else { 1 }, &args);
@@ -61,7 +61,7 @@ fn each_takes_array_by_array() {
     assert_eq!(folder.ok(&["cat", "out/one.b2nd"]), counting(8));
     // All or nothing, also from standard input.
     let before = folder.read("a");
-    assert!(folder.fails(1, &["append", "a", "more.npy", "--each"]).contains("1 bytes behind the array"));
+    assert!(folder.fails(1, &["append", "a", "more.npy", "--each"]).contains("1 byte after the array"));
     assert_eq!(folder.read("a"), before);
     folder.write("raw", &counting(4));
     assert!(folder.fails(1, &["append", "a", "raw", "--each"]).contains("not an .npy file"));

@@ -15,17 +15,17 @@ use b2kit::frame::{Disk, FileId, FileKind, FileSystem, Links, ReadAt, ReadFiles,
 use crate::process::WriteFailure;
 
 /// Number of files that wait at most, all of them open.
-const MOST_FILES: usize = 64;
+const MAX_FILES: usize = 64;
 /// Number of bytes in files that wait at most, unless a single file is larger: they are written again after a crash.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_LEN: u64 = 64 << 20;
 /// Number of files to sync at once. File systems join them to few writes of their journal.
 const SYNCS: usize = 8;
 
-/// The file system, on which syncs and renames of new files are put off until [`Together::finish`].
+/// The file system, on which syncs and renames of new files are put off until [`GroupCommit::finish`].
 ///
 /// A new file has its name only after it was synced, as without this. Files that are not finished are removed on drop.
 #[derive(Default)]
-pub(crate) struct Together {
+pub(crate) struct GroupCommit {
     state: Mutex<State>,
 }
 
@@ -44,13 +44,13 @@ struct Complete {
     replace: bool,
 }
 
-impl std::fmt::Debug for Together {
+impl std::fmt::Debug for GroupCommit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Together").finish_non_exhaustive()
+        f.debug_struct("GroupCommit").finish_non_exhaustive()
     }
 }
 
-impl Together {
+impl GroupCommit {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,7 +59,7 @@ impl Together {
     pub(crate) fn is_full(&self) -> bool {
         let complete = &self.state().complete;
         let len = |file: &Complete| file.file.len().unwrap_or(0);
-        complete.len() >= MOST_FILES || complete.iter().map(len).fold(0, u64::saturating_add) >= MOST_BYTES
+        complete.len() >= MAX_FILES || complete.iter().map(len).fold(0, u64::saturating_add) >= MAX_LEN
     }
 
     /// Syncs all complete files and gives them their names, in the order in which they were complete. Returns what
@@ -109,7 +109,7 @@ impl Complete {
     }
 
     fn remove(&self) {
-        // What cannot be removed has a name that says what it is.
+        // The name of a file that cannot be removed shows that it is temporary.
         let _ = Disk.remove_file(&self.temporary);
     }
 }
@@ -127,7 +127,7 @@ fn sync_all(files: &[Complete]) -> Vec<io::Result<()>> {
         }
     };
     thread::scope(|scope| {
-        // Threads that wait, beside those of the pool. This one works alone if the system gives none.
+        // These threads wait, so they are not those of the pool. If none can be started, this one does all the work.
         let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, work).is_ok();
         let helpers = SYNCS.min(files.len()).saturating_sub(1);
         (0..helpers).take_while(start).for_each(drop);
@@ -139,7 +139,7 @@ fn sync_all(files: &[Complete]) -> Vec<io::Result<()>> {
         .collect()
 }
 
-impl Drop for Together {
+impl Drop for GroupCommit {
     fn drop(&mut self) {
         self.state().complete.iter().for_each(Complete::remove);
     }
@@ -202,7 +202,7 @@ impl WriteAt for Late {
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl ReadFiles for Together {
+impl ReadFiles for GroupCommit {
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
         Disk.open(path, links)
     }
@@ -230,7 +230,7 @@ impl ReadFiles for Together {
 }
 
 #[warn(clippy::missing_trait_methods)]
-impl FileSystem for Together {
+impl FileSystem for GroupCommit {
     fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
         Disk.open_write(path, links)
     }

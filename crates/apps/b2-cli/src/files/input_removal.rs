@@ -15,12 +15,12 @@ use crate::print::printable;
 use crate::process::WriteFailure;
 
 /// An input that will be removed.
-pub(crate) struct Removal {
+pub(crate) struct InputRemoval {
     path: PathBuf,
     before: State,
 }
 
-/// What changes if another program writes a file, or replaces it.
+/// Metadata that changes when another program writes or replaces a file.
 #[derive(PartialEq)]
 struct State {
     len: u64,
@@ -48,7 +48,7 @@ impl State {
     }
 }
 
-impl Removal {
+impl InputRemoval {
     /// Notes the state of an input, before it is opened.
     ///
     /// # Errors
@@ -101,16 +101,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, b"some").unwrap();
-        let removal = Removal::of(&path).unwrap();
+        let removal = InputRemoval::of(&path).unwrap();
         fs::write(&path, b"more bytes").unwrap();
         let told = removal.finish(global).unwrap_err().to_string();
         assert!(told.ends_with("a: not removed (--rm): it has changed while it was read"), "{told}");
-        let removal = Removal::of(&path).unwrap();
+        let removal = InputRemoval::of(&path).unwrap();
         // Another file of the same size under this name.
         fs::write(folder.path().join("b"), b"other byte").unwrap();
         fs::rename(folder.path().join("b"), &path).unwrap();
         assert!(removal.finish(global).is_err());
-        Removal::of(&path).unwrap().finish(global).unwrap();
+        InputRemoval::of(&path).unwrap().finish(global).unwrap();
         assert!(!path.exists());
     }
 }

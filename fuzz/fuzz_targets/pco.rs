@@ -1,0 +1,4 @@
+#![no_main]
+#![allow(missing_docs)]
+
+b2_fuzz::target!(pco);
