@@ -256,7 +256,10 @@ impl<W: Write> NpzWriter<W> {
     ) -> Result<()> {
         let header = npy::header_bytes(&npy::shown_dtype(array), array.shape()).context("as an .npy file")?;
         let name = format!("{name}.npy");
-        ensure!(!name.contains(':') || name.is_ascii(), "a name with a colon and letters beyond ASCII");
+        ensure!(
+            !name.contains(':') || name.is_ascii(),
+            "a name with both a colon and non-ASCII letters is not supported"
+        );
         let path = match name.contains(':') {
             true => EntryPath::verbatim(name.as_bytes()),
             false => EntryPath::conformant(&name),
@@ -293,9 +296,6 @@ impl<W: Write> NpzWriter<W> {
     }
 
     /// Writes the directory. Returns what was written to.
-    ///
-    /// # Errors
-    /// Fails if it cannot be written.
     pub(crate) fn finish(self) -> Result<W> {
         Ok(self.zip.finish()?)
     }

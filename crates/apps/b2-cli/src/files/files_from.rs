@@ -29,9 +29,6 @@ impl FilesFrom {
     }
 
     /// The names on the command line, and those in the list.
-    ///
-    /// # Errors
-    /// Same as [`names`](Self::names).
     pub(crate) fn and(&self, given: &[PathBuf]) -> Result<Vec<PathBuf>> {
         given.iter().cloned().map(Ok).chain(self.names()?).collect()
     }

@@ -19,9 +19,6 @@ const MIN_ATTEMPTS: u32 = 20;
 
 /// Runs `work`, which must only read, and retries it if the data was changed meanwhile. There is no retry once output
 /// has been sent.
-///
-/// # Errors
-/// Returns the error of the last attempt.
 pub(crate) fn again<T>(work: impl FnMut() -> Result<T>) -> Result<T> {
     let begun = Instant::now();
     attempts(work, |n| {

@@ -173,9 +173,6 @@ pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
 }
 
 /// Opens the file of a URL. Warns if changes of the file would not be noticed.
-///
-/// # Errors
-/// Same as [`kind`].
 pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     if is_store(path) {
         return stores::file_system()?.open(path, b2kit::frame::Links::Follow);

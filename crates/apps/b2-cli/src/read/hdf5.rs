@@ -166,9 +166,6 @@ impl Hdf5 {
     }
 
     /// Like [`facts`](Self::facts), as a JSON object.
-    ///
-    /// # Errors
-    /// Same as [`facts`](Self::facts).
     pub(crate) fn facts_json(&self, name: Option<&str>) -> Result<Map<String, Json>> {
         let entries = self.file.tree_below(name.unwrap_or("/"))?;
         let Some(entry) = entries.first() else { return Ok(Map::new()) };
@@ -191,9 +188,6 @@ impl Hdf5 {
     }
 
     /// The line of `info` for one of several files.
-    ///
-    /// # Errors
-    /// Same as [`facts`](Self::facts).
     pub(crate) fn one_line(&self, name: Option<&str>) -> Result<String> {
         let entries = self.file.tree_below(name.unwrap_or("/"))?;
         Ok(match &entries[..] {

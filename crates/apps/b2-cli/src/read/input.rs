@@ -85,9 +85,6 @@ impl Input {
     }
 
     /// Opens a copy of standard input.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
     pub(crate) fn open_spooled(file: &Arc<dyn ReadAt>, offset: u64, global: Global) -> Result<Self> {
         let options = global.reading_stored(file.len()?).offset(offset);
         Self::open_file(file, offset, global, || options.from_reader(file.clone(), "standard input"))

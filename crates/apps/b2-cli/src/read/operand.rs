@@ -38,9 +38,6 @@ impl Operand {
     }
 
     /// Opens the input of a command that does not write a file. For `beside` see [`open`](Self::open).
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
     pub(crate) fn look(path: &Path, beside: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let opened = || -> Result<Self> {
@@ -97,9 +94,6 @@ impl Operand {
     }
 
     /// Opens the input as raw bytes, whatever it contains.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
     pub(crate) fn raw(path: &Path, beside: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let (file, len) = open(path, beside).with_context(|| name.clone())?;
@@ -131,9 +125,6 @@ impl Operand {
 
     /// Checks that an `.npy` file has the dtype of the array. An array without a dtype (`None`) takes any dtype of its
     /// item size.
-    ///
-    /// # Errors
-    /// Fails if they differ.
     pub(crate) fn check_dtype(&self, dtype: Option<&Dtype>, itemsize: usize) -> Result<()> {
         let Some(header) = &self.npy else { return Ok(()) };
         let Some(dtype) = dtype else { return self.check_itemsize(itemsize) };
@@ -163,9 +154,6 @@ impl Operand {
     }
 
     /// Checks that an `.npy` file has this shape, or that raw bytes have the length for it.
-    ///
-    /// # Errors
-    /// Fails if they do not.
     pub(crate) fn check_shape(&self, shape: &[u64], itemsize: usize) -> Result<()> {
         match &self.npy {
             Some(header) => ensure!(
@@ -313,9 +301,6 @@ fn refusal(name: &str, Foreign { what, hint }: Foreign) -> Trouble {
 }
 
 /// Rejects a URL as input.
-///
-/// # Errors
-/// Fails if it is one.
 pub(crate) fn refuse_url_input(path: &Path) -> Result<()> {
     ensure!(
         !urls::is_url(path),

@@ -37,9 +37,6 @@ pub(crate) trait Plain: Send + Sync {
     /// Fails if the limit is exceeded.
     fn check_output(&self) -> Result<()>;
     /// Reads the items of a box in C order, which fill `dst`.
-    ///
-    /// # Errors
-    /// Fails if they cannot be read.
     fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<()>;
 }
 

@@ -28,9 +28,6 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens the store at byte `offset` of `path`; `None` if there is something else, or for standard input.
-    ///
-    /// # Errors
-    /// Fails if the store is damaged, or cannot be read.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Option<Self>> {
         if is_stdin(path) || is_pipe(path) {
             return Ok(None);
@@ -120,9 +117,6 @@ impl Table {
 
 impl Store {
     /// The tables of python-blosc2 in the store.
-    ///
-    /// # Errors
-    /// Fails if one of them is damaged.
     pub(crate) fn tables(&self) -> Result<Vec<Table>> {
         let groups = self.every_key().filter_map(|key| key.strip_suffix("/_meta"));
         let tables = groups.filter(|group| self.store.is_table(group, &self.options));
@@ -159,9 +153,6 @@ impl Store {
     }
 
     /// The attributes of a group; none if it has none.
-    ///
-    /// # Errors
-    /// Fails if they are damaged.
     #[cfg(feature = "hdf5")]
     pub(crate) fn attributes(&self, group: &str) -> Result<Vec<(String, rmpv::Value)>> {
         let found = self.store.attributes(group, &self.options).map_err(|error| plain(error, &self.path))?;

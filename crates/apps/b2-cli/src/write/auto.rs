@@ -39,9 +39,6 @@ pub(crate) fn for_bytes(
 
 /// Resolves `--codec auto` for an array. `read` fills a buffer with the box of items at the given start and of the
 /// given shape.
-///
-/// # Errors
-/// Same as [`for_bytes`].
 pub(crate) fn for_array<'a>(
     encoding: &'a Encoding,
     geometry: &Geometry,

@@ -49,9 +49,6 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// Runs the command for each file, or with `--dry-run` prints what `plan` returns. A failure does not stop the others.
-    ///
-    /// # Errors
-    /// Same as [`batch::each`].
     pub(crate) fn each(
         &self,
         global: Global,
@@ -148,9 +145,6 @@ impl Target {
     }
 
     /// Opens the file for editing.
-    ///
-    /// # Errors
-    /// Same as [`frame`](Self::frame).
     pub(crate) fn open(&self, global: Global) -> Result<Editor> {
         let frame = self.frame(VlmetaLimit::Shared, global)?;
         Ok(match input::is_array(frame.metalayers()) {
@@ -160,9 +154,6 @@ impl Target {
     }
 
     /// Opens the file for writing data into it, and warns if its codec or filters are lossy.
-    ///
-    /// # Errors
-    /// Same as [`frame`](Self::frame).
     pub(crate) fn open_for_data(&self, global: Global) -> Result<Editor> {
         let mut editor = self.open(global)?;
         match &mut editor {

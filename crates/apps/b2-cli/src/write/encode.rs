@@ -62,9 +62,6 @@ impl Encoding {
     }
 
     /// Compression parameters like those of an existing file with the codec `old`, overridden by those that were given.
-    ///
-    /// # Errors
-    /// Same as [`cparams`](Self::cparams).
     pub(crate) fn cparams_like(&self, base: Compression, old: Option<CodecId>) -> Result<CParams> {
         let Some(codec) = self.codec_id().filter(|codec| Some(*codec) != old) else {
             return self.cparams_over(base, false);
@@ -155,17 +152,11 @@ impl Encoding {
     }
 
     /// The block shape, if it was given.
-    ///
-    /// # Errors
-    /// Same as [`chunkshape`](Self::chunkshape).
     pub(crate) fn blockshape(&self, shape: &[u64]) -> Result<Option<Vec<u32>>> {
         self.blocks.as_ref().map(|dims| lengths("--blocks", dims, shape)).transpose()
     }
 
     /// A builder for an array with the given chunk and block shape.
-    ///
-    /// # Errors
-    /// Same as [`chunkshape`](Self::chunkshape).
     pub(crate) fn array(&self, shape: &[u64], dtype: Dtype, cparams: CParams) -> Result<ArrayBuilder> {
         lossy::check_dtype(&cparams, &dtype)?;
         let (zfp, itemsize) = (lossy::is_zfp(cparams.codec()), dtype.itemsize());
@@ -492,8 +483,7 @@ pub(crate) fn tell(
     };
     let line = summary::written(&written, stored, chosen);
     let names = printable(&format!("{} -> {}", from.display(), shown.display()));
-    let seconds =
-        if global.verbose { format!(", {:.2} s", start.elapsed().as_secs_f64()) } else { String::new() };
+    let seconds = global.seconds(start);
     succeeded(&format!("{names}  {line}{seconds}"));
     Ok(())
 }

@@ -456,9 +456,6 @@ impl<'a> Promise<'a> {
 }
 
 /// Checks a new array, if something is promised, against items that `read` gets by start and shape of a box.
-///
-/// # Errors
-/// Same as [`Promise::check`].
 pub(crate) fn check_boxes(
     promise: Option<Promise<'_>>,
     written: &Input,
@@ -472,9 +469,6 @@ pub(crate) fn check_boxes(
 }
 
 /// Checks a new super-chunk or chunk, if something is promised, against bytes that `read` gets by their position.
-///
-/// # Errors
-/// Same as [`Promise::check`].
 pub(crate) fn check_bytes(
     promise: Option<Promise<'_>>,
     written: impl FnOnce() -> Result<Input>,

@@ -51,9 +51,6 @@ enum NodeMetadata {
 
 impl Zarr {
     /// Opens a directory.
-    ///
-    /// # Errors
-    /// Fails if it cannot be opened.
     pub(crate) fn in_directory(path: &Path, limits: &Limits) -> Result<Self> {
         let inside = Arc::new(RootedDir::new(path)?);
         let root = inside.path().to_owned();

@@ -17,8 +17,6 @@ pub(super) struct Headless {
 }
 
 impl Headless {
-    /// # Errors
-    /// Fails if the thread that reads cannot be started.
     pub(super) fn start(app: App, opening: Opening, [width, height]: [u16; 2]) -> Result<Self> {
         let area = Rect::new(0, 0, width, height);
         Ok(Self { app, worker: Worker::start(opening)?, area })

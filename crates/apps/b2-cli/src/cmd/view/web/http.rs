@@ -12,8 +12,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::files::{Files, Open};
-use super::link::{encoded, escaped};
+use super::link::encoded;
 use super::page::Page;
+use crate::print::figure::escaped;
 
 /// Maximum length of the head of a request, in bytes.
 const HEAD: u64 = 16 << 10;
