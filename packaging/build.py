@@ -1,6 +1,6 @@
 """Builds what users install, and tries each of it in an empty environment, as a new user would.
 
-Archives of the crates, wheel, source distribution of the Python package, and libblosc2 for C; all of them into target/packages.
+Archives of the crates, wheels, source distribution of the Python package, and libblosc2 for C; all of them into target/packages.
 Nothing is published; docs/contributing/releasing.md describes how to. Needs cargo, its target wasm32-unknown-unknown, a C compiler, pkg-config and Python 3.11 or later.
 """
 
@@ -20,7 +20,8 @@ from notices import notices
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "target" / "packages"
 PYTHON = ROOT / "crates" / "bindings" / "b2-python"
-NOTICES = PYTHON / "NOTICE-THIRD-PARTY.txt"
+PLUGIN = ROOT / "crates" / "bindings" / "b2-hdf5-plugin"
+NOTICES = "NOTICE-THIRD-PARTY.txt"
 # The page for browsers, which the package of the command contains.
 PAGE = ROOT / "crates" / "apps" / "b2-cli" / "page"
 LICENCES = ["LICENSE-APACHE", "LICENSE-MIT"]
@@ -90,20 +91,34 @@ def environment(name):
 
 def python_package():
     """Builds the wheel and the source distribution, and uses the package that each of them installs."""
-    NOTICES.write_text(notices("b2-python"))
+    (PYTHON / NOTICES).write_text(notices("b2-python"))
     tools = environment("tools")
     run(tools, "-m", "pip", "install", "-q", "maturin>=1.9,<2")
-    for old in [*OUT.glob("*.whl"), *OUT.glob("b2kit-*.tar.gz")]:
+    for old in [*OUT.glob("b2kit-*.whl"), *OUT.glob("b2kit-*.tar.gz")]:
         old.unlink()
     maturin = [tools, "-m", "maturin"]
     run(*maturin, "build", "--profile", "dist", "--locked", "--compression-level", "9", "--out", OUT, cwd=PYTHON)
     run(*maturin, "sdist", "--out", OUT, cwd=PYTHON)
     version = published()["b2kit"]["version"]
-    for what in [*OUT.glob("*.whl"), *OUT.glob("b2kit-*.tar.gz")]:
+    for what in [*OUT.glob("b2kit-*.whl"), *OUT.glob("b2kit-*.tar.gz")]:
         print(f"{what.name}: {what.stat().st_size} bytes")
         python = environment(what.suffix.strip("."))
         run(python, "-m", "pip", "install", "-q", what)
         run(python, ROOT / "packaging" / "try_package.py", version, "--released", cwd=OUT)
+
+
+def hdf5_plugin():
+    """Builds the wheel with the filters of HDF5, and exchanges files with hdf5plugin in an environment with this wheel."""
+    (PLUGIN / NOTICES).write_text(notices("b2-hdf5-plugin"))
+    for old in OUT.glob("b2kit_hdf5_plugin-*.whl"):
+        old.unlink()
+    python = environment("plugin")
+    run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", OUT, PLUGIN)
+    [wheel] = OUT.glob("b2kit_hdf5_plugin-*-py3-none-*.whl")
+    print(f"{wheel.name}: {wheel.stat().st_size} bytes")
+    run(python, "-m", "pip", "install", "-q", wheel, "h5py", "hdf5plugin")
+    parts = ["reading", "writing", "threads", "damage"]
+    run(python, PLUGIN / "tests" / "run.py", "--installed", "--mutations", 2000, *parts, cwd=OUT)
 
 
 def c_library():
@@ -133,7 +148,7 @@ def command():
     assert back.read_bytes() == source.read_bytes()
 
 
-PARTS = {"crates": lambda: archives(True), "command": command, "python": python_package, "c": c_library}
+PARTS = {"crates": lambda: archives(True), "command": command, "python": python_package, "hdf5-plugin": hdf5_plugin, "c": c_library}
 
 
 def main():

@@ -9,7 +9,6 @@ use b2kit::{NdArray, range};
 
 use crate::root::{self, target, workspace};
 use crate::sh;
-use crate::steps::Steps;
 
 /// Pack a real array, show its summary, read it back and draw it.
 ///
@@ -26,7 +25,6 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     let (packed, back, picture) = (dir.join("sst.b2nd"), dir.join("sst.npy"), dir.join("sst.png"));
     let text = |path: &Path| path.strip_prefix(workspace()).unwrap_or(path).display().to_string();
     let tool = text(&target().join("debug/b2kit"));
-    let mut steps = Steps::new(5);
     match workspace().join(&tool).exists() {
         true => println!("this takes some seconds, or a minute if the command must be built"),
         false => {
@@ -35,18 +33,14 @@ pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
     }
     // Naming xtask too avoids rebuilding what xtask was built from. A debug build is fast enough for a small array.
     let build = ["build", "--package", "b2kit-cli", "--package", "xtask", "--bin", "b2kit"];
-    steps.run("build the command b2kit", || sh::run(sh::cargo(&build)))?;
-    steps.run("pack an array", || command(&tool, &["pack", ARRAY, &text(&packed)]))?;
-    steps.run("look at it", || command(&tool, &["info", &text(&packed)]))?;
-    steps.run("read it back", || {
-        command(&tool, &["cat", &text(&packed), "--npy", "-o", &text(&back)])?;
-        let (before, after) = (std::fs::read(workspace().join(ARRAY))?, std::fs::read(&back)?);
-        ensure!(before == after, "{} differs from {ARRAY}", text(&back));
-        println!("\n{} is {ARRAY} again, byte for byte.", text(&back));
-        Ok(())
-    })?;
-    steps.run("draw a slice of it", || draw(&packed, &picture))?;
-    steps.finish()?;
+    sh::run(sh::cargo(&build))?;
+    command(&tool, &["pack", ARRAY, &text(&packed)])?;
+    command(&tool, &["info", &text(&packed)])?;
+    command(&tool, &["cat", &text(&packed), "--npy", "-o", &text(&back)])?;
+    let (before, after) = (std::fs::read(workspace().join(ARRAY))?, std::fs::read(&back)?);
+    ensure!(before == after, "{} differs from {ARRAY}", text(&back));
+    println!("{} is {ARRAY} again, byte for byte.", text(&back));
+    draw(&packed, &picture)?;
     println!("\n{} shows January, drawn from a slice of the packed array.", text(&picture));
     Ok(())
 }

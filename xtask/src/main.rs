@@ -14,7 +14,6 @@ mod pingpong;
 mod python;
 mod root;
 mod sh;
-mod steps;
 mod test;
 
 /// Tasks of this repository. All of them need only cargo and, for C-Blosc2 as the peer, python3 with venv and pip.
@@ -37,8 +36,8 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Args::parse().task {
         Task::Fixtures(args) => fixtures::run(&args),
-        Task::Conformance(args) => conformance::run(&args).and_then(|counts| counts.verdict()),
-        Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict()),
+        Task::Conformance(args) => conformance::run(&args).and_then(|counts| counts.verdict("conformance")),
+        Task::Pingpong(args) => pingpong::run(&args).and_then(|counts| counts.verdict("sequences")),
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
     };

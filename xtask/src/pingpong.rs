@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 
 use crate::conformance::checker::{caught, to_hex};
 use crate::conformance::peer::{Peer, Reply};
-use crate::conformance::watchdog;
-use crate::sh::TestCounts;
+use crate::conformance::{CaseCounts, watchdog};
 use crate::{python, root};
 
 /// Change files in turn with C-Blosc2: random sequences of operations, alternating between the sides.
@@ -66,11 +65,11 @@ struct ChangeReport {
     /// Counts of skipped results by reason, of checksum results after changes by C-Blosc2, and of frames with or
     /// without block starts by the side of the last change.
     notes: BTreeMap<String, u64>,
-    counts: TestCounts,
+    counts: CaseCounts,
 }
 
 /// Runs the task and prints its table. Sequences with a difference are counted, but are not an error here.
-pub(crate) fn run(args: &Args) -> Result<TestCounts> {
+pub(crate) fn run(args: &Args) -> Result<CaseCounts> {
     let started = Instant::now();
     let seed = root::seed(args.seed);
     println!("in turn with {}: {} sequences, --seed {seed}", python::PEER.join(", "), args.sequences);
@@ -94,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<TestCounts> {
         }
     }
     report.print();
-    let TestCounts { passed, failed } = report.counts;
+    let CaseCounts { passed, failed } = report.counts;
     println!("seed {seed}, {:.1} s", started.elapsed().as_secs_f64());
     ensure!(passed + failed == args.sequences, "only {} sequences were run", passed + failed);
     if failed > 0 {
@@ -199,7 +198,7 @@ impl ChangeReport {
         for (what, count) in &self.notes {
             println!("{what}: {count} times");
         }
-        let TestCounts { passed, failed } = self.counts;
+        let CaseCounts { passed, failed } = self.counts;
         let operations: u64 = self.operations.values().sum();
         println!("{operations} operations, {} sequences, {failed} with a difference", passed + failed);
     }

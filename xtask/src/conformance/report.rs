@@ -9,7 +9,22 @@ use serde_json::Value;
 
 use super::checker::Checker;
 use crate::root;
-use crate::sh::TestCounts;
+
+/// Numbers of cases.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CaseCounts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+impl CaseCounts {
+    /// Prints the final line of a check, and returns an error if a case failed.
+    pub(crate) fn verdict(&self, what: &str) -> anyhow::Result<()> {
+        println!("{what}: {} passed, {} failed", self.passed, self.failed);
+        anyhow::ensure!(self.failed == 0, "{} failed", self.failed);
+        Ok(())
+    }
+}
 
 /// The direction of a case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
@@ -132,7 +147,7 @@ impl Report {
     }
 
     /// Prints the tables and the failures. A known gap that fails as listed counts as passed.
-    pub(crate) fn print(&self) -> TestCounts {
+    pub(crate) fn print(&self) -> CaseCounts {
         for direction in [Direction::Reading, Direction::Writing] {
             self.print_direction(direction);
         }
@@ -165,9 +180,7 @@ impl Report {
         let [passed, gaps, failed] = self.total;
         let cases = passed + gaps + failed;
         println!("\n{} comparisons in {cases} cases, {gaps} of them known gaps", self.checks);
-        let counts = TestCounts { passed: (passed + gaps) as u64, failed: failed as u64 };
-        counts.print("conformance");
-        counts
+        CaseCounts { passed: (passed + gaps) as u64, failed: failed as u64 }
     }
 
     fn print_direction(&self, direction: Direction) {

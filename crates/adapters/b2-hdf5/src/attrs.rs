@@ -3,10 +3,10 @@
 
 use b2nd::{Dtype, Value};
 
-/// What C-Blosc2 reads: the number of layers, and the bytes of their names.
+/// Limits of C-Blosc2: the number of layers, and the bytes of their names.
 const MAX_LAYERS: usize = 16;
 const LONGEST: usize = 31;
-/// The layer with the attributes that have none of their own.
+/// The layer with the attributes that have no separate layer.
 const REST: &str = "attrs";
 /// The names of the dimensions. They stay a layer of their own, since readers look for it.
 pub(crate) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
@@ -93,7 +93,7 @@ pub(crate) fn numbers(value: &Value) -> Vec<Value> {
     }
 }
 
-/// The numbers of a list, which [`value`] made of the items of an attribute.
+/// Returns the numbers of an attribute that [`value`] has converted.
 fn array_numbers(value: &Value) -> Option<Vec<Value>> {
     let (dtype, _, data) = array(value)?;
     data.chunks_exact(dtype.itemsize().max(1)).map(|item| scalar(dtype.as_str(), item)).collect()

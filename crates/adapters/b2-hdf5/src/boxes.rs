@@ -1,4 +1,4 @@
-//! Boxes of items in C order: reading them from a file, and copying what two of them share.
+//! Boxes of items in C order: reading them from a file, and copying the intersection of two boxes.
 
 use std::io;
 use std::ops::Range;
@@ -6,9 +6,9 @@ use std::ops::Range;
 use b2_core::memory;
 use b2_frame::ReadAt;
 
-/// Bytes that are read at once although not all of them are wanted.
+/// Maximum bytes of one read that covers a gap between rows.
 const SPAN: u64 = 1 << 20;
-/// How many times as many bytes as are wanted may be read.
+/// Maximum ratio of the bytes read to those needed.
 const WASTE: u64 = 8;
 
 /// Returns the product, or `u64::MAX` if it is larger.
@@ -78,7 +78,7 @@ fn read_at(
         let mut rows = Rows { src: &bytes, dst, itemsize };
         return rows.gather(0, shape, strides).ok_or_else(|| io::ErrorKind::InvalidData.into());
     }
-    // A span that is larger than what is wanted has a dimension with several items.
+    // A span that is larger than the box has a dimension with several items.
     let ([length, shape @ ..], [stride, strides @ ..]) = (shape, strides) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
@@ -127,7 +127,7 @@ pub(crate) struct BoxBounds<'a> {
     pub(crate) shape: &'a [u64],
 }
 
-/// Copies what two boxes of items share. Returns `None` if a buffer does not have the size of its box.
+/// Copies the intersection of two boxes of items. Returns `None` if a buffer does not have the size of its box.
 pub(crate) fn copy_shared(
     from: BoxBounds<'_>,
     src: &[u8],
@@ -155,11 +155,11 @@ pub(crate) struct Row {
 pub(crate) struct SharedRows {
     /// The outer dimensions, the last one first.
     steps: Vec<Step>,
-    /// The next row; `None` behind the last one.
+    /// The next row; `None` after the last one.
     row: Option<Row>,
 }
 
-/// A dimension: how many rows it still has behind the current one, how many there are behind the first, and the distances in
+/// A dimension: the number of rows after the current one, the number after the first, and the distances in
 /// bytes in each box.
 #[derive(Clone, Debug)]
 struct Step {
@@ -191,7 +191,7 @@ impl SharedRows {
             row.from = row.from.checked_add(offset(a, from_stride)?)?;
             row.to = row.to.checked_add(offset(b, to_stride)?)?;
             if steps.is_empty() && (from_stride, to_stride) == (row.len, row.len) {
-                // What is shared of the inner dimensions is all of them.
+                // The inner dimensions are shared completely.
                 row.len = row.len.checked_mul(usize::try_from(count).ok()?)?;
             } else if count > 1 {
                 let most = count.saturating_sub(1);
@@ -234,10 +234,10 @@ impl Iterator for SharedRows {
     }
 }
 
-/// The rows that two boxes share, where the first box comes in pieces of any bytes, one behind the other.
+/// The rows that two boxes share, where the first box comes in consecutive pieces of any length.
 pub(crate) struct RowsOfPieces {
     rows: SharedRows,
-    /// What is left of the current row.
+    /// The rest of the current row.
     row: Option<Row>,
     /// The length of all rows.
     length: usize,
@@ -259,7 +259,7 @@ impl RowsOfPieces {
         self.row.is_some_and(|row| row.from < piece.end)
     }
 
-    /// Returns what is next in the piece with these bytes: where it is in the piece, and where in the second box.
+    /// Returns the next shared bytes in the piece: their range in the piece, and their offset in the second box.
     pub(crate) fn next_in(&mut self, piece: &Range<usize>) -> Option<Row> {
         let Row { from, to, len } = self.row.filter(|row| row.from < piece.end)?;
         let here = len.min(piece.end.saturating_sub(from));
@@ -351,7 +351,7 @@ mod tests {
                 assert_eq!(dst, want, "{to:?} {len}");
             }
         }
-        // What both have whole is one row.
+        // Dimensions that both boxes have whole are one row.
         let rows = |from_shape: &[u64], to_start: &[u64], to_shape: &[u64]| -> Vec<Row> {
             let from = BoxBounds { start: &zeros, shape: from_shape };
             SharedRows::new(from, BoxBounds { start: to_start, shape: to_shape }, 2).unwrap().collect()

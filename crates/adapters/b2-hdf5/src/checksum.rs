@@ -2,7 +2,7 @@
 
 /// Returns the checksum of bytes.
 pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
-    // The length counts modulo 2^32.
+    // The length is taken modulo 2^32.
     let start = 0xDEAD_BEEF_u32.wrapping_add(bytes.len() as u32);
     let (mut a, mut b, mut c) = (start, start, start);
     let mut rest = bytes;

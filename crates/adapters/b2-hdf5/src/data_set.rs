@@ -186,12 +186,12 @@ impl DataSet {
     pub fn attrs_left_out(&self) -> &[String] {
         &self.attrs.left_out
     }
-    /// Whether this only stands for a dimension of NetCDF, and has no items of its own.
+    /// Whether this only stands for a dimension of NetCDF, and has no items.
     pub fn is_dimension_only(&self) -> bool {
         self.is_dimension_only
     }
 
-    /// Returns the dtype, or what the items are if that has to be measured.
+    /// Returns the dtype as text, or `text of variable length` if the length of the longest item is not known.
     pub fn kind(&self) -> String {
         match self.known_dtype() {
             Some(dtype) => dtype.as_str().to_owned(),
@@ -226,7 +226,7 @@ impl DataSet {
         Some(product(&self.shape).saturating_mul(self.known_dtype()?.itemsize() as u64))
     }
 
-    /// Reads a box of items in C order, as [`dtype`](Self::dtype) says.
+    /// Reads a box of items in C order, in the [`dtype`](Self::dtype).
     ///
     /// # Errors
     /// Fails if the box is not inside the array, if `dst` does not have its size, or if the items cannot be read.
@@ -267,7 +267,7 @@ impl DataSet {
         }
     }
 
-    /// Like [`read_box`](Self::read_box), with the threads of `control`. What covers several chunks is read in parts, along the
+    /// Like [`read_box`](Self::read_box), with the threads of `control`. A box that covers several chunks is read in parts, along the
     /// first dimension if it has several rows of chunks there, otherwise along another one. Parts of the latter, up to 4 MiB
     /// or a column of chunks for each thread, are decoded to memory of their own first.
     ///
@@ -368,7 +368,7 @@ impl DataSet {
         Ok((chunks, blocks))
     }
 
-    /// Reads what a selection of the [outline](Self::outline) selects, in C order, as its dtype says. Chunks are decoded by the
+    /// Reads the items that a selection of the [outline](Self::outline) selects, in C order, in its dtype. Chunks are decoded by the
     /// threads of `control`; only those that the selection touches, and of arrays (filter 32026) only the blocks around it.
     ///
     /// ```no_run
@@ -407,7 +407,7 @@ impl DataSet {
     /// # Errors
     /// Fails if there are more of them than the stored bytes and the limit explain.
     pub fn check_output(&self, nbytes: u64) -> Result<(), Hdf5Error> {
-        // What is stored is asked for only if it matters.
+        // The index is read only if it matters.
         match self.limits.check_output(nbytes, 0) {
             Ok(()) => Ok(()),
             Err(_) => {
@@ -492,7 +492,7 @@ impl RegionSource for Source<'_> {
     }
 
     fn shared(&self) -> Option<&dyn SharedRegions> {
-        // A source that several threads read is not asked for chunks.
+        // Chunks are not requested from a source that several threads read.
         if self.moves { None } else { Some(self) }
     }
 
@@ -530,7 +530,7 @@ impl SharedRegions for Source<'_> {
     }
 }
 
-/// Marks letters of netCDF, of which xarray makes texts. Single letters of Blosc2 are items like others.
+/// Marks characters of netCDF, which xarray joins to texts. Other items of one character are not marked.
 fn mark_characters(values: &mut Vec<(String, Value)>, dtype: Option<&Dtype>) {
     let is_named = values.iter().any(|(name, _)| name == attrs::DIMENSIONS);
     if is_named && dtype.is_some_and(|dtype| dtype.as_str() == "|S1") {

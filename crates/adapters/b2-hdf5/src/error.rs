@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of reading and writing HDF5.
 
 use std::io;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub enum Hdf5Error {
         /// The name.
         path: String,
     },
-    /// An array cannot hold this, or this crate does not read it. The file may be right.
+    /// An array cannot hold this, or this crate cannot read it. The file may be valid.
     #[error("{path}: {what}")]
     #[non_exhaustive]
     Unsupported {
@@ -60,7 +60,7 @@ pub enum Hdf5Error {
     Argument {
         /// The data set.
         path: String,
-        /// What was asked for.
+        /// The problem with the request.
         what: String,
     },
     /// The file contradicts itself or its format.
@@ -69,7 +69,7 @@ pub enum Hdf5Error {
     Damaged {
         /// The group or data set, or the file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// A limit of the caller is exceeded.
@@ -102,7 +102,7 @@ pub enum Hdf5Error {
 }
 
 impl Hdf5Error {
-    /// Returns what kind of failure this is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { .. } | Self::Write { .. } => ErrorKind::Io,

@@ -1,4 +1,4 @@
-//! Open files, and what is in them.
+//! Open files and their entries.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -52,21 +52,21 @@ impl std::fmt::Debug for File {
 pub struct Entry {
     /// The path from the root.
     pub path: String,
-    /// What it stands for.
+    /// The content of the entry.
     pub content: Content,
 }
 
-/// What a name stands for.
+/// The content of an entry.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Content {
-    /// A group. What is in it follows.
+    /// A group. Its entries follow.
     Group,
     /// A data set.
     DataSet(Box<DataSet>),
     /// A type with a name.
     Type,
-    /// A link to something that has another name or is in another file: to what.
+    /// A link that is not followed, to another name or file: its target.
     Link(String),
     /// Something that cannot be read, and why.
     Failed(Hdf5Error),
@@ -94,7 +94,7 @@ impl File {
         Self::from_reader(file, name, &Limits::default())
     }
 
-    /// Opens what is read through `file`, which is called `name` in errors.
+    /// Opens a file that is read through `file`. Errors call it `name`.
     ///
     /// # Errors
     /// Fails like [`open`](Self::open), and when a limit is exceeded.
@@ -132,7 +132,7 @@ impl File {
         }
     }
 
-    /// Returns everything that has a name, each group followed by what is in it. What cannot be read is listed with the
+    /// Returns all entries, each group followed by its own. Entries that cannot be read are listed with the
     /// reason.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl File {
     /// Opens a data set.
     ///
     /// # Errors
-    /// Fails if there is none of this name, or if an array cannot hold it: the error names what is in the way.
+    /// Fails if there is none of this name, or if an array cannot hold it: the error states why.
     pub fn data_set(&self, path: &str) -> Result<DataSet, Hdf5Error> {
         let path = absolute(path);
         match &self.format {
@@ -211,7 +211,7 @@ impl File {
             Format::Hdf5(hdf5) => match begun(hdf5).resolve(&path)? {
                 Object::Group(group) => {
                     let Attrs { mut values, left_out } = hdf5.group_attrs(&group, &path)?;
-                    // What netCDF notes for itself.
+                    // Internal attributes of netCDF.
                     values.retain(|(name, _)| name != "_NCProperties" && name != "_nc3_strict");
                     Ok(GroupAttrs { values, left_out })
                 }
@@ -249,7 +249,7 @@ fn content(path: &str, object: Result<Object, Hdf5Error>) -> Content {
     }
 }
 
-/// Lists a group and what is in it.
+/// Lists a group and its entries.
 struct Walk<'a> {
     hdf5: &'a Hdf5,
     entries: &'a mut Vec<Entry>,

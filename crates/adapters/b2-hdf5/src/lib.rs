@@ -54,7 +54,7 @@ pub fn attribute_layers(attrs: &[(String, b2nd::Value)]) -> Vec<(String, Vec<u8>
     attrs::layers(attrs)
 }
 
-/// Returns the attributes that are in vlmetalayers, as [`attribute_layers`] has made them, also those that are together in one.
+/// Returns the attributes in vlmetalayers that [`attribute_layers`] has written, including those that share one.
 /// Layers that are not msgpack are none.
 pub fn attributes_of(layers: &[(String, Vec<u8>)]) -> Vec<(String, b2nd::Value)> {
     attrs::of_layers(layers)

@@ -42,7 +42,7 @@ pub(crate) struct Variable {
 }
 
 impl Variable {
-    /// Returns the bytes that the variable takes in the file.
+    /// Returns the size of the variable in the file.
     pub(crate) fn nbytes(&self) -> u64 {
         product(&self.shape).saturating_mul(self.dtype.itemsize() as u64)
     }
@@ -71,7 +71,7 @@ impl Variable {
         };
         let place = Place { whole, start, shape, itemsize };
         let part = usize::try_from(product(shape)).unwrap_or(usize::MAX).saturating_mul(itemsize);
-        // One variable of single numbers has its records one behind the other.
+        // The records of an only variable with single numbers are contiguous.
         if whole.is_empty() && record == itemsize as u64 {
             let all = Place { whole: &self.shape, start: &[*first], shape: &[*count], itemsize };
             return all.read(file, self.begin, dst);
@@ -95,7 +95,7 @@ pub(crate) fn open(file: &dyn ReadAt, name: &str, limits: &Limits) -> Result<Hea
         file.read_exact_at(0, &mut bytes).map_err(Hdf5Error::io(name))?;
         match parse(&bytes, len) {
             Ok(header) => return Ok(header),
-            // The header may be longer than what was read.
+            // The header may be longer than the bytes read.
             Err(Wrong::Short) if nbytes < len => size = size.saturating_mul(4),
             Err(Wrong::Short) => return Err(Hdf5Error::damaged(name, "the header is cut off")),
             Err(Wrong::Contradiction(what)) => return Err(Hdf5Error::damaged(name, what)),
@@ -279,7 +279,7 @@ fn parse(bytes: &[u8], len: u64) -> Result<Header> {
             false => begin.saturating_add(product(&shape).saturating_mul(size)),
         };
         if end > len && product(&shape) > 0 {
-            return Err(Wrong::Contradiction("the data of a variable would lie behind the end of the file"));
+            return Err(Wrong::Contradiction("the data of a variable would lie after the end of the file"));
         }
         if !names.insert(name.clone()) {
             return Err(Wrong::Contradiction("two variables have the same name"));

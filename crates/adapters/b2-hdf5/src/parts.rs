@@ -8,13 +8,13 @@ use b2_core::{OutOfMemory, memory};
 
 use crate::boxes::{BoxBounds, product};
 
-/// For each thread there are at least so many parts, if there are enough chunks: the last ones end at about the same time.
+/// Minimum number of parts for each thread, if there are enough chunks, so that all threads finish at about the same time.
 const PARTS: u64 = 4;
 /// Several columns of chunks are one part as long as it has no more bytes than this.
 const MAX_PART_LEN: u64 = 4 << 20;
 /// Parts with fewer bytes are not worth a thread.
 const MIN_PART_LEN: u64 = 32 << 10;
-/// A part that is no single piece of the result is copied there in rows. Each has at least so many bytes: a list of them is kept.
+/// Minimum bytes of a row, if a part is copied to the result in rows: a list of the rows is held in memory.
 const ROW: u64 = 256;
 
 /// A part of a box.
@@ -74,12 +74,12 @@ struct Axis {
 /// A box in parts.
 pub(crate) struct Parts<'d> {
     pub(crate) parts: Vec<Part<'d>>,
-    /// How many of them may be read at once.
+    /// Maximum number of parts that are read concurrently.
     pub(crate) most: usize,
 }
 
 impl<'d> Parts<'d> {
-    /// Cuts a box of items in chunks of this shape, whose bytes in C order are to be in `dst`. What cannot be cut is one part.
+    /// Cuts a box of items in chunks of this shape, whose bytes in C order are to be in `dst`. A box that cannot be cut is one part.
     pub(crate) fn of(
         bounds: BoxBounds<'_>,
         chunks: Option<&[u32]>,
@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// What reads a part may fail for lack of memory only.
+    /// The reader of a part may fail only for lack of memory.
     #[derive(Debug)]
     struct NoMemory;
 
@@ -246,7 +246,7 @@ mod tests {
             rows += usize::from(parts[0].rows.len() > 1);
             let mut buffer = Vec::new();
             for mut part in parts {
-                // Parts of several rows need memory, which the limit allows for as many as are read at once.
+                // Parts of several rows need memory, which the limit allows for as many as are read concurrently.
                 let needs = if part.rows.len() > 1 { part.nbytes() } else { 0 };
                 assert!(needs == 0 || most >= 2 && limits.threads(needs) >= 2, "{needs} {most}");
                 // Parts end where chunks do, but at the ends of the box.

@@ -1,4 +1,4 @@
-//! Packed numbers and what they stand for: the attributes `scale_factor`, `add_offset`, `_FillValue`, `missing_value` and
+//! Packed numbers and the values that they represent: the attributes `scale_factor`, `add_offset`, `_FillValue`, `missing_value` and
 //! `_Unsigned`, by the conventions of NetCDF and CF as xarray applies them.
 
 use b2nd::{Dtype, DtypeKind, Value};
@@ -8,7 +8,7 @@ use crate::{DataSet, Hdf5Error, attrs};
 /// The attributes that are applied.
 const APPLIED: [&str; 5] = ["scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"];
 
-/// What turns packed numbers into those that they stand for.
+/// Unpacks numbers by the attributes of a data set.
 ///
 /// A number that is `_FillValue` or one of `missing_value` becomes NaN; any other is multiplied by `scale_factor`, then
 /// `add_offset` is added. The result is float32 or float64 as with xarray: that of the two attributes if they agree (float64
@@ -38,7 +38,24 @@ impl Scale {
     /// # Errors
     /// Fails if a factor or offset is no number, or if the items are half floats or long doubles.
     pub fn of(data: &DataSet) -> Result<Option<Self>, Hdf5Error> {
-        let of = |name: &str| data.attrs().iter().find(|(own, _)| own == name).map(|(_, value)| value);
+        // Not every data set without these attributes has a dtype.
+        match data.attrs().iter().any(|(name, _)| APPLIED.contains(&&**name)) {
+            true => Self::of_attributes(data.path(), data.dtype()?, data.attrs()),
+            false => Ok(None),
+        }
+    }
+
+    /// Reads the attributes of an array with this name and dtype; `None` if there is nothing to apply.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn of_attributes(
+        name: &str,
+        dtype: &Dtype,
+        attrs: &[(String, Value)],
+    ) -> Result<Option<Self>, Hdf5Error> {
+        let path = name;
+        let of = |name: &str| attrs.iter().find(|(own, _)| own == name).map(|(_, value)| value);
         let (factor, offset) = (of("scale_factor"), of("add_offset"));
         let fills = ["_FillValue", "missing_value"].into_iter().filter_map(of);
         let mut missing: Vec<Value> = fills.flat_map(attrs::numbers).collect();
@@ -46,12 +63,11 @@ impl Scale {
         if factor.is_none() && offset.is_none() && missing.is_empty() {
             return Ok(None);
         }
-        let dtype = data.dtype()?;
-        let unsupported = |what: String| Hdf5Error::unsupported(data.path(), what);
+        let unsupported = |what: String| Hdf5Error::unsupported(path, what);
         let DtypeKind::Simple { code: mut code @ ('i' | 'u' | 'f'), .. } = *dtype.kind() else {
             return match factor.or(offset) {
                 Some(_) => Err(unsupported(format!("scale_factor and add_offset of items {dtype}"))),
-                // Texts that stand for missing ones stay what they are.
+                // Texts are not converted, even if some mark missing ones.
                 None => Ok(None),
             };
         };
@@ -103,10 +119,10 @@ impl Scale {
         (nbytes / size).saturating_mul(self.packed.size)
     }
 
-    /// Converts packed numbers to those that they stand for, as [`dtype`](Self::dtype) says.
+    /// Unpacks numbers to the [`dtype`](Self::dtype) of the result.
     pub fn apply(&self, packed: &[u8], dst: &mut [u8]) {
         let size = self.packed.size.max(1);
-        // Of an 8-byte integer the text of the number counts, not its nearest float.
+        // Integers of 8 bytes are compared exactly, not as floats.
         let missing: Vec<i128> = self.missing.iter().filter_map(whole).collect();
         let inexact: Vec<f64> =
             self.missing.iter().filter(|value| whole(value).is_none()).filter_map(Value::as_f64).collect();

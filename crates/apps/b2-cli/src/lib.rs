@@ -7,6 +7,8 @@ mod args;
 mod cli;
 mod cmd;
 mod files;
+#[cfg(feature = "hdf5")]
+mod nifti;
 mod npy;
 #[cfg(feature = "hdf5")]
 mod npz;

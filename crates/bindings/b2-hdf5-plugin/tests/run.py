@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""Tests the filters inside HDF5, beside hdf5plugin and other programs. Prints how many cases passed in each part.
+"""Tests the filters inside HDF5, together with hdf5plugin and other programs. Prints how many cases passed in each part.
 
-It needs h5py, hdf5plugin and numpy; with tables, netCDF4 and blosc2, and with h5repack and h5dump, it tests more. What cannot run says
-NOT RUN. The libraries are those of `cargo build --release` in this crate, or in the folder of `--libraries`.
+It needs h5py, hdf5plugin and numpy; with tables, netCDF4 and blosc2, and with h5repack and h5dump, it tests more. Parts that cannot run
+print NOT RUN. The libraries are in target/dist, in the folder of `--libraries`, or with `--installed` in the package b2kit_hdf5_plugin.
 
-    python tests/run.py [--libraries FOLDER] [--mutations N] [PART...]
+    python tests/run.py [--libraries FOLDER | --installed] [--mutations N] [--seed N] [PART...]
 
-Every part reads and writes in processes of their own: HDF5 keeps the first filter that it finds for a number.
+Every part reads and writes in separate processes, because HDF5 keeps the first filter that it finds for a number.
 """
 
 import argparse
+import ctypes
 import importlib.util
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import zlib
 from pathlib import Path
 
@@ -25,8 +28,10 @@ import numpy as np
 HERE = Path(__file__).resolve()
 BLOSC, BLOSC2 = 32001, 32026
 CODECS = {"blosclz": 0, "lz4": 1, "lz4hc": 2, "snappy": 3, "zlib": 4, "zstd": 5}
-LIBRARIES = {BLOSC: "libh5b2kit_blosc", BLOSC2: "libh5b2kit_blosc2"}
-SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
+PREFIX, SUFFIX = {"darwin": ("lib", ".dylib"), "win32": ("", ".dll")}.get(sys.platform, ("lib", ".so"))
+LIBRARIES = {BLOSC: PREFIX + "h5b2kit_blosc" + SUFFIX, BLOSC2: PREFIX + "h5b2kit_blosc2" + SUFFIX}
+# Of the random cases; all processes of a run have the same.
+SEED = "B2KIT_SEED"
 
 # The data to write and compare.
 
@@ -92,6 +97,15 @@ def cases(number):
                        ("scaleoffset", dict(scaleoffset=0))]:
         for to, (shape, chunks) in enumerate(SHAPES):
             yield case(f"pipe/{name}/{to}", "i4", shape, chunks, "ramp", "lz4", 5, 1, **more)
+    rng = random.Random(int(os.environ[SEED]) * number)
+    for at in range(60):
+        ndim = rng.randint(1, 4)
+        shape = tuple(rng.choice([1, rng.randint(1, 9), rng.randint(1, [3000, 60, 25, 12][ndim - 1])]) for _ in range(ndim))
+        chunks = tuple(rng.randint(1, length) for length in shape)
+        # Few chunks: each takes some time to look up.
+        chunks = tuple(max(chunk, -(-length // 6)) for chunk, length in zip(chunks, shape))
+        kind, codec, filter = rng.choice(["ramp", "random", "zeros", "one"]), rng.choice(codecs), rng.choice(filters)
+        yield case(f"any/{at}", rng.choice(DTYPES), shape, chunks, kind, codec, rng.randint(0, 9), filter)
 
 
 def same(found, expected):
@@ -304,6 +318,70 @@ def child_mutate(number, count):
     print(json.dumps({**outcomes, "reasons": len(reasons), "examples": sorted(reasons)[:3], "grown_mib": grown}))
 
 
+class Description(ctypes.Structure):
+    """`H5Z_class2_t`."""
+
+    Function = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_uint, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint), ctypes.c_size_t,
+                                ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_void_p))
+    _fields_ = [("version", ctypes.c_int), ("id", ctypes.c_int), ("encoder", ctypes.c_uint), ("decoder", ctypes.c_uint),
+                ("name", ctypes.c_char_p), ("can_apply", ctypes.c_void_p), ("set_local", ctypes.c_void_p), ("filter", Function)]
+
+
+def child_threads(library, number):
+    """Many threads call the filter directly, as a parallel HDF5 would: all chunks come back. Counts the threads it starts."""
+    import h5py
+
+    def tasks():
+        return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
+
+    before = tasks()
+    library = ctypes.CDLL(library)
+    library.H5PLget_plugin_info.restype = ctypes.POINTER(Description)
+    function = library.H5PLget_plugin_info().contents.filter
+    c = ctypes.CDLL(None)
+    c.malloc.restype, c.malloc.argtypes, c.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+
+    def call(flags, options, chunk):
+        room, memory = ctypes.c_size_t(len(chunk)), ctypes.c_void_p(c.malloc(len(chunk)))
+        ctypes.memmove(memory, chunk, len(chunk))
+        parameters = (ctypes.c_uint * len(options))(*options)
+        # Python's lock is released meanwhile.
+        length = function(flags, len(options), parameters, len(chunk), ctypes.byref(room), ctypes.byref(memory))
+        result = ctypes.string_at(memory, length)
+        c.free(memory)
+        return result
+
+    chunks = []
+    with h5py.File("memory", "w", driver="core", backing_store=False) as file:
+        for name, _, data, shape, arguments in cases(number):
+            if name.startswith(("codec/", "large/", "line/", "any/")) and not data.dtype.fields and data.shape == shape:
+                data_set = file.create_dataset(name, data=data, **arguments)
+                mask, stored = data_set.id.read_direct_chunk((0,) * data_set.ndim)
+                options = data_set.id.get_create_plist().get_filter(0)[2]
+                if not mask:
+                    chunks.append((name, options, stored, call(0x100, options, stored)))
+    started = tasks() - before
+    passed, failed = [], []
+
+    def work(seed):
+        order = chunks.copy()
+        random.Random(seed).shuffle(order)
+        for name, options, stored, plain in order:
+            good = call(0x100, options, stored) == plain
+            encoded = call(0, options, plain)
+            good &= not encoded or call(0x100, options, encoded) == plain
+            (passed if good else failed).append(name)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if len(passed) + len(failed) != 12 * len(chunks):
+        failed.append("a thread ended early")
+    print(json.dumps({"passed": len(passed), "failed": sorted(set(failed)), "started": started}))
+
+
 CHILDREN = {name[6:]: function for name, function in globals().items() if name.startswith("child_")}
 
 # Parts of the test.
@@ -316,10 +394,10 @@ class Run:
         self.failures = 0
         self.plugins = folder / "plugins"
         self.plugins.mkdir()
-        self.libraries = {number: Path(libraries) / (stem + SUFFIX) for number, stem in LIBRARIES.items()}
+        self.libraries = {number: Path(libraries) / name for number, name in LIBRARIES.items()}
         for library in self.libraries.values():
             if not library.exists():
-                sys.exit(f"{library} does not exist: cargo build --release")
+                sys.exit(f"{library} does not exist: cargo build --profile dist -p h5b2kit_blosc -p h5b2kit_blosc2")
             shutil.copy(library, self.plugins)
         self.empty = folder / "empty"
         self.empty.mkdir()
@@ -365,6 +443,17 @@ class Run:
             self.exchange(f"hdf5plugin reads our {number}", number, False)
             self.exchange(f"we read our {number}", number, False, theirs_reads=False)
         self.exchange("written with two threads", BLOSC2, False, threads=2)
+
+    def part_threads(self):
+        if sys.platform == "win32":
+            return self.not_run("calls by many threads", "memory comes from HDF5 there")
+        for number, name in LIBRARIES.items():
+            for threads in (None, 3):
+                result = self.child("threads", self.plugins / name, number, threads=threads)
+                what = f"calls of {number} by 12 threads, BLOSC_NTHREADS={threads}"
+                if sys.platform == "linux" and result.get("started") != (threads or 1) - 1:
+                    result["failed"].append(f"{result.get('started')} threads started")
+                self.report(what, result)
 
     def part_blosc2(self):
         what = "python-blosc2 reads our chunks"
@@ -495,6 +584,18 @@ print(json.dumps({"run": result.testsRun, "subtests": result.subtests, "blosc": 
                   "skipped": len(result.skipped)}))
 """
 
+def installed():
+    """Returns the folder of the installed package, which changes nothing when it is imported."""
+    before = dict(os.environ), list(sys.path)
+    import b2kit_hdf5_plugin
+
+    assert before == (dict(os.environ), sys.path)
+    printed = subprocess.run([sys.executable, "-m", "b2kit_hdf5_plugin"], capture_output=True, text=True, check=True).stdout
+    assert printed == f"{b2kit_hdf5_plugin.PATH}\n"
+    assert sorted(os.listdir(printed.strip())) == sorted(LIBRARIES.values())
+    return printed.strip()
+
+
 PARTS = {name[5:]: function for name, function in vars(Run).items() if name.startswith("part_")}
 
 
@@ -502,11 +603,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--libraries", default=HERE.parents[4] / "target" / "dist")
+    parser.add_argument("--installed", action="store_true", help="the libraries of the package b2kit_hdf5_plugin")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the random cases")
     parser.add_argument("--mutations", type=int, default=20_000)
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)
     if unknown:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    os.environ[SEED] = str(arguments.seed)
+    print(f"--seed {arguments.seed}")
+    if arguments.installed:
+        arguments.libraries = installed()
     with tempfile.TemporaryDirectory(prefix="b2-hdf5-plugin-") as folder:
         run = Run(arguments.libraries, arguments.mutations, Path(folder))
         for part in arguments.parts or PARTS:

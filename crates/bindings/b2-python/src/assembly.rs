@@ -11,7 +11,7 @@ use b2kit::{Dtype, NdArray};
 
 use crate::options::read_options;
 
-/// Maximum number of parts that are open at once.
+/// Maximum number of open parts.
 const MAX_OPEN: usize = 32;
 
 /// Arrays in files that together cover a grid.

@@ -1,4 +1,4 @@
-//! Reading blocks of one chunk whose bytes the caller fetches: says where blocks are, and decodes them. For chunks that
+//! Reading blocks of one chunk whose bytes the caller fetches: finds the blocks, and decodes them. For chunks that
 //! Zarr stores, of C-Blosc 1 and Blosc2. Nothing here waits for I/O.
 
 use std::ops::Range;
@@ -53,7 +53,7 @@ impl ChunkReader {
         let mut items = Vec::with_capacity(blocks.len());
         for (nblock, bytes) in blocks {
             let range = self.lazy.block_range(nblock);
-            // Blocks are in order, so each is behind the one before.
+            // Blocks are in order, so each is after the previous one.
             let skip = range.start.saturating_sub(at).min(rest.len());
             let (_, behind) = std::mem::take(&mut rest).split_at_mut(skip);
             let (block, behind) = behind.split_at_mut(range.len().min(behind.len()));
@@ -250,7 +250,7 @@ impl ChunkReader {
         how.run(py, |control| self.decode_blocks(blocks, dst, &control.begin(nbytes as u64, 1)))
     }
 
-    /// Decodes what is selected of the chunk to `out`: runs of `run` bytes in ascending order, of which the first begins at
+    /// Decodes the selected bytes of the chunk to `out`: runs of `run` bytes in ascending order, of which the first begins at
     /// `base`. `steps` are numbers of runs and their distances in bytes, the longest distance first. `parts` are as for
     /// `decode`.
     fn decode_runs_into(

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use b2kit::Control;
 use pyo3::prelude::*;
 
-use crate::errors::{Kinded, exception, raise};
+use crate::errors::{EngineError, exception, raise};
 use crate::remote::Remote;
 
 /// Default number of threads, set by `b2kit.set_threads`; 0 means all available.
@@ -44,7 +44,7 @@ pub(crate) struct How {
     pub(crate) progress: Option<Py<PyAny>>,
     /// Whether the call is so short that it need not be interruptible.
     pub(crate) short: bool,
-    /// The source of the items, if many ranges are fetched at once.
+    /// The source of the items, if many ranges are fetched concurrently.
     pub(crate) remote: Option<Arc<Remote>>,
     /// Whether the items come from a server, and the call may wait for it.
     pub(crate) far: bool,
@@ -65,7 +65,7 @@ impl How {
     }
 
     /// Runs `work` without the interpreter's lock.
-    pub(crate) fn run<T: Send, E: Kinded + Send>(
+    pub(crate) fn run<T: Send, E: EngineError + Send>(
         self,
         py: Python<'_>,
         work: impl FnOnce(Control) -> Result<T, E> + Send,
@@ -77,8 +77,8 @@ impl How {
     }
 
     /// Runs `work` on a separate thread, because it may block where a signal does not interrupt it. On a signal this
-    /// returns at once; the thread ends when its wait does, and keeps what it owns until then.
-    pub(crate) fn run_apart<T: Send + 'static, E: Kinded + Send>(
+    /// returns immediately; the thread ends when its wait does, and holds its resources until then.
+    pub(crate) fn run_apart<T: Send + 'static, E: EngineError + Send>(
         self,
         py: Python<'_>,
         work: impl FnOnce(Control) -> Result<T, E> + Send + 'static,
@@ -108,7 +108,7 @@ impl How {
     }
 
     /// Runs `work` on a separate thread if it may wait for a server, else on this one.
-    pub(crate) fn run_near_or_apart<T: Send + 'static, E: Kinded + Send>(
+    pub(crate) fn run_near_or_apart<T: Send + 'static, E: EngineError + Send>(
         self,
         py: Python<'_>,
         work: impl FnOnce(Control) -> Result<T, E> + Send + 'static,
@@ -137,7 +137,11 @@ impl How {
     }
 }
 
-fn told<T, E: Kinded>(py: Python<'_>, result: Result<T, E>, raised: &Mutex<Option<PyErr>>) -> PyResult<T> {
+fn told<T, E: EngineError>(
+    py: Python<'_>,
+    result: Result<T, E>,
+    raised: &Mutex<Option<PyErr>>,
+) -> PyResult<T> {
     let stopped = raised.lock().ok().and_then(|mut raised| raised.take());
     match (result, stopped) {
         (Ok(value), _) => Ok(value),

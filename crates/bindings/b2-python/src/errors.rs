@@ -14,7 +14,7 @@ use pyo3::sync::PyOnceLock;
 static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
 /// An error of one of the crates.
-pub(crate) trait Kinded: Error + 'static {
+pub(crate) trait EngineError: Error + 'static {
     fn kind(&self) -> ErrorKind;
     /// Returns the exception class if the kind is not specific enough.
     fn class(&self) -> Option<&'static str> {
@@ -26,13 +26,13 @@ pub(crate) trait Kinded: Error + 'static {
     }
 }
 
-impl Kinded for ChunkError {
+impl EngineError for ChunkError {
     fn kind(&self) -> ErrorKind {
         self.kind()
     }
 }
 
-impl Kinded for FrameError {
+impl EngineError for FrameError {
     fn kind(&self) -> ErrorKind {
         self.kind()
     }
@@ -44,7 +44,7 @@ impl Kinded for FrameError {
     }
 }
 
-impl Kinded for StoreError {
+impl EngineError for StoreError {
     fn kind(&self) -> ErrorKind {
         self.kind()
     }
@@ -61,7 +61,7 @@ impl Kinded for StoreError {
     }
 }
 
-impl Kinded for NdError {
+impl EngineError for NdError {
     fn kind(&self) -> ErrorKind {
         self.kind()
     }
@@ -78,7 +78,7 @@ impl Kinded for NdError {
 }
 
 /// Returns the exception for an error.
-pub(crate) fn raise(py: Python<'_>, error: &dyn Kinded) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: &dyn EngineError) -> PyErr {
     let mut io = None;
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -126,7 +126,7 @@ pub(crate) trait OrRaise<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 
-impl<T, E: Kinded> OrRaise<T> for Result<T, E> {
+impl<T, E: EngineError> OrRaise<T> for Result<T, E> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
         self.map_err(|error| raise(py, &error))
     }

@@ -82,7 +82,7 @@ impl Hdf5Objects {
         Ok(self.objects(py)?.address_size())
     }
 
-    /// Returns what an object is.
+    /// Returns the kind of an object.
     fn kind(&self, py: Python<'_>, address: u64, name: &str) -> PyResult<&'static str> {
         Ok(match self.run(py, |objects| objects.kind(address, name))? {
             ObjectKind::DataSet => "dataset",
@@ -135,7 +135,7 @@ impl Hdf5Objects {
         self.run(py, |objects| objects.type_address(address, name))
     }
 
-    /// Returns what the file says about a data set.
+    /// Returns the description of a data set.
     fn description<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<Bound<'py, PyDict>> {
         let Description { kind: items, shape, max_shape, layout, filters, fill, .. } =
             self.run(py, |objects| objects.description(address, name))?;
@@ -179,7 +179,7 @@ impl Hdf5Objects {
         Ok(Hdf5Data::new(Arc::new(data), dtype))
     }
 
-    /// Returns what references of sequences and texts lead to; an element has `size` bytes.
+    /// Returns the objects that references of sequences and texts refer to; an element has `size` bytes.
     fn sequences<'py>(
         &self,
         py: Python<'py>,
@@ -223,7 +223,7 @@ impl Hdf5Objects {
     }
 }
 
-/// Returns where a link leads: an address, a path, or another file and a path in it; `None` if nobody knows.
+/// Returns the target of a link: an address, a path, or another file and a path in it; `None` if it is unknown.
 fn target(py: Python<'_>, target: Target) -> PyResult<Bound<'_, PyAny>> {
     Ok(match target {
         Target::Object(address) => address.into_pyobject(py)?.into_any(),

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::array::style_of;
 use crate::control::How;
-use crate::errors::{Kinded, OrRaise};
+use crate::errors::{EngineError, OrRaise};
 use crate::index::{ResolvedIndex, Style, View, refuse_masked};
 use crate::reader;
 
@@ -21,7 +21,7 @@ type StoredChunk<'py> = (Bound<'py, PyTuple>, u64, u64, u32);
 /// Boxes of fewer bytes need not be interruptible.
 const SHORT: u64 = 1 << 16;
 
-impl Kinded for Hdf5Error {
+impl EngineError for Hdf5Error {
     fn kind(&self) -> ErrorKind {
         self.kind()
     }
@@ -49,7 +49,7 @@ impl Hdf5File {
         Ok(Self(file))
     }
 
-    /// Returns what is in a group and below: the path of each, what it is, and why it cannot be read.
+    /// Lists a group and its subgroups: path, kind, and reason why it cannot be read, for each entry.
     fn tree(&self, py: Python<'_>, group: &str) -> PyResult<Vec<(String, &'static str, String)>> {
         let entries = self.0.tree_below(group).or_raise(py)?;
         let told = entries.into_iter().map(|entry| {
@@ -160,7 +160,7 @@ impl Hdf5Data {
         dict(py, self.data.attrs())
     }
 
-    /// Reads what an index selects.
+    /// Reads the items that an index selects.
     #[pyo3(signature = (key, style, threads = None, progress = None))]
     fn _get<'py>(
         &self,
@@ -190,7 +190,7 @@ impl Hdf5Data {
         let nbytes =
             shape.iter().fold(self.dtype.bind(py).itemsize() as u64, |n, &length| n.saturating_mul(length));
         data.check_output(nbytes).or_raise(py)?;
-        // Asking the system for the number of its processors takes longer than reading so little.
+        // Querying the number of processors takes longer than such a small read.
         let how = match nbytes < SHORT {
             true => How::short(Some(1)),
             false => How { threads, ..How::default() },
@@ -200,7 +200,7 @@ impl Hdf5Data {
         })
     }
 
-    /// Reads what an index selects into a NumPy array or another buffer.
+    /// Reads the items that an index selects into a NumPy array or another buffer.
     #[pyo3(signature = (key, out, threads = None, progress = None))]
     fn _read_into(
         &self,

@@ -117,7 +117,7 @@ impl ResolvedIndex {
                 Part::Ellipsis => {
                     ellipsis = true;
                     if named == ndim {
-                        // It stands for no dimensions here, but still separates the index arrays around it.
+                        // It covers no dimensions here, but still separates the index arrays around it.
                         expanded.push(Part::Selection(Selection::Ellipsis));
                     }
                     let all = || Part::Selection(Selection::ALL);
@@ -241,15 +241,15 @@ impl ResolvedIndex {
             match part {
                 Part::Selection(selection) => {
                     dim += usize::from(!matches!(selection, Selection::NewAxis | Selection::Ellipsis));
-                    plan.push(Planned::Selection(selection));
+                    plan.push(IndexPart::Selection(selection));
                 }
                 Part::Integer(index) => {
                     dim += 1;
-                    plan.push(Planned::Integer(index));
+                    plan.push(IndexPart::Integer(index));
                 }
                 Part::Array(array) => {
                     dim += 1;
-                    plan.push(Planned::Array(arrays.len()));
+                    plan.push(IndexPart::Array(arrays.len()));
                     arrays.push(array);
                 }
                 Part::Mask(mask) => {
@@ -264,12 +264,12 @@ impl ResolvedIndex {
                             return Err(selection(py, what));
                         }
                         dim += 1;
-                        plan.push(Planned::Array(arrays.len()));
+                        plan.push(IndexPart::Array(arrays.len()));
                         arrays.push(list);
                     }
                 }
                 Part::Truth(truth) => {
-                    plan.push(Planned::Nothing);
+                    plan.push(IndexPart::Nothing);
                     let zeros = numpy(py)?.call_method1(intern!(py, "zeros"), (usize::from(truth),))?;
                     arrays.push(zeros.call_method1(intern!(py, "astype"), (intern!(py, "int64"),))?);
                 }
@@ -301,25 +301,25 @@ impl ResolvedIndex {
         let to = if style == Style::Vectorized { 0 } else { place_of_coordinates(plan.iter()) };
 
         // The selections passed to the library. If no index array selects a dimension, the points are a new axis.
-        let any = plan.iter().any(|planned| matches!(planned, Planned::Array(_)));
+        let any = plan.iter().any(|part| matches!(part, IndexPart::Array(_)));
         let mut chosen = Self::all();
         let empty = shape.contains(&0);
         if !any {
             // Truth values alone, or together with integers.
             let mut placed = false;
             let mut at = 0;
-            for planned in &plan {
-                match planned {
-                    Planned::Nothing if !placed => {
+            for part in &plan {
+                match part {
+                    IndexPart::Nothing if !placed => {
                         placed = true;
                         chosen.selections.push(Selection::NewAxis);
                         chosen.empty = empty.then_some(at);
                         chosen.together = Some(Together { from: at, to, shape: shape.clone() });
                         at += 1;
                     }
-                    Planned::Integer(index) => chosen.selections.push(Selection::Index(*index)),
-                    Planned::Selection(selection) => {
-                        at += planned.dims();
+                    IndexPart::Integer(index) => chosen.selections.push(Selection::Index(*index)),
+                    IndexPart::Selection(selection) => {
+                        at += part.dims();
                         chosen.selections.push(selection.clone());
                     }
                     _ => {}
@@ -328,14 +328,14 @@ impl ResolvedIndex {
             return Ok(chosen);
         }
         // Truth values index no dimension, so they are not passed to the library.
-        let seen = plan.iter().filter(|planned| !matches!(planned, Planned::Nothing));
+        let seen = plan.iter().filter(|part| !matches!(part, IndexPart::Nothing));
         let from = place_of_coordinates(seen.clone());
-        for planned in seen {
-            chosen.selections.push(match planned {
-                Planned::Selection(selection) => selection.clone(),
-                Planned::Integer(index) => Selection::Index(*index),
-                Planned::Array(n) => Selection::List(std::mem::take(&mut lists[*n])),
-                Planned::Nothing => continue,
+        for part in seen {
+            chosen.selections.push(match part {
+                IndexPart::Selection(selection) => selection.clone(),
+                IndexPart::Integer(index) => Selection::Index(*index),
+                IndexPart::Array(n) => Selection::List(std::mem::take(&mut lists[*n])),
+                IndexPart::Nothing => continue,
             });
         }
         chosen.points = true;
@@ -379,7 +379,7 @@ impl ResolvedIndex {
         Ok(View { slice, shape })
     }
 
-    /// Reads the selected view by `read`, which gets the dtype of the result. Returns what NumPy returns: an array, a scalar, or
+    /// Reads the selected view by `read`, which gets the dtype of the result. Returns the same as NumPy: an array, a scalar, or
     /// some fields of an array.
     pub(crate) fn read<'py>(
         &self,
@@ -414,7 +414,7 @@ fn scalar(array: Bound<'_, PyUntypedArray>) -> PyResult<Bound<'_, PyAny>> {
 const ONLY: &str = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean \
                     arrays are valid indices";
 
-enum Planned {
+enum IndexPart {
     Selection(Selection),
     Integer(i64),
     /// The list of positions with this number.
@@ -423,7 +423,7 @@ enum Planned {
     Nothing,
 }
 
-impl Planned {
+impl IndexPart {
     /// The dimensions that this gives the result if it is a selection.
     fn dims(&self) -> usize {
         usize::from(!matches!(self, Self::Selection(Selection::Ellipsis)))
@@ -432,11 +432,11 @@ impl Planned {
 
 /// Returns the axis that coordinates get in the result: in place of the parts they are from if these are consecutive,
 /// otherwise the first.
-fn place_of_coordinates<'a>(plan: impl Iterator<Item = &'a Planned> + Clone) -> usize {
-    let is_named = |planned: &&Planned| !matches!(planned, Planned::Selection(_));
-    let before = plan.clone().take_while(|planned| !is_named(planned));
-    let mut after = plan.skip_while(|planned| !is_named(planned)).skip_while(is_named);
-    if after.any(|planned| is_named(&planned)) { 0 } else { before.map(Planned::dims).sum() }
+fn place_of_coordinates<'a>(plan: impl Iterator<Item = &'a IndexPart> + Clone) -> usize {
+    let is_named = |part: &&IndexPart| !matches!(part, IndexPart::Selection(_));
+    let before = plan.clone().take_while(|part| !is_named(part));
+    let mut after = plan.skip_while(|part| !is_named(part)).skip_while(is_named);
+    if after.any(|part| is_named(&part)) { 0 } else { before.map(IndexPart::dims).sum() }
 }
 
 pub(crate) fn numpy(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {

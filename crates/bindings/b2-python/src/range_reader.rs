@@ -56,7 +56,7 @@ impl Reading {
         if (out.len() as u64).saturating_mul(dtype.itemsize() as u64) != nbytes {
             return Err(argument(py, "the result has another size than its shape says"));
         }
-        // SAFETY: The zeros of the array are `nbytes` contiguous bytes. The array is kept as long as the read and its
+        // SAFETY: The zeros of the array are `nbytes` contiguous bytes. The array lives as long as the read and its
         // jobs, and no other code gets it before they are gone.
         let destination = unsafe {
             let data: *mut u8 = (*out.as_array_ptr()).fields.data.cast();

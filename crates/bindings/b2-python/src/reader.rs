@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice, PyTuple};
 
 use crate::control::How;
-use crate::errors::{Kinded, OrRaise, argument, selection};
+use crate::errors::{EngineError, OrRaise, argument, selection};
 use crate::index::{ResolvedIndex, Style, View, numpy};
 
 /// Approximate size in bytes of the pieces in which destinations with gaps are filled.
@@ -25,7 +25,7 @@ const MARKED: u64 = 768 << 10;
 /// Results of up to this many bytes are read so quickly that the read need not be interruptible.
 const QUICK: u64 = 4096;
 
-/// What the memory of a new array holds.
+/// The initial content of a new array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
     Uninitialized,
@@ -86,7 +86,7 @@ pub(crate) fn read<'py>(
     read_new(view.slice, &view.shape, dtype, how)
 }
 
-/// What one call reads.
+/// The target of one read.
 trait Readable: Send + Sync + 'static {
     fn nbytes(&self) -> u64;
     fn with_control(self, control: Control) -> Self;
@@ -158,7 +158,7 @@ fn read_new<'py>(
 }
 
 /// Returns a new NumPy array of this shape whose items `read` writes, in C order.
-pub(crate) fn filled<'py, E: Kinded + Send>(
+pub(crate) fn filled<'py, E: EngineError + Send>(
     shape: &[usize],
     dtype: &Bound<'py, PyArrayDescr>,
     how: How,
@@ -167,7 +167,7 @@ pub(crate) fn filled<'py, E: Kinded + Send>(
     let py = dtype.py();
     let out = new_array(py, dtype, shape, Memory::Zeros)?;
     let len = out.len().saturating_mul(dtype.itemsize());
-    // SAFETY: `out` outlives the call, its memory is zeroed and has so many bytes, and no other code has seen it.
+    // SAFETY: `out` outlives the call, its memory is zeroed and has this many bytes, and no other code has seen it.
     let items = unsafe { slice::from_raw_parts_mut(data(&out).cast::<u8>(), len) };
     how.run(py, move |control| read(control, items))?;
     Ok(out)
@@ -214,11 +214,11 @@ pub(crate) fn read_boxes<'py>(
     let batch = Batch::new(views).or_raise(py)?;
     let Some(given) = out else { return Ok(read_new(batch, &shape, dtype, how)?.into_any()) };
     let out = writable(given, dtype, &shape)?;
-    let _alone = Filling::begin(&out)?;
+    let _alone = FillGuard::begin(&out)?;
     let near = how.remote.is_none() && !how.far;
     let len = out.len().saturating_mul(dtype.itemsize());
     if near && out.dtype().is_equiv_to(dtype) && out.is_c_contiguous() {
-        // SAFETY: `out` outlives the call, and has so many bytes. As usual with NumPy, its owner must not use its items
+        // SAFETY: `out` outlives the call, and has this many bytes. As usual with NumPy, its owner must not use its items
         // meanwhile.
         let dst = unsafe { Destination::from_raw(data(&out).cast(), len, true) };
         how.run(py, move |control| Readable::read_to(&batch.with_control(control), dst))?;
@@ -230,7 +230,7 @@ pub(crate) fn read_boxes<'py>(
 
 /// If a mask marks at most one item in this many bytes of the array, the marked items are read by their coordinates.
 /// Otherwise all items around them are read, and those without a mark are dropped: almost every block has marks then, and
-/// a mark more costs as much as passing over the items of so many bytes (measured with items of 2, 4 and 8 bytes).
+/// a mark more costs as much as passing over the items of this many bytes (measured with items of 2, 4 and 8 bytes).
 const SPARSE: u64 = 2048;
 
 /// A mask of all items of an array.
@@ -280,7 +280,7 @@ impl<'py> Mask<'py> {
                 .cast_into::<PyUntypedArray>()?,
         };
         // SAFETY: `flat` outlives the call, and its marks are contiguous, one byte each. As usual with NumPy, nobody may
-        // change them while they are read; whoever does gets an error or other items.
+        // change them while they are read; that causes an error or other items.
         let marks = unsafe { slice::from_raw_parts(data(&flat).cast::<u8>(), flat.len()) };
         if !sparse {
             return read_dense(array, dtype, (marks, shape, self.count), how);
@@ -319,10 +319,10 @@ fn coordinates(marks: &[u8], shape: &[usize], transposed: bool) -> Vec<Vec<i64>>
     lists
 }
 
-/// Where fewer than one in so many items is marked, few are.
+/// A selection is sparse if fewer than one in this many items is marked.
 const FEW: usize = 20;
 
-/// So many marks are passed over at once if none is set.
+/// Number of marks that are skipped together if none is set.
 const STRETCH: usize = 256;
 
 /// Returns whether a mark is set. Without an early end, so that the compiler can use vectors.
@@ -476,7 +476,7 @@ fn gather_any(
     marked.fold(filled, |filled, (item, _)| append(dst, filled, item))
 }
 
-/// Passes over many marks at once if none is set.
+/// Skips many marks together if none is set.
 fn gather_few<const N: usize>(
     items: &[u8],
     marks: &[u8],
@@ -573,7 +573,7 @@ pub(crate) fn read_into<'py>(
     if view.slice.is_empty() {
         return Ok(());
     }
-    let _alone = Filling::begin(&out)?;
+    let _alone = FillGuard::begin(&out)?;
     let alike = how.remote.is_none()
         && !how.far
         && out.dtype().is_equiv_to(dtype)
@@ -590,19 +590,19 @@ pub(crate) fn read_into<'py>(
 }
 
 /// Memory that calls in this process are reading into.
-static FILLING: Mutex<Vec<Filled>> = Mutex::new(Vec::new());
+static FILL_RANGES: Mutex<Vec<FillRange>> = Mutex::new(Vec::new());
 
 /// The bytes that a call fills, from the lowest to one past the highest. If there are gaps, shape and strides say which
 /// bytes of the range, so that two calls may fill different columns of the same memory, for example.
 #[derive(Clone, Debug, PartialEq)]
-struct Filled {
+struct FillRange {
     process: u32,
     start: usize,
     end: usize,
     gaps: Option<(Vec<usize>, Vec<isize>)>,
 }
 
-impl Filled {
+impl FillRange {
     fn meets(&self, other: &Self) -> bool {
         let overlap = self.process == other.process && self.start < other.end && other.start < self.end;
         overlap && (self.gaps.is_none() || other.gaps.is_none() || self == other)
@@ -610,9 +610,9 @@ impl Filled {
 }
 
 /// The exclusive right to read into some memory, held until it is dropped.
-struct Filling(Filled);
+struct FillGuard(FillRange);
 
-impl Filling {
+impl FillGuard {
     /// Rejects memory that another call is reading into: codecs read back what they wrote, and would report items of
     /// the other call as damage.
     fn begin(out: &Bound<'_, PyUntypedArray>) -> PyResult<Self> {
@@ -627,8 +627,8 @@ impl Filling {
         }
         let dense = span == out.len().saturating_mul(itemsize);
         let gaps = (!dense).then(|| (out.shape().to_vec(), out.strides().to_vec()));
-        let mine = Filled { process: std::process::id(), start, end: start.saturating_add(span), gaps };
-        let mut all = FILLING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = FillRange { process: std::process::id(), start, end: start.saturating_add(span), gaps };
+        let mut all = FILL_RANGES.lock().unwrap_or_else(PoisonError::into_inner);
         if all.iter().any(|other| other.meets(&mine)) {
             drop(all);
             return Err(argument(out.py(), "another call is reading into `out` at the same time"));
@@ -638,9 +638,9 @@ impl Filling {
     }
 }
 
-impl Drop for Filling {
+impl Drop for FillGuard {
     fn drop(&mut self) {
-        let mut all = FILLING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = FILL_RANGES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = all.iter().position(|filled| *filled == self.0) {
             all.swap_remove(at);
         }

@@ -65,13 +65,13 @@ impl Items {
 }
 
 /// Items that a Python function returns for a region, given its start and shape.
-pub(crate) struct Called {
+pub(crate) struct CallbackSource {
     function: Py<PyAny>,
     dtype: Py<PyArrayDescr>,
     shape: Vec<u64>,
 }
 
-impl Called {
+impl CallbackSource {
     pub(crate) fn new(function: Py<PyAny>, dtype: Py<PyArrayDescr>, shape: Vec<u64>) -> Self {
         Self { function, dtype, shape }
     }
@@ -99,7 +99,7 @@ impl Called {
     }
 }
 
-impl RegionSource for Called {
+impl RegionSource for CallbackSource {
     fn read_region(&mut self, region: &Region<'_>, dst: &mut [u8]) -> io::Result<()> {
         let done = Python::try_attach(|py| self.fill(py, region, dst));
         done.unwrap_or(Ok(())).map_err(io::Error::other)

@@ -85,7 +85,7 @@ impl FrameBase {
         self.0.cbytes()
     }
 
-    /// Names of the metalayers, which say what the frame holds.
+    /// Names of the metalayers, which determine the kind of the frame.
     #[getter]
     fn meta_names(&self) -> Vec<String> {
         let names = self.0.metalayers().iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned());
@@ -187,7 +187,7 @@ impl Store {
         (!self.below(key).is_empty()).then_some("group")
     }
 
-    /// Whether the name of a member says that it is an array.
+    /// Returns whether a member is an array, by its name.
     fn is_array(&self, key: &str) -> bool {
         self.0.member(key).is_ok_and(|member| member.kind == MemberKind::Array)
     }

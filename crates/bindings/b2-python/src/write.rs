@@ -16,7 +16,7 @@ use crate::assembly::Parts;
 use crate::control::How;
 use crate::errors::{OrRaise, argument};
 use crate::options::{codec_id, durability, plugins, slots};
-use crate::source::{Called, Frame, Items};
+use crate::source::{CallbackSource, Frame, Items};
 
 /// Options for a new array.
 #[derive(FromPyObject)]
@@ -162,7 +162,7 @@ pub(crate) fn write_called(
     let py = dtype.py();
     let own = crate::dtype::from_numpy(dtype)?;
     let builder = options.builder(py, shape.clone(), own)?;
-    let mut source = Called::new(function, dtype.clone().unbind(), shape);
+    let mut source = CallbackSource::new(function, dtype.clone().unbind(), shape);
     options.run(py, builder, move |write| write(&mut source))
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn write_joined(
     options.run(py, builder, move |write| write(&mut joined))
 }
 
-/// Assembles an array from arrays in files that hold its chunks. `starts` says where they begin along each dimension;
+/// Assembles an array from arrays in files that hold its chunks. `starts` has their positions along each dimension;
 /// `paths` are in C order. Chunks of the same shape are copied without being recompressed.
 #[pyfunction]
 pub(crate) fn write_parts(

@@ -8,7 +8,7 @@ import pytest
 
 import b2kit
 
-MODULES = ["b2kit", "b2kit.dask", "b2kit.h5py", "b2kit.numcodecs", "b2kit.virtual", "b2kit.xarray", "b2kit.zarr"]
+MODULES = ["b2kit", "b2kit.dask", "b2kit.h5py", "b2kit.numcodecs", "b2kit.training", "b2kit.virtual", "b2kit.xarray", "b2kit.zarr"]
 CLASSES = {
     "b2kit": ["Array", "Attrs", "Edit", "Group", "SuperChunk"],
     "b2kit.numcodecs": ["Blosc", "Blosc2"],

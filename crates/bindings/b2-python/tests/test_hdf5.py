@@ -99,6 +99,30 @@ def test_it_is_b2kit_that_decodes_beside_filters_of_netcdf(tmp_path, number):
     assert child(read, tmp_path / "a.h5", plugins=plugins) == "4321"
 
 
+# As on Windows, where the package of the libraries is needed.
+WINDOWS = "import sys, h5py, b2kit.hdf5; sys.platform = 'win32'\n"
+
+
+def test_h5py_finds_the_libraries_of_the_other_package(tmp_path):
+    package = tmp_path / "b2kit_hdf5_plugin"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"PATH = {str(tmp_path / 'é')!r}\n")
+    register = WINDOWS + "sys.path.insert(0, sys.argv[1]); before = h5py.h5pl.size(); b2kit.hdf5.register(); b2kit.hdf5.register()\n"
+    found = child(register + "import os; print(os.fsdecode(h5py.h5pl.get(0)) == sys.argv[2], h5py.h5pl.size() - before)", tmp_path, tmp_path / "é")
+    assert found == "True 1"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (WINDOWS + "sys.modules['b2kit_hdf5_plugin'] = None\n", "pip install b2kit-hdf5-plugin"),
+        ("import sys, b2kit.hdf5; sys.modules['h5py'] = None\n", "pip install h5py"),
+    ],
+)
+def test_missing_packages_are_named(code, text):
+    assert text in child(code + "try: b2kit.hdf5.register()\nexcept ImportError as error: print(error)")
+
+
 def test_damaged_chunks_are_errors(tmp_path):
     path = tmp_path / "a.h5"
     write = OURS + (

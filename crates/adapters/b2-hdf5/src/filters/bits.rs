@@ -43,7 +43,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Takes zeros up to a one, and counts them.
+    /// Consumes zeros up to a one, and returns their number.
     pub(super) fn unary(&mut self) -> Option<u64> {
         let mut zeros = 0_u64;
         loop {

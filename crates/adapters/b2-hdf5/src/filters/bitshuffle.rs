@@ -5,11 +5,11 @@ use b2_filters::{BitShuffle, Filter as _, FilterContext};
 
 use super::codecs::codec;
 
-/// Bytes of a block unless the file says otherwise.
+/// Default bytes of a block.
 const TARGET: usize = 8192;
 /// Fewest items of a block of default size.
 const MIN_ITEMS: usize = 128;
-/// Blocks hold whole groups of this many items.
+/// Blocks consist of whole groups of this many items.
 const GROUP: usize = 8;
 
 /// Decodes a chunk of bitshuffle into `dst`. Returns `None` for data or parameters that do not fit.

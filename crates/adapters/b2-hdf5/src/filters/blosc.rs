@@ -54,7 +54,7 @@ impl<'a> Blocks<'a> {
         self.lazy.block_range(0).len() as u64
     }
 
-    /// Which bytes of the chunk a block holds, decoded.
+    /// The range of decoded bytes of the chunk that a block has.
     pub(crate) fn block_range(&self, nblock: usize) -> Range<usize> {
         self.lazy.block_range(nblock)
     }
@@ -151,7 +151,7 @@ fn check_len(have: u64, need: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// A chunk of Blosc2 that an array can take as it is.
+/// A Blosc2 chunk that can be moved into an array unchanged.
 #[derive(Clone, Debug)]
 pub(crate) enum Ready {
     Special(SpecialKind),
@@ -161,7 +161,7 @@ pub(crate) enum Ready {
 /// Opens the array in a chunk of HDF5, if it is one.
 ///
 /// # Errors
-/// With what is wrong with the frame.
+/// Describes the problem with the frame.
 pub(crate) fn chunk_array(
     frame: Bytes,
     shape: &[u64],
@@ -179,7 +179,7 @@ pub(crate) fn chunk_array(
 /// Returns the only chunk of an array, if it has one chunk in blocks of this shape.
 ///
 /// # Errors
-/// With what is wrong with the chunk.
+/// Describes the problem with the chunk.
 pub(crate) fn only_chunk(array: &NdArray, blockshape: &[u32]) -> Result<Option<Ready>, String> {
     let whole: Vec<u64> = array.chunkshape().iter().map(|&length| length.into()).collect();
     let frame = array.super_chunk();

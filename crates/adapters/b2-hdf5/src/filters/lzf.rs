@@ -2,7 +2,7 @@
 
 /// Decodes a stream. Returns the length of the result, or `None` if it does not fit into `dst`.
 ///
-/// A control byte below 32 is followed by one byte more than it says. Any other holds the upper bits of a distance and, in
+/// A control byte below 32 is followed by that many bytes and one more. Any other holds the upper bits of a distance and, in
 /// its upper three bits, a length, which the next byte extends if it is 7.
 pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     let (mut src, mut at) = (src, 0_usize);
@@ -17,11 +17,11 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Option<usize> {
         let mut rest = rest;
         let mut length = usize::from(control >> 5);
         if length == 7 {
-            let (&more, behind) = rest.split_first()?;
+            let (&more, after) = rest.split_first()?;
             length = length.checked_add(usize::from(more))?;
-            rest = behind;
+            rest = after;
         }
-        let (&low, behind) = rest.split_first()?;
+        let (&low, after) = rest.split_first()?;
         let distance = (usize::from(control & 0x1F) << 8 | usize::from(low)).checked_add(1)?;
         let length = length.checked_add(2)?;
         let (from, end) = (at.checked_sub(distance)?, at.checked_add(length)?);
@@ -31,13 +31,13 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Option<usize> {
         if distance >= length {
             dst.copy_within(from..from.checked_add(length)?, at);
         } else {
-            // The copy reads what it writes: a pattern of `distance` bytes is repeated.
+            // Source and destination may overlap: a pattern of `distance` bytes is repeated.
             for n in 0..length {
                 let byte = *dst.get(from.checked_add(n)?)?;
                 *dst.get_mut(at.checked_add(n)?)? = byte;
             }
         }
-        (src, at) = (behind, end);
+        (src, at) = (after, end);
     }
     Some(at)
 }

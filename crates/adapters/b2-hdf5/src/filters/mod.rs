@@ -36,10 +36,10 @@ pub(crate) const BLOSC2: u16 = 32026;
 /// Filters of a data set: HDF5 has no more.
 const MAX_FILTERS: usize = 32;
 
-/// How much larger than what it got a compression may have made it, besides an eighth of it: headers.
+/// Maximum bytes that a compression adds to its input, in addition to an eighth of it: headers.
 const ROOM: usize = 1024;
 
-/// Bytes between the filters of a chunk, in all: so many chunks, and this many bytes besides.
+/// Limit of all bytes between the filters of a chunk: this many chunks, plus this many bytes.
 const BETWEEN: (usize, usize) = (8, 16 << 20);
 
 /// A filter of a data set.
@@ -81,7 +81,7 @@ impl Filter {
         }
     }
 
-    /// Returns the bytes that it makes of so many, if they do not depend on them.
+    /// Returns the size of its output for an input of this size, if that does not depend on the content.
     fn len_made(&self, len: usize) -> Option<usize> {
         match self.id {
             SHUFFLE => Some(len),
@@ -91,7 +91,7 @@ impl Filter {
         }
     }
 
-    /// Returns the most bytes that it makes of so many.
+    /// Returns the maximum size of its output for an input of this size.
     fn most_made(&self, len: usize) -> usize {
         self.len_made(len).unwrap_or_else(|| match self.id {
             // Blocks may be as short as a few bytes, each with a header.
@@ -152,7 +152,7 @@ impl Pipeline {
     /// Decodes a chunk, which fills `dst`, with the threads of `control`, which may cancel it. The filters in `mask` were not applied to it.
     ///
     /// # Errors
-    /// With what is wrong, which starts with the name of the filter.
+    /// Describes the problem, prefixed with the name of the filter.
     pub(crate) fn decode(
         &self,
         stored: Bytes,
@@ -178,8 +178,8 @@ impl Pipeline {
         self.undo(first, bytes, dst, control)
     }
 
-    /// Undoes a filter that was applied to what the filters `before` it made of a chunk of `nbytes`. Takes what it makes from
-    /// what is `left` between the filters.
+    /// Reverses a filter that was applied to the output of the filters `before` it, for a chunk of `nbytes`. Subtracts its output from
+    /// the bytes `left` between the filters.
     fn undo_later(
         &self,
         filter: &Filter,
@@ -216,7 +216,7 @@ impl Pipeline {
         Ok(made)
     }
 
-    /// Returns the bytes that a filter decodes to, unless only decoding tells that.
+    /// Returns the decoded size of a filter, if it is known without decoding.
     fn decoded_len(&self, filter: &Filter, src: &Bytes) -> Result<Option<usize>, String> {
         let header = |at: usize, len: usize| src.get(at..at.checked_add(len)?);
         let big = |bytes: &[u8]| {
@@ -301,7 +301,7 @@ impl Pipeline {
     }
 }
 
-/// A compression whose streams do not say how long the result is.
+/// A compression whose streams do not state the decoded length.
 #[derive(Clone, Copy)]
 enum Stream {
     Codec(CodecId),
@@ -373,7 +373,7 @@ fn copy_whole(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares the checksum behind the data, and returns the data.
+/// Compares the checksum after the data, and returns the data.
 fn checked(src: &[u8]) -> Result<&[u8], String> {
     let (data, sum) = src.split_last_chunk::<4>().ok_or("fletcher32: the checksum is missing")?;
     let (stored, found) = (u32::from_le_bytes(*sum), fletcher32(data));
@@ -524,7 +524,7 @@ mod tests {
         let many: Vec<(u16, &[u32])> = vec![(SHUFFLE, &[1]); 33];
         assert!(decode(&many, &[1; 10], 10).unwrap_err().contains("33 filters"));
         assert_eq!(decode(&many[..32], &[1; 10], 10).unwrap(), [1; 10]);
-        // 31 filters that make 8 MB of almost nothing.
+        // 31 filters that decode almost nothing to 8 MB.
         let plain = vec![0; 8 << 20];
         let mut filters = vec![(SHUFFLE, &[4][..]); 30];
         filters.push((GZIP, &[]));

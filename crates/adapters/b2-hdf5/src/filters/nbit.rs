@@ -1,11 +1,11 @@
 //! N-bit (filter 5): the significant bits of numbers, without the padding around them.
 //!
-//! The parameters are their own number, a flag that nothing was packed, the number of items, and what an item is:
+//! The parameters are their own number, a flag that nothing was packed, the number of items, and a description of the item:
 //!
 //! ```text
 //! number    = 1, size, order (0 little-endian, 1 big-endian), precision, offset
-//! array     = 2, size, what its items are
-//! compound  = 3, size, number of fields, then for each its offset and what it is
+//! array     = 2, size, description of its items
+//! compound  = 3, size, number of fields, then for each its offset and description
 //! other     = 4, size
 //! ```
 //!
@@ -43,7 +43,7 @@ pub(super) fn decoded_len(params: &[u32], stored: usize) -> Option<usize> {
     number(2)?.checked_mul(number(4)?)
 }
 
-/// What an item consists of. No size is 0.
+/// The parts of an item. No size is 0.
 enum Item {
     Number { size: usize, is_big: bool, precision: usize, offset: usize },
     Array { size: usize, of: Box<Self> },
@@ -100,7 +100,7 @@ impl Item {
         }
     }
 
-    /// Decodes into `place`, which has the size of the item and holds zeros.
+    /// Decodes into `place`, which has the size of the item and is zero.
     fn decode(&self, bits: &mut Bits<'_>, place: &mut [u8]) -> Option<()> {
         match self {
             &Self::Number { size, is_big, precision, offset } => {

@@ -6,7 +6,7 @@
 //!               the fill value, little-endian in words; 20 in all
 //! ```
 //!
-//! Integers in the stream are little-endian. A difference of all ones stands for the fill value, if there is one. Floats
+//! Integers in the stream are little-endian. A difference of all ones represents the fill value, if there is one. Floats
 //! are rounded to decimal places: differences are integers, divided by a power of ten. Where all bits would be needed,
 //! the numbers are stored as they are, and without the header if the scale of integers asks for that.
 

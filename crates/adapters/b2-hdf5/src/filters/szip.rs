@@ -11,11 +11,11 @@ const NEIGHBOUR: u32 = 32;
 const BIG_ENDIAN: u32 = 16;
 /// Blocks in a segment; a run of zero blocks may reach to its end.
 const SEGMENT: usize = 64;
-/// The coded number of zero blocks that stands for the rest of the segment.
+/// The coded number of zero blocks that means the rest of the segment.
 const REST: u64 = 5;
 
 /// Decodes a chunk into `dst`, which has the length that the chunk has. Returns `None` if the data or the parameters are
-/// none that an encoder makes.
+/// none that an encoder produces.
 pub(super) fn decode(params: &[u32], src: &[u8], dst: &mut [u8]) -> Option<()> {
     let &[options, per_block, bits, per_line, ..] = params else { return None };
     let (per_block, per_line) = (usize::try_from(per_block).ok()?, usize::try_from(per_line).ok()?);

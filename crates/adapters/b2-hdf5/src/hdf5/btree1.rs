@@ -8,7 +8,7 @@ type Wants<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> bool + 'a;
 /// Takes the key and the address of a child.
 type Each<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
 
-/// What a tree is over.
+/// The kind of entries of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Over<'a> {
     /// Tables of names.

@@ -1,5 +1,5 @@
-//! B-trees of version 2. A node holds records in order, and one more child than records, if it has children: those in front of,
-//! between and behind the records.
+//! B-trees of version 2. A node holds records in order, and one more child than records, if it has children: those before,
+//! between and after the records.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use super::header::Below;
 
 /// The most levels of a tree.
 const DEEPEST: u16 = 32;
-/// Bytes of a node around its records: signature, version and kind in front, a checksum behind.
+/// Bytes of a node around its records: signature, version and kind before, a checksum after.
 const HEAD: u64 = 6;
 const SUM: u64 = 4;
 
@@ -72,8 +72,8 @@ impl Tree {
         Ok(Self { kind, record: record.into(), root, count: count.into(), levels, offset_size })
     }
 
-    /// Calls `each` with the records for which `compare` says that they are what is looked for. It says of the others whether
-    /// they are in front of that or behind it.
+    /// Calls `each` with the records for which `compare` returns `Equal`. For the others it returns whether
+    /// they are before or after those.
     pub(super) fn select(
         &self,
         below: &Below,
@@ -135,7 +135,7 @@ impl Tree {
     }
 }
 
-/// Returns how many bytes hold numbers up to `most`.
+/// Returns the number of bytes that numbers up to `most` need.
 pub(super) fn width(most: u64) -> u8 {
     let bits = u64::BITS.saturating_sub(most.max(1).leading_zeros());
     u8::try_from(bits.div_ceil(8)).unwrap_or(8)

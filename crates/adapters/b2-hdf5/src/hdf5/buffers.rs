@@ -1,14 +1,14 @@
-//! Memory that is used again: memory that is new to the process takes longer to fill than to decode into.
+//! Reusable memory: the system takes longer to provide fresh memory than decoding takes to fill it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use b2_core::{OutOfMemory, memory};
 use bytes::Bytes;
 
-/// Bytes that are kept.
+/// Maximum bytes of idle buffers.
 const MAX_POOLED_LEN: usize = 64 << 20;
 
-/// Buffers that nobody uses now.
+/// Idle buffers.
 #[derive(Default)]
 pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
@@ -26,7 +26,7 @@ impl Buffers {
                 Ok(bytes)
             }
             None => {
-                // Those that are too small for what is read now are not worth keeping.
+                // Buffers that are too small for the current read are dropped.
                 spare.clear();
                 drop(spare);
                 memory::zeroed(len)
@@ -43,7 +43,7 @@ impl Buffers {
         }
     }
 
-    /// Returns bytes that come back here when nobody has them any more.
+    /// Returns bytes whose buffer comes back here when they are dropped.
     pub(super) fn lend(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         Bytes::from_owner(PooledBytes { bytes, to: self.clone() })
     }

@@ -1,4 +1,4 @@
-//! What was parsed from a file, by its address, up to a size.
+//! A cache of parsed parts of a file, by address, limited in size.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

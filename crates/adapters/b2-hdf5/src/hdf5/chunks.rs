@@ -10,26 +10,26 @@ use super::btree1::{self, Over};
 use super::btree2::Tree;
 use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
-use super::messages::{Chunked, Index};
-use super::slots::Stored;
+use super::messages::{ChunkedLayout, Index};
+use super::slots::ChunkRecord;
 use super::{extensible_array, fixed_array};
 use crate::boxes::product;
 
 /// So many chunks are looked up one by one. After that the whole index is read.
 const MAX_LOOKUPS: usize = 8;
-/// An index of more chunks is not kept when it was read only to check it.
+/// An index of more chunks is not cached when it was read only to check it.
 const MAX_CACHED_CHUNKS: usize = 1 << 12;
 
 /// Chunks that are stored, by their numbers in the grid.
-type Numbered = Vec<(u64, Stored)>;
+type NumberedChunks = Vec<(u64, ChunkRecord)>;
 
 /// The chunks of a data set, in the order of the grid. Chunks that were never written are missing.
 ///
-/// The index is not read before a chunk is asked for, and as a whole only if many are: of a file that is far away, the way to
+/// The index is not read before a chunk is requested, and as a whole only if many are: of a remote file, the way to
 /// one chunk is all that one item needs.
 pub(crate) struct Chunks {
     below: Arc<Below>,
-    chunked: Chunked,
+    chunked: ChunkedLayout,
     /// The length of a chunk along each dimension.
     lengths: Vec<u64>,
     /// Bytes of a chunk without filters.
@@ -39,29 +39,29 @@ pub(crate) struct Chunks {
     grid: Vec<u64>,
     /// How arrays number chunks: the dimensions, the slowest one first, and the most chunks along each.
     order: Vec<(usize, u64)>,
-    all: Mutex<Option<Arc<Numbered>>>,
+    all: Mutex<Option<Arc<NumberedChunks>>>,
     total: OnceLock<Result<Total, String>>,
     /// Those that were looked up one by one.
-    few: Mutex<BTreeMap<u64, Option<Stored>>>,
+    few: Mutex<BTreeMap<u64, Option<ChunkRecord>>>,
 }
 
-/// What all chunks are together.
+/// Totals of all chunks.
 #[derive(Clone, Copy, Debug)]
 struct Total {
     count: u64,
     /// Stored bytes.
     nbytes: u64,
-    first: Option<(u64, Stored)>,
+    first: Option<(u64, ChunkRecord)>,
 }
 
 impl Chunks {
-    /// Where the chunks of a data set of `shape` are, which may grow to `most`. `is_filtered` says whether there are filters.
+    /// Creates the index of a data set of `shape`, which may grow to `most`. `is_filtered` states whether there are filters.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// Describes the problem.
     pub(crate) fn new(
         below: Arc<Below>,
-        chunked: Chunked,
+        chunked: ChunkedLayout,
         (shape, most): (&[u64], Option<&[u64]>),
         itemsize: usize,
         is_filtered: bool,
@@ -101,8 +101,8 @@ impl Chunks {
     /// Returns where the chunk at a position of the grid is, if it was written.
     ///
     /// # Errors
-    /// With what is wrong with the index.
-    pub(crate) fn get(&self, at: &[u64]) -> Result<Option<Stored>, String> {
+    /// Describes the problem with the index.
+    pub(crate) fn get(&self, at: &[u64]) -> Result<Option<ChunkRecord>, String> {
         let Some(number) = linear(at.iter().copied(), &self.grid) else { return Ok(None) };
         if let Some(first) = self.implicit()? {
             return Ok(self.implied(first, number));
@@ -129,7 +129,7 @@ impl Chunks {
     }
 
     /// Reads the whole index, and keeps it.
-    fn all(&self) -> Result<Arc<Numbered>, String> {
+    fn all(&self) -> Result<Arc<NumberedChunks>, String> {
         // One that is damaged is not read again.
         if let Some(Err(what)) = self.total.get() {
             return Err(what.clone());
@@ -149,7 +149,7 @@ impl Chunks {
     /// Reads the whole index, and keeps it if it is small.
     ///
     /// # Errors
-    /// With what is wrong with the index.
+    /// Describes the problem with the index.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.total().map(drop)
     }
@@ -160,7 +160,7 @@ impl Chunks {
         }
         if let Some(first) = self.implicit()? {
             let count = product(&self.grid);
-            let nbytes = count.saturating_mul(self.plain).min(self.below.pages.behind(0));
+            let nbytes = count.saturating_mul(self.plain).min(self.below.pages.len_from(0));
             return Ok(Total { count, nbytes, first: self.implied(first, 0).map(|stored| (0, stored)) });
         }
         let all = self.all()?;
@@ -171,9 +171,9 @@ impl Chunks {
         Ok(total)
     }
 
-    fn summed(&self, all: &[(u64, Stored)]) -> Result<Total, String> {
+    fn summed(&self, all: &[(u64, ChunkRecord)]) -> Result<Total, String> {
         let nbytes = all.iter().fold(0_u64, |n, (_, stored)| n.saturating_add(stored.len));
-        if nbytes > self.below.pages.behind(0) {
+        if nbytes > self.below.pages.len_from(0) {
             return Err(format!("its chunks have {nbytes} bytes, more than the file"));
         }
         Ok(Total { count: all.len() as u64, nbytes, first: all.first().copied() })
@@ -187,8 +187,8 @@ impl Chunks {
     /// Returns the first chunk that is stored, and its position in the grid.
     ///
     /// # Errors
-    /// With what is wrong with the index.
-    pub(crate) fn first(&self) -> Result<Option<(Vec<u64>, Stored)>, String> {
+    /// Describes the problem with the index.
+    pub(crate) fn first(&self) -> Result<Option<(Vec<u64>, ChunkRecord)>, String> {
         let Some((number, stored)) = self.total()?.first else { return Ok(None) };
         Ok(self.position(number).map(|at| (at, stored)))
     }
@@ -196,7 +196,7 @@ impl Chunks {
     /// Calls `each` with the positions in the grid of all chunks that are stored.
     ///
     /// # Errors
-    /// Those of `each`, and with what is wrong with the index.
+    /// Those of `each`, and problems with the index.
     pub(crate) fn positions<E>(
         &self,
         wrong: impl Fn(String) -> E,
@@ -212,9 +212,9 @@ impl Chunks {
     /// Returns the position in the grid of all chunks that are stored, and where they are.
     ///
     /// # Errors
-    /// With what is wrong with the index.
-    pub(crate) fn stored(&self) -> Result<Vec<(Vec<u64>, Stored)>, String> {
-        let place = |(number, stored): &(u64, Stored)| Some((self.position(*number)?, *stored));
+    /// Describes the problem with the index.
+    pub(crate) fn stored(&self) -> Result<Vec<(Vec<u64>, ChunkRecord)>, String> {
+        let place = |(number, stored): &(u64, ChunkRecord)| Some((self.position(*number)?, *stored));
         match self.implicit()? {
             Some(first) => {
                 let numbers = 0..product(&self.grid);
@@ -228,7 +228,7 @@ impl Chunks {
     /// Whether all chunks were written.
     ///
     /// # Errors
-    /// With what is wrong with the index.
+    /// Describes the problem with the index.
     pub(crate) fn is_complete(&self) -> Result<bool, String> {
         Ok(self.total()?.count == product(&self.grid))
     }
@@ -240,17 +240,17 @@ impl Chunks {
             return Ok(None);
         }
         let count = self.order.iter().fold(1_u64, |n, (_, count)| n.saturating_mul(*count));
-        match count.checked_mul(self.plain).filter(|&len| len <= pages.behind(address)) {
+        match count.checked_mul(self.plain).filter(|&len| len <= pages.len_from(address)) {
             Some(_) => Ok(Some(address)),
             None => Err(format!("{count} chunks of {} bytes are more than the file has", self.plain)),
         }
     }
 
     /// Where the chunk of a number is, if the first is at an address and the others follow.
-    fn implied(&self, first: u64, number: u64) -> Option<Stored> {
+    fn implied(&self, first: u64, number: u64) -> Option<ChunkRecord> {
         let index = self.index_of(&self.position(number)?)?;
         let address = index.checked_mul(self.plain)?.checked_add(first)?;
-        Some(Stored { address, len: self.plain, mask: 0 })
+        Some(ChunkRecord { address, len: self.plain, mask: 0 })
     }
 
     /// The number that an array gives to the chunk at a position of the grid.
@@ -279,13 +279,13 @@ impl Chunks {
     }
 
     /// Finds all chunks, or at least that at a position of the grid.
-    fn numbered(&self, only: Option<&[u64]>) -> Result<Numbered, String> {
+    fn numbered(&self, only: Option<&[u64]>) -> Result<NumberedChunks, String> {
         let mut found = Vec::new();
         if self.chunked.address == NOWHERE || product(&self.grid) == 0 {
             return Ok(found);
         }
         // Chunks that are outside were left over when the data set became smaller.
-        let mut add = |number: Option<u64>, mut stored: Stored| -> Result<(), String> {
+        let mut add = |number: Option<u64>, mut stored: ChunkRecord| -> Result<(), String> {
             let Some(number) = number.filter(|_| stored.address != NOWHERE) else { return Ok(()) };
             if !self.is_filtered || stored.len == 0 {
                 stored.len = self.plain;
@@ -304,7 +304,7 @@ impl Chunks {
     fn read_index(
         &self,
         only: Option<&[u64]>,
-        add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
+        add: &mut dyn FnMut(Option<u64>, ChunkRecord) -> Result<(), String>,
     ) -> Result<(), String> {
         let (below, address, is_filtered) = (&*self.below, self.chunked.address, self.is_filtered);
         // Only arrays number chunks, of which all dimensions but one have an end.
@@ -314,7 +314,7 @@ impl Chunks {
             Index::BTree2 => self.in_tree2(only, add),
             Index::Single { stored } => {
                 let (len, mask) = stored.unwrap_or_default();
-                add(Some(0), Stored { address, len, mask })
+                add(Some(0), ChunkRecord { address, len, mask })
             }
             // There is none.
             Index::Implicit => Ok(()),
@@ -332,7 +332,7 @@ impl Chunks {
     fn in_tree1(
         &self,
         only: Option<&[u64]>,
-        add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
+        add: &mut dyn FnMut(Option<u64>, ChunkRecord) -> Result<(), String>,
     ) -> Result<(), String> {
         let cut = || "a key is cut off".to_owned();
         // Compares the first item of a chunk with the one that is looked for.
@@ -358,14 +358,14 @@ impl Chunks {
             for (&length, &count) in self.lengths.iter().zip(&self.grid) {
                 number = step(number, cursor.uint(8).ok_or_else(cut)? / length, count);
             }
-            add(number, Stored { address, len: len.into(), mask })
+            add(number, ChunkRecord { address, len: len.into(), mask })
         })
     }
 
     fn in_tree2(
         &self,
         only: Option<&[u64]>,
-        add: &mut dyn FnMut(Option<u64>, Stored) -> Result<(), String>,
+        add: &mut dyn FnMut(Option<u64>, ChunkRecord) -> Result<(), String>,
     ) -> Result<(), String> {
         let cut = || "a record is cut off".to_owned();
         let tree = Tree::open(&self.below, self.chunked.address)?;
@@ -373,7 +373,7 @@ impl Chunks {
         let fixed = self.grid.len().saturating_mul(8).saturating_add(offset_size.into());
         let width = match (tree.kind, self.is_filtered) {
             (10, false) if tree.record == fixed => 0,
-            // The width of the stored size depends on the chunk, and is what the others leave.
+            // The width of the stored size depends on the chunk, and is the rest of the record.
             (11, true) => {
                 let width = tree.record.checked_sub(fixed.saturating_add(4));
                 let width = width.and_then(|width| u8::try_from(width).ok());
@@ -403,7 +403,7 @@ impl Chunks {
             for &count in &self.grid {
                 number = step(number, cursor.uint(8).ok_or_else(cut)?, count);
             }
-            add(number, Stored { address, len, mask })
+            add(number, ChunkRecord { address, len, mask })
         })
     }
 

@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Text in a file, up to the first zero. What is not UTF-8 becomes `\xHH`, so that any name can be shown and given.
+/// Text in a file, up to the first zero. Bytes that are not UTF-8 become `\xHH`, so that any name can be printed and typed.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     let mut text = String::new();

@@ -9,12 +9,12 @@ use super::buffers::Buffers;
 use super::chunks::Chunks;
 use super::header::Below;
 use super::items::Items;
-use super::slots::Stored;
+use super::slots::ChunkRecord;
 use crate::Hdf5Error;
 use crate::boxes::{BoxBounds, Place, Row, RowsOfPieces, SharedRows, copy_shared, product, strides};
 use crate::filters::{Pipeline, blosc};
 
-/// Bytes of chunks that are kept, where only a part of a chunk was asked for.
+/// Maximum bytes of cached chunks of which only a part was requested.
 const MAX_CACHED_LEN: usize = 64 << 20;
 
 /// Rows of at least this many bytes are decoded to their places; blocks with shorter ones are decoded to a buffer first.
@@ -37,7 +37,7 @@ pub(super) enum Stores {
     },
 }
 
-/// A chunk of which a part was asked for.
+/// A chunk of which a part was requested.
 #[derive(Clone)]
 pub(super) enum CachedChunk {
     /// As it is stored: of the first part only the blocks were decoded that it touched.
@@ -59,9 +59,9 @@ pub(crate) struct Data {
     pub(super) path: String,
     pub(super) below: Arc<Below>,
     pub(super) limits: Limits,
-    /// What HDF5 has, without the dimensions of an item.
+    /// The shape in HDF5, without the dimensions of an item.
     pub(super) shape: Vec<u64>,
-    /// What the array has of that: more along dimensions of netCDF that have grown meanwhile.
+    /// The shape of the array: longer along dimensions of netCDF that other variables have extended.
     pub(super) extent: Vec<u64>,
     pub(super) items: Items,
     /// The stored bytes of an item that was never written; `None` for zeros.
@@ -69,7 +69,7 @@ pub(crate) struct Data {
     /// The same of an item that is not in HDF5's shape.
     pub(super) beyond: Option<Vec<u8>>,
     pub(super) place: Stores,
-    /// Chunks of which parts were asked for, and their positions in the grid, the last one last.
+    /// Chunks of which parts were requested, and their positions in the grid, the most recent one last.
     pub(super) kept: Mutex<Vec<(Vec<u64>, CachedChunk)>>,
     /// Memory of chunks that were read and decoded.
     pub(super) buffers: Arc<Buffers>,
@@ -90,7 +90,7 @@ impl Data {
     }
 
     /// Returns where the chunks are that are stored: their positions in the grid, and the place of each.
-    pub(crate) fn stored_chunks(&self) -> Result<Vec<(Vec<u64>, Stored)>, Hdf5Error> {
+    pub(crate) fn stored_chunks(&self) -> Result<Vec<(Vec<u64>, ChunkRecord)>, Hdf5Error> {
         match &self.place {
             Stores::Chunks { chunks, .. } => chunks.stored().map_err(|what| self.damaged(what)),
             _ => Ok(Vec::new()),
@@ -98,7 +98,7 @@ impl Data {
     }
 
     /// Returns where a stored chunk starts in the file.
-    pub(crate) fn position(&self, stored: Stored) -> u64 {
+    pub(crate) fn position(&self, stored: ChunkRecord) -> u64 {
         self.below.pages.position(stored.address)
     }
 
@@ -146,7 +146,7 @@ impl Data {
         self.buffers.take(len).map_err(|error| self.damaged(error.to_string()))
     }
 
-    /// Reads a box of the array. A chunk is decoded by at most so many threads.
+    /// Reads a box of the array. A chunk is decoded by at most `threads` threads.
     pub(crate) fn read_box(
         &self,
         start: &[u64],
@@ -254,7 +254,7 @@ impl Data {
         Ok(())
     }
 
-    /// Copies what a chunk and a box share.
+    /// Copies the intersection of a chunk and a box.
     fn read_from_chunk(
         &self,
         (chunks, pipeline): (&Chunks, &Pipeline),
@@ -284,14 +284,14 @@ impl Data {
         };
         let nbytes = product(&pipeline.chunk).saturating_mul(itemsize as u64);
         let Some(stored) = chunks.get(at).map_err(wrong)? else {
-            // A chunk may be much larger than what is asked of it.
+            // A chunk may be much larger than the requested part.
             let (start, shape) = shared(from, to);
             let mut plain = self.zeroed(product(&shape).saturating_mul(itemsize as u64))?;
             self.fill_in(&mut plain);
             let part = BoxBounds { start: &start, shape: &shape };
             return copy_shared(part, &plain, to, dst, itemsize).ok_or_else(|| self.no_fit());
         };
-        // The chunk is asked for again if the box ends within it, and not at the end of the data set.
+        // The chunk is probably needed again if the box ends within it, and not at the end of the data set.
         let ends = start.iter().zip(&pipeline.chunk).zip(to.start.iter().zip(to.shape)).zip(&self.shape);
         let is_part = { ends }.any(|(((&a, &n), (&b, &m)), &whole)| {
             a < b || b.saturating_add(m) < a.saturating_add(n).min(whole)
@@ -304,7 +304,7 @@ impl Data {
                 part_start.iter().zip(&start).map(|(&at, &first)| at.saturating_sub(first)).collect();
             let mut bytes = self.scratch(product(&part).saturating_mul(itemsize as u64))?;
             let place = Place { whole: &pipeline.chunk, start: &inner, shape: &part, itemsize };
-            if stored.len != nbytes || nbytes > self.below.pages.behind(stored.address) {
+            if stored.len != nbytes || nbytes > self.below.pages.len_from(stored.address) {
                 return Err(self.damaged(format!("chunk {at:?}: {} bytes, expected {nbytes}", stored.len)));
             }
             let position = self.below.pages.position(stored.address);
@@ -472,7 +472,7 @@ impl Data {
         pipeline.decode(bytes, mask, dst, control).map_err(named)
     }
 
-    fn stored_bytes(&self, stored: Stored) -> Result<Bytes, Hdf5Error> {
+    fn stored_bytes(&self, stored: ChunkRecord) -> Result<Bytes, Hdf5Error> {
         self.limits.check_memory("chunk, in bytes", stored.len).map_err(Hdf5Error::limit(&self.path))?;
         let io = Hdf5Error::io(&self.path);
         let range = self.below.pages.range(stored.address, stored.len).map_err(&io)?;
@@ -482,7 +482,7 @@ impl Data {
     }
 
     /// The filters that were not applied to a chunk, one bit each.
-    fn mask(&self, stored: Stored, at: &[u64]) -> u32 {
+    fn mask(&self, stored: ChunkRecord, at: &[u64]) -> u32 {
         let Stores::Chunks { pipeline, has_plain_edges: true, .. } = &self.place else { return stored.mask };
         let mut ends = at.iter().zip(&pipeline.chunk).zip(&self.shape);
         let is_edge = ends.any(|((&at, &length), &n)| at.saturating_add(1).saturating_mul(length) > n);
@@ -526,14 +526,14 @@ impl Data {
         blosc::chunk_array(frame, &pipeline.chunk, self.items.stored, &self.limits, control).map_err(wrong)
     }
 
-    /// Returns a chunk that an array with these blocks can take as it is.
+    /// Returns a chunk that can be moved unchanged into an array with these blocks.
     pub(crate) fn ready(&self, at: &[u64], blockshape: &[u32]) -> Result<Option<blosc::Ready>, Hdf5Error> {
         let Stores::Chunks { chunks, pipeline, .. } = &self.place else { return Ok(None) };
         let Some(stored) = chunks.get(at).map_err(|what| self.damaged(what))? else {
             let is_zero = self.fill.as_ref().is_none_or(|fill| fill.iter().all(|&byte| byte == 0));
             return Ok(is_zero.then_some(blosc::Ready::Special(b2_chunk::SpecialKind::Zeros)));
         };
-        // What follows the stored items in a chunk is not known to be the fill value.
+        // The padding after the items of a chunk may not be the fill value.
         let ends = at.iter().zip(&pipeline.chunk).zip(self.shape.iter().zip(&self.extent));
         let is_cut = { ends }.any(|((&at, &length), (&have, &need))| {
             have < need && at.saturating_add(1).saturating_mul(length) > have
@@ -564,7 +564,7 @@ fn shared(a: BoxBounds<'_>, b: BoxBounds<'_>) -> (Vec<u64>, Vec<u64>) {
         .unzip()
 }
 
-/// Moves to the next position of a box of the grid. Returns `false` behind the last.
+/// Moves to the next position of a box of the grid. Returns `false` after the last.
 fn advance(at: &mut [u64], first: &[u64], end: &[u64]) -> bool {
     for ((at, &first), &end) in at.iter_mut().zip(first).zip(end).rev() {
         *at = at.saturating_add(1);

@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Type {
-    /// An integer of 1, 2, 4 or 8 bytes, all of whose bits count.
+    /// An integer of 1, 2, 4 or 8 bytes, all of whose bits are significant.
     #[non_exhaustive]
     Int {
         /// Bytes.
@@ -56,7 +56,7 @@ pub enum Type {
     Text {
         /// Bytes.
         size: usize,
-        /// What follows a shorter text.
+        /// The padding of a shorter text.
         end: End,
         /// Whether it is UTF-8 by declaration, otherwise ASCII.
         is_utf8: bool,
@@ -113,12 +113,12 @@ pub enum Type {
         /// Whether it leads to a region of a data set.
         is_region: bool,
     },
-    /// Something that NumPy does not have: what it is.
+    /// A type that NumPy does not have: its description.
     #[non_exhaustive]
     Other {
         /// Bytes.
         size: usize,
-        /// What it is.
+        /// Its description.
         what: String,
     },
 }
@@ -139,7 +139,7 @@ pub struct OtherFloat {
     pub exponent: (u8, u8),
     /// The number of the first bit of the mantissa, and how many it has.
     pub mantissa: (u8, u8),
-    /// What is subtracted from the exponent.
+    /// The exponent bias.
     pub bias: u32,
     /// 0 if the mantissa is as stored, 1 if its first bit is always set, 2 if that bit is not stored.
     pub norm: u8,
@@ -157,7 +157,7 @@ pub struct Member {
     pub kind: Type,
 }
 
-/// What follows a text that is shorter than its place.
+/// The padding of a text that is shorter than its field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum End {
@@ -371,7 +371,7 @@ fn compound(cursor: &mut Cursor<'_>, size: usize, count: u32, version: u32, dept
     Some(Type::Compound { size, fields })
 }
 
-/// The stored bytes of what netCDF shows where a variable without a fill value has no items. `None` for zeros.
+/// The stored bytes of netCDF's default fill value. `None` for zeros.
 pub(super) fn default_fill(kind: &Type) -> Option<Vec<u8>> {
     let (number, size, is_big) = match *kind {
         Type::Int { size, is_signed, is_big } => {

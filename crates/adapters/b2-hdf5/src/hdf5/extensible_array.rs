@@ -134,7 +134,7 @@ impl Array<'_> {
         Ok(())
     }
 
-    /// Reads a data block of a run. `written` says which pages of all blocks of the run were written.
+    /// Reads a data block of a run. `written` has the bits of the written pages of all blocks of the run.
     fn data_block(
         &self,
         address: u64,

@@ -2,7 +2,7 @@
 //!
 //! Objects are in direct blocks, whose sizes follow from their place in a table: the rows of the table have the same number of
 //! blocks, and from the second row on those of each row are twice as large as those of the row before. Rows of blocks that are
-//! too large hold tables themselves (indirect blocks). An identifier says where in all blocks together an object starts.
+//! too large hold tables themselves (indirect blocks). An identifier states where an object starts in the concatenation of all blocks.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use super::cursor::{Cursor, NOWHERE};
 use super::header::Below;
 use crate::checksum::lookup3;
 
-/// Bytes of blocks that are kept.
+/// Maximum bytes of cached blocks.
 const MAX_CACHED_LEN: usize = 4 << 20;
 /// Nested tables. Each has half as many bytes as the one around it at most.
 const DEEPEST: u32 = 64;
@@ -202,7 +202,7 @@ impl Heap {
         Ok(self.keep(address, bytes))
     }
 
-    /// Returns the address of an entry of a table with so many rows.
+    /// Returns the address of an entry of a table with this many rows.
     fn child(
         &mut self,
         below: &Below,
@@ -227,7 +227,7 @@ impl Heap {
         block.get(at..).and_then(|bytes| Cursor::new(bytes).address(below.offset_size)).ok_or_else(wrong)
     }
 
-    /// Compares what a block says of itself, and returns the length of that.
+    /// Checks the header of a block, and returns its length.
     fn check_head(
         &self,
         below: &Below,
@@ -257,7 +257,7 @@ impl Heap {
         bytes
     }
 
-    /// Reads an object that has a place of its own. `rest` is its identifier behind the first byte.
+    /// Reads an object that is stored separately. `rest` is its identifier after the first byte.
     fn huge(&self, below: &Below, rest: &[u8]) -> Result<Vec<u8>, String> {
         let wrong = || "a large object of a fractal heap is not in its index".to_owned();
         let (offset_size, length_size) = (below.offset_size, below.length_size);

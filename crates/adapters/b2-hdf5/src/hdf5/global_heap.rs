@@ -12,7 +12,7 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    /// Finds the objects behind a head. Lengths have `width` bytes.
+    /// Finds the objects after a head. Lengths have `width` bytes.
     pub(super) fn parse(bytes: Vec<u8>, head: usize, width: u8) -> Option<Self> {
         let mut cursor = Cursor::new(&bytes);
         cursor.skip(head)?;
@@ -23,7 +23,7 @@ impl Collection {
             let len = usize::try_from(cursor.uint(width)?).ok()?;
             cursor.skip(usize::from(width).wrapping_neg() % 8)?;
             let at = bytes.len().checked_sub(cursor.rest().len())?;
-            // Object 0 is what is free.
+            // Object 0 is the free space.
             if index == 0 {
                 return None;
             }
@@ -38,7 +38,7 @@ impl Collection {
         Some(Self { bytes: bytes.into(), objects })
     }
 
-    /// Bytes that this takes.
+    /// Size in memory.
     pub(super) fn size(&self) -> usize {
         let objects = self.objects.len().saturating_mul(size_of::<(u16, usize, usize)>());
         self.bytes.len().saturating_add(objects)

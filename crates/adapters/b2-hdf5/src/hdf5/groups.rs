@@ -19,9 +19,9 @@ const ATTRIBUTE_ID: usize = 8;
 
 /// The names in a group, and where they lead.
 pub(crate) struct Listing {
-    /// In the order in which they were made, if that is kept.
+    /// In the order of creation, if that is kept.
     pub(crate) links: Vec<(String, Target)>,
-    /// Whether the order in which they were made is kept.
+    /// Whether the order of creation is recorded.
     pub(super) is_ordered: bool,
     /// The numbers of the links, in the order of the names, and of the addresses of objects.
     by_name: Vec<u32>,
@@ -82,7 +82,7 @@ impl Below {
         Ok(known.keep(address, Listing::new(links, is_ordered), count))
     }
 
-    /// Reads the names, and whether the order in which they were made is kept.
+    /// Reads the names, and whether the order of creation is recorded.
     fn links(&self, found: &[Message]) -> Result<(Vec<(String, Target)>, bool), String> {
         let mut links = Vec::new();
         let mut numbered = Vec::new();
@@ -134,7 +134,7 @@ impl Below {
         Ok((links, is_ordered))
     }
 
-    /// Returns the attributes of an object, in the order in which they were made, if that is kept.
+    /// Returns the attributes of an object, in the order of creation, if it is recorded.
     pub(crate) fn attributes(&self, found: &[Message]) -> Result<Vec<Attribute>, String> {
         let mut attrs = Vec::new();
         let mut numbered: Vec<(u16, Attribute)> = Vec::new();
@@ -154,7 +154,7 @@ impl Below {
         Ok(attrs)
     }
 
-    /// Reads attributes that are in a heap: in the order in which they were made, if that is kept, otherwise in that of their
+    /// Reads attributes that are in a heap: in the order of creation, if it is recorded, otherwise in that of their
     /// names.
     fn many_attributes(&self, info: &[u8], attrs: &mut Vec<Attribute>) -> Result<(), String> {
         let wrong = || "an attribute message is malformed".to_owned();
@@ -204,7 +204,7 @@ impl Below {
             let bytes = usize::try_from(offset).ok().and_then(|offset| names.get(offset..));
             bytes.and_then(|bytes| Cursor::new(bytes).text()).map(text_of).ok_or_else(wrong)
         };
-        // Where the name is, an address, the kind of the entry, and a place for what is known of the object.
+        // The position of the name, an address, the kind of the entry, and space for cached metadata of the object.
         let size = usize::from(self.offset_size).saturating_add(self.length_size.into()).saturating_add(24);
         btree1::walk(self, tree, Over::Names, &mut |_, _| true, &mut |_, at| {
             let head = self.metadata(at, 8)?;

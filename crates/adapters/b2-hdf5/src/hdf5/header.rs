@@ -35,11 +35,11 @@ pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
 /// Bits of a message's flags.
 pub(super) const SHARED: u8 = 2;
 
-/// Parsed parts of a file that are kept: bytes of object headers and of collections.
+/// Maximum bytes of cached object headers and collections.
 const HEADERS: usize = 16 << 20;
 const COLLECTIONS: usize = 32 << 20;
 
-/// A file, the sizes of its numbers, and what was parsed of it.
+/// A file, the sizes of its numbers, and a cache of its parsed parts.
 pub(crate) struct Below {
     pub(crate) pages: Pages,
     pub(crate) offset_size: u8,
@@ -70,14 +70,14 @@ pub(crate) struct Message {
     pub(crate) data: Vec<u8>,
 }
 
-/// Where a superblock may be: at the start, or behind a user block.
+/// Positions where a superblock may be: at the start, or after a user block.
 pub(crate) fn find(head: impl Fn(u64) -> Option<[u8; 8]>, len: u64) -> Option<u64> {
     let places = std::iter::once(0).chain((9..40).map(|bit| 1_u64 << bit));
     places.take_while(|&at| at < len).find(|&at| head(at) == Some(*b"\x89HDF\r\n\x1a\n"))
 }
 
 impl Message {
-    /// Whether this only says where the message is.
+    /// Whether this is only the position of a shared message.
     pub(super) fn is_shared(&self) -> bool {
         self.flags & SHARED != 0
     }
@@ -86,7 +86,7 @@ impl Message {
 impl Below {
     /// Reads the superblock, which is at the start of the pages.
     pub(crate) fn open(pages: Pages) -> Result<Self, String> {
-        let len = pages.behind(0).min(256);
+        let len = pages.len_from(0).min(256);
         let bytes = pages.metadata(0, len).map_err(|error| error.to_string())?;
         let Superblock { offset_size, length_size, root, extension } = superblock(&bytes)?;
         Ok(Self {
@@ -128,7 +128,7 @@ impl Below {
     }
 
     fn read_messages(&self, address: u64) -> Result<Vec<Message>, String> {
-        let start = self.metadata(address, self.pages.behind(address).min(PREFIX))?;
+        let start = self.metadata(address, self.pages.len_from(address).min(PREFIX))?;
         let mut found = Vec::new();
         // Bytes of messages: where they are, and how many.
         let mut later = Vec::new();
@@ -202,7 +202,7 @@ impl Below {
     }
 }
 
-/// What a superblock says.
+/// The content of a superblock.
 struct Superblock {
     offset_size: u8,
     length_size: u8,
@@ -279,7 +279,7 @@ fn old_header(start: &[u8]) -> Option<(u16, u64)> {
     Some((count, cursor.u32()?.into()))
 }
 
-/// Adds messages. What is too short for the head of a message is a gap. `None` if a message is cut off.
+/// Adds messages. A rest that is too short for the head of a message is a gap. `None` if a message is cut off.
 fn old_messages(bytes: &[u8], found: &mut Vec<Message>) -> Option<()> {
     let mut cursor = Cursor::new(bytes);
     while cursor.rest().len() >= 8 {

@@ -5,7 +5,7 @@ use b2nd::{Dtype, Field, NdError, Value};
 use super::datatype::{End, Member, OtherFloat, Type};
 use crate::attrs;
 
-/// What an item is in NumPy's terms, and what is to be done to the stored bytes.
+/// The NumPy type of an item, and the conversion of the stored bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Items {
     pub(crate) dtype: Dtype,

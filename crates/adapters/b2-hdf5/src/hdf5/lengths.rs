@@ -51,7 +51,7 @@ impl Hdf5 {
         Ok(length)
     }
 
-    /// The length of the longest data set to which a scale is attached. A damaged one does not count.
+    /// The length of the longest data set to which a scale is attached. Damaged ones are ignored.
     fn longest_user(&self, stored: &[Attribute]) -> u64 {
         let Some(list) = stored.iter().find(|attr| attr.name == "REFERENCE_LIST") else { return 0 };
         let size = match messages::space(&list.space, self.below.length_size) {

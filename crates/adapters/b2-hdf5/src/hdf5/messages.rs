@@ -37,8 +37,8 @@ pub(crate) enum Layout {
         address: u64,
         len: Option<u64>,
     },
-    Chunked(Chunked),
-    /// A heap that says where the items are, and the number of the object in it.
+    Chunked(ChunkedLayout),
+    /// A heap with the positions of the items, and the number of the object in it.
     Virtual {
         heap: u64,
         index: u32,
@@ -47,7 +47,7 @@ pub(crate) enum Layout {
 
 /// How the chunks of a data set are found.
 #[derive(Clone, Debug)]
-pub(crate) struct Chunked {
+pub(crate) struct ChunkedLayout {
     pub(crate) address: u64,
     /// The shape of a chunk, in items.
     pub(crate) shape: Vec<u32>,
@@ -80,7 +80,7 @@ impl Index {
     }
 }
 
-/// Parses a layout message. The error is what is wrong with it.
+/// Parses a layout message. The error describes the problem.
 pub(crate) fn layout(bytes: &[u8], below: &Below) -> Result<Layout, String> {
     let cut = || "the layout message is malformed".to_owned();
     let mut cursor = Cursor::new(bytes);
@@ -107,7 +107,7 @@ fn old_layout(cursor: &mut Cursor<'_>, below: &Below) -> Option<Layout> {
             // The last length is that of an item.
             let (_, shape) = lengths.split_last()?;
             let shape = shape.to_vec();
-            Layout::Chunked(Chunked { address, shape, index: Index::BTree1, has_plain_edges: false })
+            Layout::Chunked(ChunkedLayout { address, shape, index: Index::BTree1, has_plain_edges: false })
         }
         _ => return None,
     })
@@ -129,7 +129,7 @@ fn new_layout(cursor: &mut Cursor<'_>, version: u8, below: &Below) -> Option<Lay
             let lengths = (0..rank).map(|_| cursor.u32()).collect::<Option<Vec<_>>>()?;
             let (_, shape) = lengths.split_last()?;
             let shape = shape.to_vec();
-            Layout::Chunked(Chunked { address, shape, index: Index::BTree1, has_plain_edges: false })
+            Layout::Chunked(ChunkedLayout { address, shape, index: Index::BTree1, has_plain_edges: false })
         }
         (2, _) => {
             let (flags, rank, width) = (cursor.u8()?, cursor.u8()?, cursor.u8()?);
@@ -161,7 +161,7 @@ fn new_layout(cursor: &mut Cursor<'_>, version: u8, below: &Below) -> Option<Lay
                 _ => return None,
             };
             let address = cursor.address(below.offset_size)?;
-            Layout::Chunked(Chunked {
+            Layout::Chunked(ChunkedLayout {
                 address,
                 shape: shape.to_vec(),
                 index,
@@ -188,7 +188,7 @@ pub(crate) fn fill(bytes: &[u8]) -> Option<Option<Vec<u8>>> {
     if has_value { value(&mut cursor) } else { Some(None) }
 }
 
-/// Whether a fill value message says that nothing is ever filled with it.
+/// Returns whether a fill value message states that items are never filled.
 pub(crate) fn is_never_filled(bytes: &[u8]) -> bool {
     match bytes {
         [1 | 2, _, time, ..] => *time == 1,
@@ -203,7 +203,7 @@ pub(crate) fn old_fill(bytes: &[u8]) -> Option<Option<Vec<u8>>> {
 }
 
 fn value(cursor: &mut Cursor<'_>) -> Option<Option<Vec<u8>>> {
-    // A negative size says that there is none.
+    // A negative size means that there is none.
     let size = cursor.u32()?;
     if size == 0 || size > i32::MAX as u32 {
         return Some(None);
@@ -268,7 +268,7 @@ pub(crate) struct Attribute {
     pub(crate) data: Vec<u8>,
 }
 
-/// Parses an attribute message. The error is what is wrong with it.
+/// Parses an attribute message. The error describes the problem.
 pub(crate) fn attribute(bytes: &[u8], below: &Below) -> Result<Attribute, String> {
     let mut cursor = Cursor::new(bytes);
     let mut parse = || {
@@ -286,7 +286,7 @@ pub(crate) fn attribute(bytes: &[u8], below: &Below) -> Result<Attribute, String
         };
         let [name, kind, space] = sizes;
         let (name, kind, space) = (part(name)?, part(kind)?, part(space)?);
-        // It is as long as is said, and ends with a zero.
+        // It has the stated length, and ends with a zero.
         let name = name.strip_suffix(&[0]).filter(|name| !name.contains(&0)).map(text_of)?;
         (1..=3).contains(&version).then_some((name, flags, kind, space))
     };
@@ -309,9 +309,9 @@ pub(crate) fn attribute(bytes: &[u8], below: &Below) -> Result<Attribute, String
 pub enum Target {
     /// To the object at an address.
     Object(u64),
-    /// To what has a path.
+    /// To a path.
     Soft(String),
-    /// To what has a path in another file.
+    /// To a path in another file.
     #[non_exhaustive]
     External {
         /// The other file.
@@ -323,7 +323,7 @@ pub enum Target {
     Unknown(u8),
 }
 
-/// Parses a link message: the name, where it leads, and the number in the order of creation, if that is kept.
+/// Parses a link message: the name, the target, and the number in the order of creation, if it is recorded.
 pub(crate) fn link(bytes: &[u8], below: &Below) -> Option<(String, Target, Option<u64>)> {
     let mut cursor = Cursor::new(bytes);
     let (version, flags) = (cursor.u8()?, cursor.u8()?);

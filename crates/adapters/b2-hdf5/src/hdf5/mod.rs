@@ -52,15 +52,15 @@ use crate::{Hdf5Error, attrs};
 
 /// Most soft links that lead from one to the next.
 const MAX_LINKS: usize = 16;
-/// Names of groups that are kept.
+/// Maximum number of cached names of groups.
 const NAMES: usize = 1 << 18;
-/// Scales whose own names are kept.
+/// Maximum number of cached names of scales.
 const SCALE_NAMES: usize = 1 << 12;
-/// Indexes of chunks that are known before those that nobody uses any more are looked for.
+/// Number of cached indexes of chunks above which unused ones are dropped.
 const INDEXES: usize = 256;
-/// What netCDF writes for a dimension that is no variable.
+/// The text that netCDF writes for a dimension without a variable.
 const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
-/// Attributes that say how data sets share dimensions. Their content is in `_ARRAY_DIMENSIONS`.
+/// Attributes that describe how data sets share dimensions. Their content is in `_ARRAY_DIMENSIONS`.
 const OF_DIMENSIONS: [&str; 7] = [
     "DIMENSION_LIST",
     "DIMENSION_LABELS",
@@ -109,7 +109,7 @@ pub(crate) struct Hdf5 {
     lengths: Mutex<BTreeMap<u64, Option<u64>>>,
 }
 
-/// What a name stands for.
+/// The target of a name.
 pub(crate) enum Object {
     Group(Group),
     DataSet(Box<DataSetParts>),
@@ -121,7 +121,7 @@ pub(crate) enum Object {
 /// A group, with those around it.
 #[derive(Clone)]
 pub(crate) struct Group {
-    /// The address, behind those of the groups around it.
+    /// The address, after those of the groups that contain it.
     chain: Vec<u64>,
     messages: Arc<Vec<Message>>,
 }
@@ -193,7 +193,7 @@ impl Hdf5 {
         Ok(Group { chain: vec![self.below.root], messages: self.messages(self.below.root, "/")? })
     }
 
-    /// Returns what a path stands for. Soft links are followed.
+    /// Returns the object at a path. Soft links are followed.
     pub(crate) fn resolve(&self, path: &str) -> Result<Object, Hdf5Error> {
         let mut followed = 0;
         let mut group = self.root()?;
@@ -229,7 +229,7 @@ impl Hdf5 {
         self.below.listing(&self.listings, group.address(), &group.messages).map_err(Self::damaged(path))
     }
 
-    /// Returns what a name of a group stands for. Soft links are not followed.
+    /// Returns the target of a name in a group. Soft links are not followed.
     pub(crate) fn object(
         &self,
         group: &Group,
@@ -246,7 +246,7 @@ impl Hdf5 {
             Target::Unknown(kind) => return Ok(Object::Link(format!("a link of the unknown kind {kind}"))),
         };
         let found = self.messages(address, path)?;
-        // Also what is known counts, since it is copied for each name.
+        // Cached entries count, too, since they are copied for each name.
         let nbytes = found.iter().fold(0_u64, |n, message| n.saturating_add(message.data.len() as u64));
         self.below.pages.spend(nbytes).map_err(|error| Hdf5Error::damaged(path, error.to_string()))?;
         let has = |kind| found.iter().any(|message: &Message| message.kind == kind);
@@ -388,7 +388,7 @@ impl Hdf5 {
         items: &Items,
         filters: &[Filter],
         nbytes: u64,
-    ) -> Result<Placed, String> {
+    ) -> Result<ItemStorage, String> {
         Ok(match layout {
             Layout::Compact(bytes) => {
                 // An empty one was never written.
@@ -397,19 +397,19 @@ impl Hdf5 {
                     len if len == nbytes => Stores::Memory(bytes),
                     len => return Err(format!("{len} bytes of items, expected {nbytes}")),
                 };
-                Placed { stores: place, chunks: None, layout: "compact", stored: Some(nbytes) }
+                ItemStorage { stores: place, chunks: None, layout: "compact", stored: Some(nbytes) }
             }
             Layout::Contiguous { address: NOWHERE, .. } => {
-                Placed { stores: Stores::Nothing, chunks: None, layout: "contiguous", stored: Some(0) }
+                ItemStorage { stores: Stores::Nothing, chunks: None, layout: "contiguous", stored: Some(0) }
             }
             Layout::Contiguous { address, len } => {
                 let len = len.unwrap_or(nbytes);
                 let is_other = len < nbytes || nbytes == 0 && len > 0;
-                if is_other || nbytes > self.below.pages.behind(address) {
+                if is_other || nbytes > self.below.pages.len_from(address) {
                     return Err(format!("{len} bytes of items at {address}, expected {nbytes}"));
                 }
                 let stores = Stores::Contiguous(self.below.pages.position(address));
-                Placed { stores, chunks: None, layout: "contiguous", stored: Some(nbytes) }
+                ItemStorage { stores, chunks: None, layout: "contiguous", stored: Some(nbytes) }
             }
             Layout::Chunked(chunked) => {
                 let (name, has_plain_edges) = (chunked.index.name(), chunked.has_plain_edges);
@@ -426,7 +426,7 @@ impl Hdf5 {
                 };
                 let chunks = self.chunks_of(address, new)?;
                 let stores = Stores::Chunks { chunks, pipeline, has_plain_edges };
-                Placed { stores, chunks: Some(chunkshape), layout: name, stored: None }
+                ItemStorage { stores, chunks: Some(chunkshape), layout: name, stored: None }
             }
             Layout::Virtual { .. } => return Err("a virtual data set".into()),
         })
@@ -443,7 +443,7 @@ impl Hdf5 {
             return Ok(chunks);
         }
         let chunks = Arc::new(new()?);
-        // When the map is to grow, what nobody uses any more makes room.
+        // Before the map grows, unused entries are dropped.
         if indexes.len() >= INDEXES && indexes.len() == indexes.capacity() {
             indexes.retain(|_, chunks| chunks.strong_count() > 0);
         }
@@ -530,7 +530,7 @@ impl Hdf5 {
         attrs
     }
 
-    /// Converts an attribute. The error says what it is.
+    /// Converts an attribute. The error describes it.
     fn value(&self, attr: &Attribute) -> Result<Value, String> {
         let damaged = || "damaged".to_owned();
         let kind = datatype::parse(&attr.kind).ok_or_else(damaged)?;
@@ -608,11 +608,11 @@ fn text_of(stored: &[Attribute], name: &str) -> String {
     attr.map(|attr| cursor::text_of(&attr.data)).unwrap_or_default()
 }
 
-/// Where items are, and what is said about that.
-struct Placed {
+/// The storage of items, and its description.
+struct ItemStorage {
     stores: Stores,
     chunks: Option<Vec<u32>>,
     layout: &'static str,
-    /// Bytes of the items; `None` if the index of the chunks says that.
+    /// Bytes of the items; `None` if that is known only from the index of the chunks.
     stored: Option<u64>,
 }

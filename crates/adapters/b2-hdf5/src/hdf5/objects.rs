@@ -75,7 +75,7 @@ pub enum StoredLayout {
     Contiguous(Option<u64>),
     /// In chunks of this shape.
     Chunked(Vec<u32>),
-    /// In other data sets: how they are put together is said in an object of a heap.
+    /// In other data sets: the mapping is in an object of a heap.
     Virtual(Bytes),
     /// In other files.
     External(Vec<ExternalPart>),
@@ -127,7 +127,7 @@ impl Objects<'_> {
         self.0.below.offset_size
     }
 
-    /// Returns what the object at an address is. `name` is for errors, here and in the other methods.
+    /// Returns the kind of the object at an address. `name` is for errors, here and in the other methods.
     ///
     /// # Errors
     /// Fails if the address has no object.
@@ -148,7 +148,7 @@ impl Objects<'_> {
         self.0.below.listing(&self.0.listings, address, &found).map_err(Hdf5::damaged(name))
     }
 
-    /// Returns the links of the group at an address, and whether they are in the order in which they were made; otherwise they
+    /// Returns the links of the group at an address, and whether they are in the order of creation; otherwise they
     /// are in that of their names.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl Objects<'_> {
         Ok(self.listing(address, name)?.get(link).cloned())
     }
 
-    /// Returns the attributes of the object at an address: in the order in which they were made, if that is kept, otherwise in
+    /// Returns the attributes of the object at an address: in the order of creation, if it is recorded, otherwise in
     /// that of their names.
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl Objects<'_> {
             let size = kind.size(self.0.below.offset_size).ok_or_else(wrong)?;
             let nbytes = count.checked_mul(size as u64).and_then(|len| usize::try_from(len).ok());
             let mut data = attr.data;
-            // What follows is padding.
+            // The rest is padding.
             data.truncate(nbytes.filter(|&nbytes| nbytes <= data.len()).ok_or_else(wrong)?);
             if let Ok(items) = Items::as_stored(&kind, self.0.below.offset_size) {
                 items.mend(&mut data);
@@ -235,7 +235,7 @@ impl Objects<'_> {
             .and_then(|message| self.0.below.committed(&message.data)))
     }
 
-    /// Returns what the file says about the data set at an address.
+    /// Returns the description of the data set at an address.
     ///
     /// # Errors
     /// Fails if the address has no data set, or if its description cannot be read.
@@ -302,7 +302,7 @@ impl Objects<'_> {
         if fill.as_ref().is_some_and(|fill| fill.len() != items.stored) {
             return Err(Hdf5Error::damaged(name, "the fill value message is malformed"));
         }
-        // As HDF5: what was never written and is never filled stays zero.
+        // As in HDF5, items that were never written and are never filled are zero.
         let message = found.iter().find(|message| message.kind == header::FILL);
         let content = message.map(|message| hdf5.below.content(message)).transpose();
         let is_never =

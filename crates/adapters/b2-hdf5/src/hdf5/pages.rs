@@ -11,25 +11,25 @@ use bytes::Bytes;
 
 /// Bytes of a page. Metadata is read in many small pieces that are often near each other.
 const PAGE: u64 = 4 << 10;
-/// Pages that are kept.
+/// Maximum number of cached pages.
 const MAX_CACHED_PAGES: usize = 4096;
-/// Larger pieces are not kept.
+/// Larger pieces are not cached.
 const LARGE: u64 = 16 * PAGE;
 /// Bytes of metadata that one call may use: this many times the length of the file, and some for small files. So no circle
 /// in a damaged file is followed for long.
 const TIMES: u64 = 8;
 const SOME: u64 = 64 << 20;
-/// What a piece counts at least.
+/// Minimum bytes that a piece counts.
 const MIN_CHARGED_LEN: u64 = 64;
 
-/// The part of a file behind its user block.
+/// The part of a file after its user block.
 pub(crate) struct Pages {
     file: Arc<dyn ReadAt>,
     /// Where the addresses of the file start.
     base: u64,
     /// Bytes from there on.
     len: u64,
-    /// The most that one piece may take.
+    /// Maximum bytes of one piece.
     most: u64,
     /// Bytes of metadata that the current call has used.
     used: AtomicU64,
@@ -42,7 +42,7 @@ impl Pages {
         Self { file, base, len, most, used: AtomicU64::new(0), pages: Mutex::default() }
     }
 
-    /// Reads bytes of the data, which are not kept.
+    /// Reads bytes of the data, which are not cached.
     pub(crate) fn data(&self, address: u64, len: u64) -> io::Result<Bytes> {
         let range = self.range(address, len)?;
         self.file.read_at(range)
@@ -58,7 +58,7 @@ impl Pages {
     }
 
     /// Number of bytes that follow an address.
-    pub(crate) fn behind(&self, address: u64) -> u64 {
+    pub(crate) fn len_from(&self, address: u64) -> u64 {
         self.len.saturating_sub(address)
     }
 
@@ -66,7 +66,7 @@ impl Pages {
     pub(crate) fn range(&self, address: u64, len: u64) -> io::Result<std::ops::Range<u64>> {
         let end = address.checked_add(len).filter(|&end| end <= self.len);
         if end.is_none() {
-            let text = format!("{len} bytes at {address} lie behind the end of the file");
+            let text = format!("{len} bytes at {address} lie after the end of the file");
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
         }
         let start = self.position(address);

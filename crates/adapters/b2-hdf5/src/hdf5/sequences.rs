@@ -13,7 +13,7 @@ use super::header::Below;
 const USUAL: u64 = 4096;
 
 impl Below {
-    /// Returns what a reference of an item leads to: the number of elements, which have `size` bytes each, and their
+    /// Returns the object that an item refers to: the number of elements, which have `size` bytes each, and their
     /// bytes. A reference to nothing has no elements.
     pub(crate) fn sequence(&self, reference: &[u8], size: usize) -> Result<(u32, Bytes), String> {
         self.sequence_near(reference, size, &mut None)

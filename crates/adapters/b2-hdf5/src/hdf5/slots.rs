@@ -25,7 +25,7 @@ impl StoredChunk {
 
 /// Where a stored chunk is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stored {
+pub(crate) struct ChunkRecord {
     pub(crate) address: u64,
     /// Stored bytes.
     pub(crate) len: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Stored {
 }
 
 /// Takes the number of an element, and where its chunk is.
-pub(super) type Each<'a> = dyn FnMut(u64, Stored) -> Result<(), String> + 'a;
+pub(super) type Each<'a> = dyn FnMut(u64, ChunkRecord) -> Result<(), String> + 'a;
 
 /// The form of the elements of an array.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// `client` says what an array is for, and `size` how many bytes an element has.
+    /// `client` is the purpose of the array, and `size` the bytes of an element.
     pub(super) fn new(below: &Below, client: u8, size: u8, is_filtered: bool) -> Option<Self> {
         let width = match client {
             0 if size == below.offset_size => None,
@@ -59,7 +59,7 @@ impl Slots {
         (width.is_some() == is_filtered).then_some(slots)
     }
 
-    /// Bytes of what each block begins with.
+    /// Bytes of the head of each block.
     pub(super) fn head(&self) -> u64 {
         u64::from(self.offset_size).saturating_add(6)
     }
@@ -99,7 +99,7 @@ impl Slots {
                 None => (0, 0),
             };
             if address != NOWHERE {
-                each(number, Stored { address, len, mask })?;
+                each(number, ChunkRecord { address, len, mask })?;
             }
         }
         Ok(())

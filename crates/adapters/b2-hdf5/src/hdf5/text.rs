@@ -7,7 +7,7 @@ use super::data::{Data, Stores};
 use crate::Hdf5Error;
 use crate::boxes::product;
 
-/// References that are read at once.
+/// Number of references in one read.
 const BATCH_REFERENCES: u64 = 64 << 10;
 
 /// The items of a data set of texts.
@@ -68,7 +68,7 @@ impl LongText<'_> {
         Ok(())
     }
 
-    /// Calls `each` with the texts of what is stored in one piece, some rows at a time.
+    /// Calls `each` with the texts of contiguous items, some rows at a time.
     fn rows(self, each: &mut impl FnMut(&[u8])) -> Result<(), Hdf5Error> {
         let shape = &self.data.shape;
         let Some((&rows, inner)) = shape.split_first() else {
@@ -151,7 +151,7 @@ fn trimmed(text: &[u8]) -> &[u8] {
 }
 
 impl Data {
-    /// The stored items as texts of variable length, if that is what they are.
+    /// Returns the items if they are texts of variable length.
     pub(crate) fn long_text(&self) -> Option<LongText<'_>> {
         self.items.is_long_text.then_some(LongText { data: self })
     }

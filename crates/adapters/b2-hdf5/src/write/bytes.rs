@@ -1,6 +1,6 @@
 //! Little-endian bytes of HDF5's metadata.
 
-/// An address that stands for nothing.
+/// The undefined address.
 pub(super) const UNDEFINED: u64 = u64::MAX;
 
 /// Bytes that grow.

@@ -147,7 +147,7 @@ impl<'a> Encoding<'a> {
     /// The frame of filter 32026 that holds one chunk.
     fn frame(&self, source: One<'_>) -> Result<Bytes, String> {
         let array = self.array;
-        // HDF5 has checksums of its own.
+        // HDF5 has its own checksums.
         let options = FrameWriter::options().checksums(false).block_starts(false);
         let itemsize = array.itemsize();
         let chunk: Vec<u64> = array.chunkshape().iter().map(|&length| length.into()).collect();
@@ -229,7 +229,7 @@ fn shuffle(plain: &[u8], itemsize: usize) -> Result<Vec<u8>, String> {
 }
 
 fn deflate(encoder: &mut dyn Encoder, plain: &[u8]) -> Result<Vec<u8>, String> {
-    // What does not compress becomes a little longer.
+    // Bytes that do not compress become slightly longer.
     let most = plain.len().saturating_add(plain.len() / 64).saturating_add(1024);
     let mut out = b2_core::memory::zeroed(most).map_err(text)?;
     match encoder.encode(plain, &mut out).map_err(text)? {

@@ -33,7 +33,7 @@ pub(super) fn integer(size: usize, is_signed: bool, is_big: bool) -> Vec<u8> {
     out.0
 }
 
-/// A float of IEEE 754; `None` if there is none of this size.
+/// A float of IEEE 754; `None` for other sizes.
 pub(super) fn float(size: usize, is_big: bool) -> Option<Vec<u8>> {
     let (exponent, mantissa, bias) = match size {
         2 => (5, 10, 15),
@@ -72,7 +72,7 @@ pub(super) fn references() -> Vec<u8> {
     out.0
 }
 
-/// What `REFERENCE_LIST` has: an object, and one of its dimensions.
+/// The items of `REFERENCE_LIST`: an object, and one of its dimensions.
 pub(super) fn referrer() -> Vec<u8> {
     let members = [("dataset", 0, reference()), ("dimension", 8, integer(4, true, false))];
     compound(16, members.into_iter().map(|(name, at, kind)| (name.to_owned(), at, kind)))

@@ -54,7 +54,7 @@ impl Header {
         let mut header = Self::default();
         header.message(SPACE, 0, space);
         header.message(DATATYPE, 0, datatype);
-        // Zeros; space is made when it is needed.
+        // Zeros; space is allocated when it is needed.
         header.message(FILL, 0, &[2, 3, 2, 1, 0, 0, 0, 0]);
         header.message(LAYOUT, 0, layout);
         if let Some(filters) = filters {

@@ -1,4 +1,4 @@
-//! Global heaps, which hold what has a variable length.
+//! Global heaps, which hold values of variable length.
 
 use super::bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::bytes::Bytes;
 const HEAD: usize = 16;
 /// The smallest heap.
 const MIN_HEAP_LEN: usize = 4096;
-/// A heap is not made larger than this, unless an object is.
+/// Maximum size of a heap, unless an object is larger.
 const MAX_HEAP_LEN: usize = 1 << 16;
 
 /// The place of an object: which heap, and its number there.
@@ -69,7 +69,7 @@ impl Heaps {
                 out.u16(index).u16(1).u32(0).u64(object.len() as u64).put(&object);
                 out.fill(out.0.len().next_multiple_of(8));
             }
-            // What is left is object 0.
+            // The free space is object 0.
             let left = end - out.0.len();
             if left >= HEAD {
                 out.u64(0).u64(left as u64);
@@ -85,7 +85,7 @@ fn size(objects: &[usize]) -> usize {
     used.max(MIN_HEAP_LEN)
 }
 
-/// What an item is that is in a heap: its length in items, and its place.
+/// The reference to an object of a heap: its length in items, and its position.
 pub(super) fn item(len: usize, address: u64, index: u32) -> Vec<u8> {
     let mut out = Bytes::default();
     out.u32(len as u32).u64(address).u32(index);

@@ -83,7 +83,7 @@ impl<W: Write + Seek + Send> Writer<W> {
             && (dims.is_empty() && self.made.contains(&n) || matches!(&dims[..], [own] if own == name))
     }
 
-    /// Finds the scale of a dimension of an array in this group, or makes one.
+    /// Finds or creates the scale of a dimension of an array in this group.
     fn scale(
         &mut self,
         group: usize,

@@ -2,7 +2,7 @@
 
 use super::bytes::{Bytes, UNDEFINED};
 
-/// Children of a node, which HDF5 takes for granted unless a file says otherwise.
+/// Children of a node, the default of HDF5 unless the superblock states another number.
 const MAX_CHILDREN: usize = 64;
 
 /// A chunk that is stored.

@@ -74,11 +74,11 @@ impl Attribute {
         }
     }
 
-    /// Converts a value. One that stands for a number of the items, such as `_FillValue`, becomes one of `dtype`, if it is
+    /// Converts a value. An attribute with values of the items, such as `_FillValue`, gets their `dtype`, if it is
     /// one of its values.
     ///
     /// # Errors
-    /// Says what the value is, if HDF5 has nothing like it.
+    /// Describes the value if HDF5 has no such type.
     pub(super) fn of(name: &str, value: &Value, dtype: Option<&Dtype>) -> Result<Self, String> {
         if name.is_empty() || name.contains('\0') {
             return Err("a name that HDF5 cannot have".into());

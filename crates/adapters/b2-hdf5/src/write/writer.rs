@@ -64,7 +64,7 @@ pub(super) struct Node {
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// The numbers of what is in it.
+    /// The numbers of its entries.
     Group(Vec<usize>),
     Data(Data),
 }
@@ -82,7 +82,7 @@ pub(super) struct Data {
     pub(super) unlimited: Vec<usize>,
 }
 
-/// The attribute with the names of the dimensions, and the one that holds attributes for which there was no other room.
+/// The attribute with the names of the dimensions, and the one that holds attributes that fit nowhere else.
 const DIMENSIONS: &str = attrs::DIMENSIONS;
 const REST: &str = "attrs";
 /// Attributes that mean something else in HDF5.
@@ -95,7 +95,7 @@ impl<W: Write + Seek + Send> Writer<W> {
     /// Fails if nothing can be written.
     pub fn new(mut out: W, name: impl Into<String>) -> Result<Self, Hdf5Error> {
         let name = name.into();
-        // The superblock comes last: what is there before is no HDF5 file.
+        // The superblock comes last: until then the file is not HDF5.
         out.write_all(&[0; header::SUPERBLOCK as usize]).map_err(Hdf5Error::write(&name))?;
         let root = Node {
             name: String::new(),
@@ -117,7 +117,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         })
     }
 
-    /// Sets what hears of progress and may stop the work: it is told the uncompressed bytes of each chunk.
+    /// Sets the callback that gets the uncompressed bytes of each chunk and may stop the work.
     pub fn set_control(&mut self, control: Control) {
         self.control = control;
     }
@@ -211,10 +211,10 @@ impl<W: Write + Seek + Send> Writer<W> {
         }
     }
 
-    /// Writes an array with its attributes. Groups that it is in are made.
+    /// Writes an array with its attributes. Missing groups are created.
     ///
-    /// Dimensions that have names (`_ARRAY_DIMENSIONS`) get scales: the array of that name and length beside it, or in a group
-    /// around it, otherwise one without items, as netCDF makes it. Times become numbers with `units` and `calendar` of CF,
+    /// Dimensions that have names (`_ARRAY_DIMENSIONS`) get scales: the array of that name and length in the same group, or in a group
+    /// above it, otherwise one without items, as netCDF creates it. Times become numbers with `units` and `calendar` of CF,
     /// texts `<U` those of variable length.
     ///
     /// # Errors
@@ -395,7 +395,7 @@ impl<W: Write + Seek + Send> Writer<W> {
         Ok(Data { datatype, space, shape, layout, filters: None, dims: Vec::new(), unlimited: Vec::new() })
     }
 
-    /// Writes what is left, and returns what was written to. It is not flushed.
+    /// Writes the rest, and returns the writer, which is not flushed.
     ///
     /// # Errors
     /// Fails if it cannot be written.
@@ -451,7 +451,7 @@ fn unlimited(array: &NdArray) -> Vec<usize> {
     dims.filter(|dim| *dim < array.ndim()).collect()
 }
 
-/// A dataspace. A chunk may be longer than the array, but not than what the array can become.
+/// A dataspace. A chunk may exceed the current shape, but not the maximum shape.
 fn growing(shape: &[u64], chunkshape: &[u32], unlimited: &[usize]) -> Vec<u8> {
     let most = |(dim, (&length, &chunk)): (usize, (&u64, &u32))| match unlimited.contains(&dim) {
         true => UNLIMITED,
@@ -461,7 +461,7 @@ fn growing(shape: &[u64], chunkshape: &[u32], unlimited: &[usize]) -> Vec<u8> {
     datatypes::space(shape, (most != shape).then_some(&most))
 }
 
-/// What has a variable length, and where it is.
+/// Values of variable length, and their positions.
 #[derive(Default)]
 struct Heap {
     heaps: Heaps,
@@ -471,7 +471,7 @@ struct Heap {
 }
 
 impl Heap {
-    /// Adds an object of `count` items, and returns what stands for it.
+    /// Adds an object of `count` items, and returns its reference.
     fn put(&mut self, count: usize, object: Vec<u8>) -> Vec<u8> {
         if object.is_empty() {
             return vec![0; 16];
@@ -556,9 +556,9 @@ fn attributes(array: &NdArray) -> Result<Vec<(String, Value)>, b2nd::NdError> {
 fn refused_by_netcdf(name: &str) -> Option<String> {
     /// One byte less than `NC_MAX_NAME`: the library copies that many, and then no zero.
     const LONGEST: usize = 255;
-    /// What netCDF puts in front of the name of a variable that has that of a dimension of others.
+    /// The prefix that netCDF adds to the name of a variable that is also the name of an unrelated dimension.
     const NO_COORDINATE: &str = "_nc4_non_coord_";
-    /// Attributes in which netCDF keeps what HDF5 has no place for.
+    /// Attributes that netCDF reserves for its own metadata.
     const OWN: [&str; 6] = [
         "_Netcdf4Dimid",
         "_Netcdf4Coordinates",
@@ -640,7 +640,7 @@ fn datatype(dtype: &Dtype, attrs: &mut Vec<(String, Value)>) -> Result<Option<Ve
     }
 }
 
-/// The texts of items `<U` or `>U`, without the zeros behind them.
+/// The texts of items `<U` or `>U`, without trailing zeros.
 fn unicode(items: &[u8], dtype: &Dtype) -> Result<Vec<String>, String> {
     let is_big = matches!(dtype.kind(), DtypeKind::Simple { big_endian: true, .. });
     if dtype.itemsize() == 0 {

@@ -27,6 +27,7 @@ use crate::files::{
     InputFile, ModeOf, Output, Take, check_folder, claim, foreign, members, print_plan, refuse_other_format,
     stdio, urls, walk, write_through,
 };
+use crate::nifti::{self, is_nifti};
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, batch, one_line, signals};
 use crate::read::{Input, Store, slice};
@@ -117,9 +118,9 @@ fn convert(args: &Args, input: &Path, path: &str, output: &Path, global: Global)
 }
 
 /// Why a file in a folder is no input.
-const OTHER: &str = "neither HDF5, NetCDF, Zarr nor .npz";
+const OTHER: &str = "neither HDF5, NetCDF, Zarr, NIfTI nor .npz";
 
-/// Converts each file, with `-r` also those in folders, into a store in the folder `dir`.
+/// Converts each file, with `-r` also those in folders, into a store in the folder `dir`; NIfTI into an array.
 fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     if urls::is_url(dir) {
         return Err(Usage("-d DIR: a folder, not a URL".into()).into());
@@ -129,7 +130,7 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
             true if foreign::is_zarr(path) => Take::Yes,
             true if foreign::directory(path).is_some() => Take::No(OTHER),
             true => Take::Inside,
-            false if foreign::hdf5(path).is_some() || foreign::is_npz(path) => Take::Yes,
+            false if foreign::hdf5(path).is_some() || foreign::is_npz(path) || is_nifti(path) => Take::Yes,
             false => Take::No(OTHER),
         })
     };
@@ -139,7 +140,10 @@ fn convert_each(args: &Args, dir: &Path, global: Global) -> Result<()> {
     };
     let new = |found: &InputFile| -> Result<PathBuf> {
         let name = urls::local_name(&found.path)?;
-        let name = Path::new(name.file_name().unwrap_or_default()).with_extension("b2d");
+        let name = match is_nifti(&found.path) {
+            true => PathBuf::from(format!("{}.b2nd", nifti::stem(&name))),
+            false => Path::new(name.file_name().unwrap_or_default()).with_extension("b2d"),
+        };
         Ok(dir.join(&found.below).join(name))
     };
     let outputs = found.iter().map(new).collect::<Result<Vec<_>>>()?;

@@ -39,6 +39,7 @@ const FOLDER: &str = if cfg!(feature = "hdf5") {
 } else {
     "b2kit convert makes arrays of the folder that it is in, in a build with the feature hdf5"
 };
+const NIFTI: &str = "a NIfTI file";
 const NPZ: &str = "an .npz file, a zip archive of .npy files";
 const ZARR: &str = "a Zarr array";
 const UNPACKED: &str = "unpack it first";
@@ -108,9 +109,9 @@ const MAGICS: [(&[u8], &str, &str); 54] = [
 
 /// Signatures at other places.
 const INSIDE: [(usize, &[u8], &str, &str); 8] = [
-    (344, b"n+1\0", "a NIfTI file", EXPORT),
+    (344, b"n+1\0", NIFTI, CONVERT),
     (344, b"ni1\0", "the header of a NIfTI file", EXPORT),
-    (4, b"n+2\0\r\n\x1a\n", "a NIfTI file", EXPORT),
+    (4, b"n+2\0\r\n\x1a\n", NIFTI, CONVERT),
     (4, b"ni2\0\r\n\x1a\n", "the header of a NIfTI file", EXPORT),
     (128, b"DICM", "a DICOM file", EXPORT),
     (208, b"MAP \x44\x44\0\0", "an MRC file", EXPORT),
@@ -232,7 +233,9 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
 
 /// Recognises an HDF5 or NetCDF file; `None` for other and unreadable files.
 pub(crate) fn hdf5(path: &Path) -> Option<&'static str> {
-    found(path).filter(|found| found.hint == CONVERT && found.what != NPZ).map(|found| found.what)
+    found(path)
+        .filter(|found| found.hint == CONVERT && ![NPZ, NIFTI].contains(&found.what))
+        .map(|found| found.what)
 }
 
 /// Recognises a file; `None` for unknown and unreadable ones.

@@ -19,6 +19,8 @@ mod conventions;
 #[cfg(feature = "hdf5")]
 mod convert;
 #[cfg(feature = "hdf5")]
+mod convert_nifti;
+#[cfg(feature = "hdf5")]
 mod convert_zarr;
 mod copy;
 mod diff;

@@ -84,6 +84,16 @@ fn chunks_come_back() {
 }
 
 #[test]
+fn threads_share_the_filters() {
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(comes_back::<Blosc>);
+            scope.spawn(comes_back::<Blosc2>);
+        }
+    });
+}
+
+#[test]
 fn chunks_that_grow_get_other_memory() {
     let items = noise(64);
     let parameters = parameters::<Blosc2>(16);

@@ -49,7 +49,7 @@ __all__ = [
 if not TYPE_CHECKING:
     # The command imports this module, and starts without NumPy.
     def __getattr__(name: str) -> object:
-        """Import what is asked for on first use."""
+        """Import modules and functions on first use."""
         from importlib import import_module
 
         homes = {"Array": "_array", "Edit": "_array", "Attrs": "attrs", "Error": "errors"}

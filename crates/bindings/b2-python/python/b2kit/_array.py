@@ -69,7 +69,7 @@ class Array(_b2kit.ArrayBase, Items):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The metalayers, whose size is fixed, without those that say what an array is."""
+        """The metalayers, whose size is fixed, without those that describe the array."""
         return self._meta()
 
     @property
@@ -726,7 +726,7 @@ class Inside(str):
 def absolute(path: str | os.PathLike[str]) -> str:
     """Returns the absolute path, so that it stays valid after a change of directory.
 
-    Links are not resolved, and ``..`` is kept, because it may lead out of a link.
+    Links are not resolved, and ``..`` stays, because it may lead out of a link.
     """
     text = os.fspath(path)
     if os.path.isabs(text) or not isinstance(text, str):
@@ -768,7 +768,7 @@ def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
         positions = np.arange(length)[sel]
     else:
         if isinstance(sel, np.ma.MaskedArray):
-            raise SelectionError("a masked array does not say what to select: fill it first")
+            raise SelectionError("a masked array cannot be an index: fill it first")
         positions = np.asarray(sel)
         if positions.size == 0:
             return []
@@ -789,7 +789,7 @@ def _runs(sel: Any, length: int, axis: int) -> list[tuple[int, int]]:
 
 
 def _forget_indexes(path: str | None) -> None:
-    """Lets python-blosc2 read again what it keeps in this process of the indexes of a file, which has changed."""
+    """Lets python-blosc2 reload the indexes of a changed file that it has cached in this process."""
     drop = getattr(sys.modules.get("blosc2.indexing"), "_drop_persistent_path_caches", None)
     if path is not None and drop is not None:
         drop(path, os.path.realpath(path))
@@ -804,7 +804,7 @@ def _reopen(
 
 
 def _unpickled(function: Callable[..., Any], args: tuple[object, ...], token: object) -> Any:
-    """Opens what was pickled. The token is there for those who compare pickles."""
+    """Opens a pickled object. The token lets others compare pickles."""
     return function(*args)
 
 

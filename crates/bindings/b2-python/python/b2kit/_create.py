@@ -194,7 +194,7 @@ def full(
     path: Path | None = None,
     **options: Unpack[Options],
 ) -> Array:
-    """Creates an array of a single value, which takes no space.
+    """Creates an array of a single value, which needs no space.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ def from_iter(
 def copy_array(a: Any, path: Path | None, given: dict[str, Any]) -> Array:
     """Copies an array, or an array of another library."""
     if isinstance(a, Array) and given.get("dtype") is not None and np.dtype(given["dtype"]) != a.dtype:
-        # Compressed anew, by chunks.
+        # Recompressed, by chunks.
         kept = {name: getattr(a, name) for name in ("codec", "level", "filters")}
         if given.get("chunks") is None:
             kept |= {"chunks": a.chunks, "blocks": a.blocks}

@@ -1,4 +1,4 @@
-"""What arrays and data sets of HDF5 have in common: items that are read by selections."""
+"""The common part of arrays and data sets of HDF5: items that are read by selections."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Items:
         b2kit.errors.ArgumentError
             `out` has another shape than the selection.
         b2kit.errors.DamagedError
-            What was read does not match its checksum, or is malformed.
+            The stored bytes do not match their checksum, or are malformed.
         b2kit.errors.ChangedError
             The file was changed by a program that overwrites in place, or a remote file was replaced.
 

@@ -33,7 +33,7 @@ class Source(Protocol):
         ...
 
     def afresh(self) -> Source:
-        """Returns a source for what is in the same place now."""
+        """Returns a source for the current content of the same place."""
         ...
 
 
@@ -81,7 +81,7 @@ class Obstore:
         self._told = (str(about.get("e_tag")), str(about.get("last_modified")))
 
     def fetch(self, ranges: list[tuple[int, int]]) -> list[Any]:
-        # A call requests only ten at once, and neighbours as one range over one connection.
+        # A call requests only ten concurrently, and neighbours as one range over one connection.
         each = max(10, -(-len(ranges) // 6))
         calls = [ranges[start : start + each] for start in range(0, len(ranges), each)]
         with _told(self.name):
@@ -189,7 +189,7 @@ def shown(url: str) -> str:
 
 
 def _plain(error: Exception) -> tuple[str, Exception | None]:
-    """Returns the message of an error of another package without what is secret in URLs, and the error as a cause.
+    """Returns the message of an error of another package without secrets in URLs, and the error as a cause.
 
     An error whose message has secrets is no cause, since tracebacks show it.
     """

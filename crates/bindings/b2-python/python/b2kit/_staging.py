@@ -1,4 +1,4 @@
-"""Directories for what is written next to a store before it takes its place."""
+"""Directories next to a store, for files that replace it when they are complete."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Stage:
             self._lock = _locked(self.path)
             if self._lock is not None and os.path.isdir(self.path):
                 break
-            # Another process takes it for a leftover, since it had no lock yet, or there are no locks.
+            # Another process considers it a leftover, since it had no lock yet, or there are no locks.
         # The store itself, under its own name.
         self.new = os.path.join(self.path, name)
 
     def remove(self) -> None:
-        """Removes the directory, and what is left in it."""
+        """Removes the directory and its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)

@@ -40,7 +40,7 @@ def wider(told: Variable, encoded: Variable, is_fixed: bool) -> Variable | None:
 
 
 def checked(name: Any, told: Variable, encoded: Variable) -> Variable:
-    """Returns the encoded variable, after a check that its values were kept; of a lazy one each part is checked later."""
+    """Returns the encoded variable, after a check that its values were preserved; of a lazy one each part is checked later."""
     if not _is_cast(told):
         return encoded
     if "_Unsigned" in told.encoding and encoded.dtype.kind in "iu" and encoded.dtype != told.dtype:
@@ -109,7 +109,7 @@ def _shorter(times: Any, to: np.dtype[Any], told_name: Any) -> Any:
 
 
 def _check(found: Any, given: Any, told_name: Any, attrs: Any, encoding: Any) -> Any:
-    """Returns encoded items if they stand for the values that were given."""
+    """Returns encoded items if they decode to the given values."""
     lost = _lost(np.asarray(given), np.asarray(found), attrs, encoding)
     if lost is not None:
         scaled = " after scaling" if "scale_factor" in attrs or "add_offset" in attrs else ""
@@ -149,7 +149,7 @@ def _wrapped(fill: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _lost(given: np.ndarray[Any, Any], found: np.ndarray[Any, Any], attrs: Any, encoding: Any) -> Any:
-    """Returns the first value that the encoded items do not stand for, or ``None``."""
+    """Returns the first value to which the encoded items do not decode, or ``None``."""
     given, found = given.reshape(-1), found.reshape(-1)
     for start in range(0, given.size, _STEP):
         part = given[start : start + _STEP]
@@ -160,7 +160,7 @@ def _lost(given: np.ndarray[Any, Any], found: np.ndarray[Any, Any], attrs: Any, 
 
 
 def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
-    """Returns for each item whether it stands for the value that was given."""
+    """Returns for each item whether it decodes to the given value."""
     if found.dtype.kind in "USO" or given.dtype.kind in "UST":
         if found.dtype.kind in "biufc":
             # Text was parsed.
@@ -191,7 +191,7 @@ def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
     if is_number.all():
         return same
     fill = attrs.get("_FillValue", attrs.get("missing_value"))
-    # NaN needs an integer that stands for it.
+    # NaN needs an integer that represents it.
     return np.where(is_number, same, fill is not None)
 
 

@@ -19,10 +19,10 @@ __all__ = ["Attrs", "Ext", "Raw"]
 
 # The layer with the attributes that have none of their own.
 _MAP = "attrs"
-# What C-Blosc2 reads: the number of layers, and the length of their names in bytes.
+# Limits of C-Blosc2: the number of layers, and the length of their names in bytes.
 _MOST = 16
 _LONGEST = 31
-# Stays a layer of its own, since other programs look for it.
+# Stays a separate layer, since other programs look for it.
 _DIMS = "_ARRAY_DIMENSIONS"
 # Describes the indexes that python-blosc2 keeps of an array. It is a layer, but no attribute.
 INDEXES = "blosc2_indexes"
@@ -159,7 +159,7 @@ class Attrs(Layers):
         self._of = of
 
     def raw(self, name: str) -> bytes:
-        """Returns the bytes of an attribute as they are stored, uncompressed: msgpack, or what a C program has set.
+        """Returns the bytes of an attribute as they are stored, uncompressed: msgpack, or the bytes that a C program has set.
 
         Parameters
         ----------

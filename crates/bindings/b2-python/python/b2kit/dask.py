@@ -170,7 +170,7 @@ def to_b2kit(
 
 
 def compute_all(stages: list[str], tasks: list[Delayed]) -> None:
-    """Computes the tasks of several arrays at once, so that what they share is computed once."""
+    """Computes the tasks of several arrays together, so that shared tasks run once."""
     for stage in stages:
         os.mkdir(stage)
     try:

@@ -129,10 +129,10 @@ def of_python(error: BaseException) -> BaseException:
         ((MemoryError,), OutOfMemoryError),
     ]
     if type(error) is TypeError and str(error).startswith("failed to extract field Options."):
-        # The cause says what is wrong with the field.
+        # The cause describes the problem with the field.
         cause = error.__cause__ or error
         error = type(cause)(f"{str(error).rpartition('.')[2]}: {cause}")
-    # Only exactly these classes: a subclass has a meaning for whoever raised it.
+    # Only exactly these classes: a subclass has a meaning for the code that raised it.
     ours = next((ours for theirs, ours in kinds if type(error) in theirs), None)
     if ours is None and isinstance(error, MemoryError) and not isinstance(error, Error):
         ours = OutOfMemoryError

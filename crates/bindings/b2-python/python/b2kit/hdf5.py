@@ -39,22 +39,33 @@ _FILTERS = {None: 0, "shuffle": 1, "bitshuffle": 2}
 def register() -> None:
     """Let h5py read and write Blosc2 (32026) and Blosc (32001) chunks through b2kit.
 
-    It holds for this process, and takes the place of filters that were registered before, such as those of hdf5plugin.
-    Other programs and modules with an HDF5 of their own (PyTables, netCDF4) are not changed.
+    It holds for this process, and replaces filters that were registered before, such as those of hdf5plugin.
+    Other programs and modules with a separate HDF5 (PyTables, netCDF4) are not changed: set ``HDF5_PLUGIN_PATH`` to what
+    ``python -m b2kit_hdf5_plugin`` prints, from the package ``b2kit-hdf5-plugin``.
+
+    On Windows the filters are only in that package. Its folder is searched for filters that are not registered yet.
 
     Raises
     ------
     ImportError
-        h5py is not installed.
-    OSError
-        On Windows, where the package has no filters: only the libraries of ``crates/bindings/b2-hdf5-plugin`` were tried there.
+        h5py is not installed, or on Windows ``b2kit-hdf5-plugin``.
     """
-    if sys.platform == "win32":
-        raise OSError("the filters of HDF5 are not there on Windows yet")
-    import h5py  # type: ignore[import-untyped, unused-ignore]
+    try:
+        import h5py  # type: ignore[import-untyped, unused-ignore]
+    except ImportError as error:
+        raise ImportError("the filters are for h5py, which is not installed: pip install h5py") from error
 
-    for address in _b2kit.hdf5_filters():
-        h5py.h5z.register_filter(address)
+    if sys.platform != "win32":
+        for address in _b2kit.hdf5_filters():
+            h5py.h5z.register_filter(address)
+        return
+    try:
+        from b2kit_hdf5_plugin import PATH  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise ImportError("on Windows the filters are in another package: pip install b2kit-hdf5-plugin") from error
+    folder = os.fsencode(PATH)
+    if folder not in (h5py.h5pl.get(n) for n in range(h5py.h5pl.size())):
+        h5py.h5pl.prepend(folder)
 
 
 def compression(codec: str = "zstd", clevel: int = 5, filter: str | None = "shuffle") -> dict[str, Any]:
@@ -248,7 +259,7 @@ def is_hdf5(path: str, source: Source | None = None) -> bool:
         except NotBloscError:
             return False
         except Error as error:
-            # Damaged, or of a kind that cannot be read: opening it says so. Nobody else could, if the server does not answer.
+            # Damaged, or of an unsupported kind: opening it raises that error. If the server does not respond, no other format can be tried.
             return not isinstance(error, IoError)
         return True
     try:

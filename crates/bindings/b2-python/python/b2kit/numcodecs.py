@@ -33,7 +33,7 @@ _FRAME = b"\xa8b2frame\0"
 
 
 class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
-    """What both codecs share."""
+    """The common part of both codecs."""
 
     NOSHUFFLE: ClassVar[int] = 0
     SHUFFLE: ClassVar[int] = 1
@@ -137,7 +137,7 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         )
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the configuration, from which :func:`numcodecs.get_codec` makes the codec."""
+        """Returns the configuration, from which :func:`numcodecs.get_codec` creates the codec."""
         config = super().get_config()
         # As numcodecs does: the item size is that of the buffer unless it was given.
         if self.typesize is None:

@@ -55,7 +55,7 @@ Source = Union[Path, bytes, bytearray, memoryview, IO[bytes], Any]
 _ATTRS = "__vlmeta__"
 # The member that makes a group a table of python-blosc2.
 _TABLE = "_meta"
-# What python-blosc2 calls frames with these metalayers.
+# The names that python-blosc2 gives to frames with these metalayers.
 _KINDS = {
     "vlarray": "ObjectArray",
     "batcharray": "BatchArray",
@@ -78,7 +78,7 @@ def find(path: str, mode: Literal["r", "a"], threads: int | None, lock: bool = T
 
 
 class _Opened:
-    """What was opened through a group, and is closed with it."""
+    """Arrays and frames that were opened through a group, and are closed with it."""
 
     def __init__(self) -> None:
         self.members: WeakSet[Array | SuperChunk] = WeakSet()
@@ -88,7 +88,7 @@ class _Opened:
 class SuperChunk:
     """A frame that is not an array, in a file or a store: bytes, or objects that only python-blosc2 can decode.
 
-    It can be verified, and its bytes and attributes can be read. ``kind`` is what python-blosc2 calls it.
+    It can be verified, and its bytes and attributes can be read. ``kind`` is its name in python-blosc2.
     """
 
     def __init__(self, frame: _b2kit.FrameBase, name: str) -> None:
@@ -453,7 +453,7 @@ class Group(Mapping[str, Member]):
         key : str
             The key, relative to this group.
         x : array_like or Group or str or PathLike
-            What is copied.
+            The group to copy.
 
         Raises
         ------
@@ -472,7 +472,7 @@ class Group(Mapping[str, Member]):
         self._store().announce()
 
     def _put_group(self, key: str, group: Group) -> None:
-        """Copies a group with all its contents, and replaces what has the key."""
+        """Copies a group with all its contents, and replaces the member with the key."""
         full, there = self._full(key), group._key
         same = os.path.realpath(self._path) == os.path.realpath(group._path)
         if same and (f"{full}/".startswith(f"{there}/") or f"{there}/".startswith(f"{full}/")):
@@ -730,7 +730,7 @@ class Group(Mapping[str, Member]):
         return _repr.group_html(f"{self.name} of {self._path}", rows, len(listed) - len(rows))
 
     def _listed(self, store: _b2kit.Store) -> list[tuple[str, str]]:
-        """Returns the keys of all members, and what they are if they are not arrays. Tables are listed as one."""
+        """Returns the keys of all members, with their kinds if they are not arrays. Tables are listed as one."""
         found: list[tuple[str, str]] = []
         keys = self._shown_keys(store)
         tables = [key.removesuffix(_TABLE) for key in keys if key.rsplit("/", 1)[-1] == _TABLE]
@@ -858,7 +858,7 @@ class GroupAttrs(Layers):
 
 
 def _kind_of(store: _b2kit.Store, key: str) -> str:
-    """Returns what the group of a key is."""
+    """Returns the kind of the group of a key."""
     if store.kind(f"{key}/{_TABLE}") != "member":
         return "group"
     try:
@@ -869,7 +869,7 @@ def _kind_of(store: _b2kit.Store, key: str) -> str:
 
 
 def _kind_of_member(store: _b2kit.Store, key: str) -> str:
-    """Returns what a member is if it is not an array."""
+    """Returns the kind of a member that is not an array."""
     if store.kind(key) == "elsewhere":
         return "elsewhere"
     try:
@@ -1185,7 +1185,7 @@ def _reopened(source: _Source, mode: Literal["r", "a"], threads: int | None) -> 
 
 
 def _described(error: Error, name: str, url: str, source: _Source | None) -> Error:
-    """Returns the error for a remote file that is not an array, which says what it is instead."""
+    """Returns the error for a remote file that is not an array, which states its kind."""
     if not isinstance(error, NotBloscError):
         return _named(error, name)
     try:

@@ -37,9 +37,9 @@ __all__ = ["Parser", "kerchunk"]
 _DIMS = "_ARRAY_DIMENSIONS"
 # The chunks of one array or store that become references, if the caller sets no other limit: 2 GB of memory.
 _MOST = 1 << 22
-# What `_chunk_places` says of a chunk.
+# The kinds of chunks that `_chunk_places` returns.
 _KINDS = ("stored", "zeros", "nan", "uninit", "value")
-# First bytes of a file, which are read at once: header, and all of a small file.
+# First bytes of a file, which are read in one request: header, and all of a small file.
 _FIRST = 64 << 10
 
 
@@ -78,7 +78,7 @@ class _Member:
         return "big" if order == ">" else "little"
 
     def attrs(self) -> dict[str, Any]:
-        """Returns the attributes that JSON can say."""
+        """Returns the attributes that JSON can represent."""
         return _plain(self.array.attrs)
 
     def v3(self) -> ArrayV3Metadata:
@@ -204,7 +204,7 @@ def kerchunk(
     text = os.fspath(path)
     where = url if url is not None else shown(text) if "://" in text else os.path.abspath(text)
     if "://" in where and shown(where) != where:
-        raise ArgumentError(f"url {shown(where)}: its user, password or query would stand in the references")
+        raise ArgumentError(f"url {shown(where)}: its user, password or query would be in the references")
     refs: dict[str, Any] = {}
     if zarr_format == 3:
         refs["zarr.json"] = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}})
@@ -229,7 +229,7 @@ def kerchunk(
 
 
 class _Object:
-    """An object of an obstore store, of which the first request tells the size."""
+    """An object of an obstore store, whose size is known after the first request."""
 
     def __init__(self, store: Any, path: str) -> None:
         self._store, self._path, self.name = store, path, path

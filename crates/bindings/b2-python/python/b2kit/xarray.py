@@ -130,7 +130,7 @@ class DataStore(WritableCFDataStore):
         deferred: bool = False,
     ) -> None:
         self._source = source
-        # Whether what is stored is only noted, to be written together with that of other groups.
+        # Whether variables are only collected, to be written together with those of other groups.
         self._deferred = deferred
         self._name = name
         # Dimensions of the enclosing groups, with their lengths.
@@ -140,7 +140,7 @@ class DataStore(WritableCFDataStore):
         self.characters: dict[Any, bool] = {}
         # Variables whose type cannot change: those in the store, those with an encoding that was asked for.
         self.fixed: set[Any] = set()
-        # What is to be written.
+        # The variables to write.
         self.attrs: dict[str, Any] = {}
         self.writes: list[_Write] = []
 
@@ -354,7 +354,7 @@ class Backend(BackendEntrypoint):
         Parameters
         ----------
         filename_or_obj : object
-            What :func:`xarray.open_dataset` was given.
+            The argument of :func:`xarray.open_dataset`.
 
         Returns
         -------
@@ -387,7 +387,7 @@ class Backend(BackendEntrypoint):
         Parameters
         ----------
         filename_or_obj : str or PathLike or Array or Group
-            What to open.
+            The array or store to open.
         mask_and_scale, decode_times, concat_characters, decode_coords, drop_variables, use_cftime, decode_timedelta
             As of :func:`xarray.open_dataset`.
         group : str, optional
@@ -484,7 +484,7 @@ class Backend(BackendEntrypoint):
         Parameters
         ----------
         filename_or_obj : str or PathLike or Group
-            What to open.
+            The array or store to open.
         **options
             The parameters of :meth:`open_groups_as_dict`.
 
@@ -623,7 +623,7 @@ class TreeAccessor:
         parts: list[_Part] = []
         for node in self._tree.subtree:
             below = node.path.removeprefix(root).strip("/")
-            # The root of the written tree keeps what it inherits itself.
+            # The root of the written tree gets the coordinates that it inherits.
             parts.append((below, node.to_dataset(inherit=not below), told.pop(f"/{below}", None)))
         if told:
             raise ArgumentError(f"there is no group {', '.join(sorted(told))} in the tree")
@@ -648,7 +648,7 @@ def _checked_target(path: str | os.PathLike[str]) -> str:
 
 
 def _beside(target: str) -> str:
-    """Returns a new name next to a store, so that a rename can move what has it into the store."""
+    """Returns a new name next to a store, so that a rename can move the file into the store."""
     return os.path.join(os.path.dirname(target), f".b2kit-{os.getpid()}-{uuid.uuid4().hex}.tmp")
 
 
@@ -661,7 +661,7 @@ def _group_in(path: str, group: str | None) -> Group:
 
 
 def _save(target: str, parts: list[_Part], mode: str, compute: bool) -> Any:
-    """Writes datasets to a copy of the store, or to a new one, which then takes its place."""
+    """Writes datasets to a copy of the store, or to a new one, which then replaces it."""
     if mode not in ("w", "w-", "a"):
         raise ArgumentError(f'mode {mode!r}, expected "w", "w-" or "a"')
     if mode == "w-" and os.path.lexists(target):
@@ -761,7 +761,7 @@ def _nothing(_: object) -> None:
 
 @dataclass
 class _Change:
-    """A change of an array in a store: new items behind those along an axis, at a place, or of a new array."""
+    """A change of an array in a store: new items after the existing ones along an axis, at a position, or of a new array."""
 
     name: str
     # Items, or the path of an array with them.
@@ -886,7 +886,7 @@ def _apply_later(*given: Any) -> None:
 
 
 def _apply(target: str, key: str, changes: list[_Change], attrs: dict[str, Any], new: list[str]) -> None:
-    """Makes all changes, and takes back those that were made if one fails."""
+    """Makes all changes, and reverts them if one fails."""
     group = Group(target, "a", key=key)
     edits: list[tuple[_Change, Array, Array, Edit]] = []
     added: list[str] = []
@@ -934,7 +934,7 @@ def _change(write: _Write, group: Group, append_dim: Hashable | None, region: di
     member = group.get(write.name)
     if member is None:
         if region is not None:
-            raise ArgumentError(f"variable {write.name!r} is not in the store: a region is part of what is there")
+            raise ArgumentError(f"variable {write.name!r} is not in the store: a region is a part of existing variables")
         return change
     if not isinstance(member, Array):
         raise ArgumentError(f"{write.name!r} is not an array in the store")

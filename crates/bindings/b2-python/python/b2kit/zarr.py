@@ -39,7 +39,7 @@ try:
     from b2kit._zarr_blosc import BatchedPipeline, FusedPipeline
     from b2kit._zarr_chunk import ChunkCodec
 except ImportError:  # pragma: no cover
-    # zarr-python before 3.4: :func:`enable` says so.
+    # zarr-python before 3.4: :func:`enable` raises an error.
     _PIPELINES: dict[str, str] = {}
 else:
     _PIPELINES = {
@@ -114,7 +114,7 @@ def disable() -> None:
 
 
 class _Options:
-    """What the two codecs share: compression options, their entries in the metadata, and encoding on other threads."""
+    """The common part of the two codecs: compression options, their entries in the metadata, and encoding on other threads."""
 
     is_fixed_size = False
     # Names of the codec here and in imagecodecs.
@@ -233,7 +233,7 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         chunk = getattr(chunk_grid, "chunk_shape", None)
         if chunk is not None and math.prod(chunk) * native.itemsize > _MAX_CHUNK:
             raise ArgumentError(f"chunks {chunk} of {native} have more than {_MAX_CHUNK} bytes")
-        # zarr tells a codec nothing of the others: the caller, metadata or sharding, has them.
+        # zarr does not pass the other codecs to a codec: the caller, metadata or sharding, has them.
         caller = sys._getframe(1).f_locals.get("self")
         _hint(self, getattr(caller, "codecs", ()))
 
@@ -300,7 +300,7 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
                 answers = await concurrent_map(found, fetch, config.get("async.concurrency"))
             if not reading.take(found, answers):
                 return None
-        raise DamagedError("the chunk does not say where its bytes are")
+        raise DamagedError("the chunk has no positions of its bytes")
 
     def _decode_partial_sync(self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
         prototype = chunk_spec.prototype
@@ -329,7 +329,7 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
                 return found
             if not reading.take(found, [fetch(*part) for part in found]):
                 return None
-        raise DamagedError("the chunk does not say where its bytes are")
+        raise DamagedError("the chunk has no positions of its bytes")
 
     def _first(self, chunk_spec: ArraySpec) -> int:
         """Returns how many bytes to read first, to include the table of blocks if this package wrote the frame."""
@@ -349,7 +349,7 @@ _hinted = False
 
 
 def _hint(codec: B2ndCodec, chain: Any) -> None:
-    """Warns, once, if there is a codec behind this one."""
+    """Warns, once, if a codec follows this one."""
     global _hinted
     if _hinted or not isinstance(chain, tuple) or not any(each is codec for each in chain) or chain[-1] is codec:
         return
@@ -513,12 +513,12 @@ def _nbytes(selection: Any, chunk_spec: ArraySpec) -> int:
 
 
 def _check(shape: tuple[int, ...], itemsize: int, chunk_spec: ArraySpec) -> None:
-    """Compares what a chunk claims with the metadata, before memory is allocated for it."""
+    """Compares the header of a chunk with the metadata, before memory is allocated for it."""
     if tuple(shape) != tuple(chunk_spec.shape):
-        raise DamagedError(f"the chunk has shape {tuple(shape)}, the metadata says {tuple(chunk_spec.shape)}")
+        raise DamagedError(f"the chunk has shape {tuple(shape)}, the metadata has {tuple(chunk_spec.shape)}")
     expected = chunk_spec.dtype.to_native_dtype().itemsize
     if itemsize != expected:
-        raise DamagedError(f"the chunk has items of {itemsize} bytes, the metadata says {expected}")
+        raise DamagedError(f"the chunk has items of {itemsize} bytes, the metadata has {expected}")
 
 
 def _result(items: Any, chunk_spec: ArraySpec) -> NDBuffer:

@@ -24,11 +24,13 @@ Examples:
   b2kit convert y.b2nd x.h5::/group/name --codec gzip
   b2kit convert in.zarr out.b2d                  Zarr; also at a URL
   b2kit convert out.b2d out.zarr                 and back
+  b2kit convert scan.nii.gz scan.b2nd            NIfTI, with its affine
+  b2kit convert -d images scans/*.nii.gz         an array for each file
   b2kit convert x.npz out.b2d                    NumPy's archives
   b2kit convert x.npz::name out.b2nd             one array of them
   b2kit convert out.b2d x.npz --codec gzip       and back
 
-HDF5 and NetCDF (3 and 4), Zarr (2 and 3) and .npz files are read. HDF5 is
+HDF5 and NetCDF (3 and 4), Zarr (2 and 3), NIfTI and .npz files are read. HDF5 is
 written if OUT ends in .h5, .hdf5, .he5, .hdf, .nc or .nc4, Zarr 3 if it ends in
 .zarr, and .npz. An array has the chunks of the data set, its attributes, and
 the names of its dimensions; xarray opens the store with engine=\"b2kit\". Chunks
@@ -50,14 +52,14 @@ the codec blosc (zstd, level 5, shuffle), which zarr-python always has.";
                       b2kit convert --list IN [PATH]"
 )]
 pub(crate) struct Args {
-    /// The HDF5, NetCDF, Zarr or .npz file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e); or an array
+    /// The HDF5, NetCDF, Zarr, NIfTI or .npz file, a data set or group in it, and the new file or store (.b2d, .b2z, .b2e); or an array
     /// or store, and the new file (.h5, .nc, .zarr, .npz)
     #[arg(value_names = ["IN", "PATH", "OUT"], num_args = 1.., required = true)]
     pub(super) paths: Vec<PathBuf>,
-    /// Convert each IN into a store (.b2d) in this folder
+    /// Convert each IN into a store (.b2d) in this folder, NIfTI into an array (.b2nd)
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with_all = ["list", "slice"])]
     pub(super) directory: Option<PathBuf>,
-    /// Take the HDF5, NetCDF, Zarr and .npz files in folders, and in their folders
+    /// Take the HDF5, NetCDF, Zarr, NIfTI and .npz files in folders, and in their folders
     ///
     /// New stores go into the same folders below DIR. Links are not followed.
     #[arg(short, long, requires = "directory")]

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::glob::{group, is_glob, matches};
 use crate::args::Global;
 use crate::files::{foreign, urls};
+use crate::nifti::{NiftiImage, is_nifti};
 use crate::npz::{Npz, NpzArray};
 use crate::print::{joined, printable};
 use crate::read::Hdf5;
@@ -24,6 +25,7 @@ pub(super) enum SourceFile {
     Hdf5(Box<Hdf5>),
     Zarr(Zarr),
     Npz(Npz),
+    Nifti(Box<NiftiImage>),
 }
 
 /// A group, an array, or something that is neither.
@@ -51,6 +53,7 @@ pub(super) enum Item {
     Hdf5(Box<DataSet>),
     Zarr(Box<ZarrArray>),
     Npz(Box<NpzArray>),
+    Nifti(Box<NiftiImage>),
 }
 
 impl Item {
@@ -59,6 +62,7 @@ impl Item {
             Self::Hdf5(data) => data.shape(),
             Self::Zarr(array) => array.shape(),
             Self::Npz(array) => array.shape(),
+            Self::Nifti(image) => image.shape(),
         }
     }
 
@@ -67,6 +71,7 @@ impl Item {
             Self::Hdf5(data) => data.dtype()?,
             Self::Zarr(array) => array.dtype(),
             Self::Npz(array) => array.dtype(),
+            Self::Nifti(image) => image.dtype(),
         })
     }
 
@@ -75,7 +80,7 @@ impl Item {
         match self {
             Self::Hdf5(data) => data.chunkshape(),
             Self::Zarr(array) => array.chunkshape(),
-            Self::Npz(_) => None,
+            Self::Npz(_) | Self::Nifti(_) => None,
         }
     }
 
@@ -84,12 +89,14 @@ impl Item {
             Self::Hdf5(data) => data.attrs(),
             Self::Zarr(array) => array.attributes(),
             Self::Npz(_) => &[],
+            Self::Nifti(image) => image.attributes(),
         }
     }
 
     pub(super) fn attrs_left_out(&self) -> &[String] {
         match self {
             Self::Hdf5(data) => data.attrs_left_out(),
+            Self::Nifti(image) => image.left_out(),
             _ => &[],
         }
     }
@@ -99,7 +106,7 @@ impl Item {
         match self {
             Self::Hdf5(data) => Ok(data.check_output(nbytes)?),
             // Counted where chunks are missing.
-            Self::Zarr(_) | Self::Npz(_) => Ok(()),
+            Self::Zarr(_) | Self::Npz(_) | Self::Nifti(_) => Ok(()),
         }
     }
 
@@ -108,6 +115,7 @@ impl Item {
             Self::Hdf5(data) => Ok(data.read_box_with(&Control::new(), start, shape, dst)?),
             Self::Zarr(array) => array.read_box(start, shape, dst),
             Self::Npz(array) => array.read_box(start, shape, dst),
+            Self::Nifti(image) => image.read_box(start, shape, dst),
         }
     }
 
@@ -131,6 +139,9 @@ impl SourceFile {
         if foreign::is_npz(input) {
             return Ok(Self::Npz(Npz::open(input, global)?));
         }
+        if is_nifti(input) {
+            return Ok(Self::Nifti(Box::new(NiftiImage::open(input, global)?)));
+        }
         Hdf5::of(input, global).map(|file| Self::Hdf5(Box::new(file)))
     }
 
@@ -147,6 +158,7 @@ impl SourceFile {
             Self::Hdf5(file) if file.file().is_netcdf3() => "variable",
             Self::Hdf5(_) => "data set",
             Self::Zarr(_) | Self::Npz(_) => "array",
+            Self::Nifti(_) => "image",
         }
     }
 
@@ -169,6 +181,7 @@ impl SourceFile {
             }
             Self::Zarr(zarr) => Ok(zarr.nodes(path)?.into_iter().map(of_zarr).collect()),
             Self::Npz(npz) => of_npz(npz, path),
+            Self::Nifti(image) => of_nifti(image, path),
         }
     }
 
@@ -327,6 +340,17 @@ fn of_npz(npz: &Npz, path: &str) -> Result<Vec<Node>> {
         nodes.push(Node { path: format!("/{name}"), content });
     }
     ensure!(!nodes.is_empty(), "{path}: no such array");
+    Ok(nodes)
+}
+
+/// The image of a file, below the root.
+fn of_nifti(image: &NiftiImage, path: &str) -> Result<Vec<Node>> {
+    let wanted = path.trim_matches('/');
+    ensure!(wanted.is_empty() || wanted == image.name, "{path}: no such image");
+    let root = Node { path: "/".into(), content: Content::Group { attrs: Vec::new(), left_out: Vec::new() } };
+    let mut nodes: Vec<Node> = Some(root).filter(|_| wanted.is_empty()).into_iter().collect();
+    let content = Content::Array(Item::Nifti(Box::new(image.clone())));
+    nodes.push(Node { path: format!("/{}", image.name), content });
     Ok(nodes)
 }
 

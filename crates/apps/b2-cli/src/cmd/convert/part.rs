@@ -34,11 +34,17 @@ impl<'a> Part<'a> {
     ) -> Result<Option<Self>> {
         let scale = match (unpacks, data) {
             (true, Item::Hdf5(data)) => Scale::of(data)?,
-            (true, _) => bail!("--mask-and-scale: only for HDF5 and NetCDF"),
+            (true, Item::Nifti(image)) => {
+                Scale::of_attributes(&image.name, image.dtype(), image.attributes())?
+            }
+            (true, _) => bail!("--mask-and-scale: only for HDF5, NetCDF and NIfTI"),
             (false, _) => None,
         };
         if slice.is_none() && scale.is_none() && matches!(data, Item::Hdf5(_)) {
             return Ok(None);
+        }
+        if slice.is_some() && matches!(data, Item::Nifti(_)) {
+            bail!("--slice: the affine of a NIfTI file is that of the whole image; convert it first");
         }
         let axes = resolve(slice.unwrap_or_default(), data.shape())?;
         let dtype = match &scale {

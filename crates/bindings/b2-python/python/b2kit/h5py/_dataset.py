@@ -76,7 +76,7 @@ class DatasetID(ObjectID):
         return len(self._chunks)
 
     def get_chunk_info(self, index: int) -> StoreInfo:
-        """Return what the file says about a stored chunk, counted in the order of the grid.
+        """Return the metadata of a stored chunk, counted in the order of the grid.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class DatasetID(ObjectID):
         return self._chunks[index]
 
     def get_chunk_info_by_coord(self, chunk_offset: tuple[int, ...]) -> StoreInfo:
-        """Return what the file says about the chunk with an item; without size and place if it was never written."""
+        """Return the metadata of the chunk with an item; without size and place if it was never written."""
         if self._dataset.chunks is None:
             raise TypeError("Chunk information is for data sets in chunks")
         at = tuple(n // length * length for n, length in zip(chunk_offset, self._dataset.chunks))
@@ -413,7 +413,7 @@ class Dataset(HLObject):
         encoding : str, optional
             By default that of the type, ASCII or UTF-8.
         errors : str
-            What is done about bytes that are not in this encoding, as for ``bytes.decode``.
+            How to handle bytes that are not in this encoding, as for ``bytes.decode``.
 
         Returns
         -------
@@ -537,7 +537,7 @@ class Dataset(HLObject):
         dest : numpy.ndarray
             The array, contiguous in C order.
         source_sel : index, optional
-            What is read, as from ``numpy.s_``; by default all.
+            The selection to read, as from ``numpy.s_``; by default all items.
         dest_sel : index, optional
             Where it goes; by default the whole array.
 
@@ -579,7 +579,7 @@ class Dataset(HLObject):
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def refresh(self) -> None:
-        """Do nothing: what others write meanwhile is not followed."""
+        """Do nothing: changes by other programs are not followed."""
 
     def flush(self) -> None:
         """Do nothing: there is nothing to write."""
@@ -603,7 +603,7 @@ def _as_text(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[An
 
 
 def _fields(dtype: np.dtype[Any], names: Any) -> tuple[Any, np.dtype[Any]]:
-    """Returns what selects the fields of items, and the dtype of that."""
+    """Returns the selection of the fields of items, and its dtype."""
     if dtype.fields is None:
         raise ValueError("Field names only allowed for compound types")
     given = [names] if isinstance(names, str) else list(names)
@@ -632,7 +632,7 @@ class _View:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of what is read."""
+        """The type of the items that are read."""
         return self._dtype
 
     @property

@@ -180,7 +180,7 @@ def _virtual_shape(dataset: Dataset, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _axes(mapping: VDSmap, dataset: Dataset, source: Dataset, n: int | None) -> _Part:
-    """Returns what a mapping selects of each dimension of both sides, if it is a product of that."""
+    """Returns the selections of a mapping along each dimension of both sides, if it is a product of them."""
     if n is not None:
         axis = _endless(mapping.vspace)
         regular = list(mapping.vspace.regular)
@@ -283,7 +283,7 @@ def _simple(positions: np.ndarray[Any, Any]) -> slice | np.ndarray[Any, Any]:
 
 
 def _copy_other_shape(part: _Part, found: list[Any], shapes: tuple[list[int], list[int]], whole: np.ndarray[Any, Any]) -> None:
-    """Copies what a mapping has between selections of different shapes, item by item."""
+    """Copies a mapping between selections of different shapes, item by item."""
     grid = np.ix_(*(numbers for _, numbers in found))
     flat = np.ravel_multi_index(np.broadcast_arrays(*grid), tuple(shapes[0])).ravel()
     at = np.unravel_index(flat, tuple(shapes[1]))
@@ -305,7 +305,7 @@ def _points(region: Region, axes: tuple[Axis, ...] | None, shape: tuple[int, ...
 def _copy_points(
     part: _Part, dataset: Dataset, wanted: list[np.ndarray[Any, Any]], whole: np.ndarray[Any, Any], are_points: bool
 ) -> None:
-    """Copies what a mapping has of which one side is a list of points or boxes."""
+    """Copies a mapping of which one side is a list of points or boxes."""
     targets = _points(part.mapping.vspace, part.target, dataset.shape)
     sources = _points(part.mapping.src_space, part.source, part.dataset.shape)
     count = min(len(targets), len(sources))
@@ -354,7 +354,7 @@ def read_external(dataset: Dataset, key: tuple[Any, ...], style: str) -> np.ndar
             raise IoError(f"{dataset._shown}: items in {name!r}: {error}") from error
         if count - len(part) > _UNEXPLAINED:
             raise LimitError(f"{dataset._shown}: {count} bytes of items in {name!r}, which has {len(part)}")
-        # As HDF5: what is behind the end of a file is zero.
+        # As in HDF5, bytes after the end of a file are zero.
         data += part + bytes(min(count - len(part), left))
         left -= count
     if left:

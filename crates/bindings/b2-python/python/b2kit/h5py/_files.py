@@ -30,7 +30,7 @@ class HardLink:
 
 
 class SoftLink:
-    """A link to what has a path in the same file."""
+    """A link to a path in the same file."""
 
     def __init__(self, path: str) -> None:
         self._path = str(path)
@@ -45,7 +45,7 @@ class SoftLink:
 
 
 class ExternalLink:
-    """A link to what has a path in another file."""
+    """A link to a path in another file."""
 
     def __init__(self, filename: str | os.PathLike[str], path: str) -> None:
         self._filename, self._path = os.fspath(filename), path
@@ -73,9 +73,9 @@ class Group(HLObject, Mapping[str, Any]):
         return made(file, opened, address, name)
 
     def _find(self, path: str) -> tuple[File, int, str]:
-        """Returns the file, the address and the path of what a path leads to."""
+        """Returns the file, the address and the path of the object at a path."""
         file, opened = self.file, self._opened
-        # What is on the way, with the path by which it was reached.
+        # The objects on the way, with the paths by which they were reached.
         address, name = (opened.objects.root, "/") if path.startswith("/") else (self._address, self.name or "/")
         parts = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         followed = 0
@@ -159,14 +159,14 @@ class Group(HLObject, Mapping[str, Any]):
             return False
 
     def get(self, name: Any, default: Any = None, getclass: bool = False, getlink: bool = False) -> Any:
-        """Return what has a name, or the default.
+        """Return the object with a name, or the default.
 
         Parameters
         ----------
         name : str, bytes or Reference
             A path, or a reference.
         default : object
-            What is returned if there is none.
+            The result if there is none.
         getclass : bool
             Whether to return the class instead.
         getlink : bool
@@ -206,7 +206,7 @@ class Group(HLObject, Mapping[str, Any]):
         return ExternalLink(*target) if target is not None else None
 
     def _walk(self, do_links: bool) -> Iterator[tuple[str, Any]]:
-        """Returns the paths of what is below, with addresses or links, in the order of the names."""
+        """Returns the paths of all entries below, with addresses or links, in the order of the names."""
         objects = self._opened.objects
         seen = {self._address}
         pending = [iter(self._below(self._address, ""))]
@@ -238,12 +238,12 @@ class Group(HLObject, Mapping[str, Any]):
         Parameters
         ----------
         func : callable
-            It takes the path.
+            It gets the path.
 
         Returns
         -------
         object
-            What the function returned last.
+            The last result of the function.
         """
         return self.visititems(lambda name, _: func(name))
 
@@ -253,12 +253,12 @@ class Group(HLObject, Mapping[str, Any]):
         Parameters
         ----------
         func : callable
-            It takes the path and the object; each object only once.
+            It gets the path and the object; each object only once.
 
         Returns
         -------
         object
-            What the function returned last.
+            The last result of the function.
         """
         for path, address in self._walk(do_links=False):
             full = posixpath.join(self.name or "/", path)
@@ -273,12 +273,12 @@ class Group(HLObject, Mapping[str, Any]):
         Parameters
         ----------
         func : callable
-            It takes the path.
+            It gets the path.
 
         Returns
         -------
         object
-            What the function returned last.
+            The last result of the function.
         """
         return self.visititems_links(lambda name, _: func(name))
 
@@ -288,12 +288,12 @@ class Group(HLObject, Mapping[str, Any]):
         Parameters
         ----------
         func : callable
-            It takes the path and the link.
+            It gets the path and the link.
 
         Returns
         -------
         object
-            What the function returned last.
+            The last result of the function.
         """
         for path, target in self._walk(do_links=True):
             link: Any = HardLink() if isinstance(target, int) else SoftLink(target) if isinstance(target, str) else None
@@ -395,7 +395,7 @@ class File(Group):
 
     @property
     def filename(self) -> str:
-        """The path or URL by which the file was opened; a URL without what is secret."""
+        """The path or URL by which the file was opened; a URL without secrets."""
         return self._filename
 
     @property
@@ -420,7 +420,7 @@ class File(Group):
 
     @property
     def swmr_mode(self) -> bool:
-        """Always False: what others write meanwhile is not followed."""
+        """Always False: changes by other programs are not followed."""
         return False
 
     def flush(self) -> None:
@@ -450,7 +450,7 @@ class File(Group):
 
 
 def _open(name: Any, storage_options: Mapping[str, Any] | None) -> tuple[str, str | None, _b2kit.Hdf5Objects]:
-    """Opens what is given as a file: its name, its folder if it is a local one, and its objects."""
+    """Opens the argument of `File`: its name, its folder if it is a local one, and its objects."""
     source = source_with(name, storage_options) if storage_options is not None else None
     if source is None and not is_web(name):
         source = source_of(name)

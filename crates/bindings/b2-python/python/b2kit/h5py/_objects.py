@@ -1,4 +1,4 @@
-"""What groups, data sets and named types have in common, and their attributes."""
+"""The common part of groups, data sets and named types, and their attributes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class ObjectID:
 
 
 class HLObject:
-    """What groups, data sets and named types have in common."""
+    """The common part of groups, data sets and named types."""
 
     def __init__(self, file: File | None, opened: Opened, address: int, name: str | None) -> None:
         self._file, self._opened, self._address, self._name = file, opened, address, name
@@ -201,7 +201,7 @@ class HLObject:
 
 
 class AttrID(NamedTuple):
-    """What a file says about an attribute."""
+    """The metadata of an attribute."""
 
     name: str
     dtype: np.dtype[Any]
@@ -253,7 +253,7 @@ class AttributeManager(Mapping[str, Any]):
         return value
 
     def get_id(self, name: str | bytes) -> AttrID:
-        """Return what the file says about an attribute.
+        """Return the metadata of an attribute.
 
         Raises
         ------

@@ -51,7 +51,7 @@ def use_in_h5netcdf() -> None:
 
 
 def use_in_anndata() -> None:
-    """Let anndata read what this package has opened, for this process.
+    """Let anndata read files that this package has opened, for this process.
 
     ``anndata.io.read_elem(b2kit.h5py.File("x.h5ad"))`` then reads a whole file as ``anndata.read_h5ad("x.h5ad")`` does, which opens
     files by h5py only. Single elements are read alike (``read_elem(file["obs"])``), and ``anndata.io.sparse_dataset(file["X"])``

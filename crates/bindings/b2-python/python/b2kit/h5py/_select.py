@@ -97,7 +97,7 @@ class Points(NamedTuple):
 
 
 def select(shape: tuple[int, ...], args: tuple[Any, ...]) -> Box | Points:
-    """Return what the arguments of an index select.
+    """Return the selection of the arguments of an index.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def select(shape: tuple[int, ...], args: tuple[Any, ...]) -> Box | Points:
 
 
 def _axis(arg: Any, length: int) -> tuple[int | slice | np.ndarray[Any, Any], int | None]:
-    """Return what is selected along one dimension, and how many items, None for the one of a number."""
+    """Return the selection along one dimension, and its length, None for a number."""
     if isinstance(arg, slice):
         start, stop, step = arg.indices(length)
         if step < 1:
@@ -187,7 +187,7 @@ class Axis:
 
     @property
     def end(self) -> int:
-        """The item behind the last one."""
+        """One after the last item."""
         return self.start + (self.count - 1) * self.stride + self.block if self.count and self.block else 0
 
     def numbers(self, positions: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -213,7 +213,7 @@ class Region(NamedTuple):
     """Start, stride, count and block of each dimension; a count or a block of None has no end."""
 
     def axes(self, shape: tuple[int, ...]) -> tuple[Axis, ...] | None:
-        """Return what is selected of each dimension, if it is a product of that; otherwise None.
+        """Return the selections along each dimension, if this is a product of them; otherwise None.
 
         Raises
         ------
@@ -328,7 +328,7 @@ def _parse_region(data: bytes, at: int) -> tuple[Region, int]:
         raise DamagedError(f"a region of {count} parts in {len(data) - at} bytes")
     found = np.frombuffer(data, f"<u{width}", count * times, at).astype(np.uint64)
     if found.size and found.max() >= 2**63:
-        raise DamagedError("a region behind all items")
+        raise DamagedError("a region after all items")
     points = found.astype(np.int64)
     at += count * times * width
     if kind == 1:

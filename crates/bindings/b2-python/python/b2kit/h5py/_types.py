@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _Dtype = np.dtype[Any]
-# What NumPy's names of types in tags may be: numbers, times and texts, but no objects.
+# The NumPy types that tags may name: numbers, times and texts, but no objects.
 _TAG = re.compile(r"NUMPY:([<>|=]?(?:[biufcSUV]\d+|[mM]8(?:\[\d*[a-zA-Zμ]+\])?))\Z")
 
 
@@ -368,7 +368,7 @@ def check_complex_dtype(dt: Any) -> Literal["compound"] | None:
 
 
 def check_dtype(**kwds: Any) -> Any:
-    """Return what :func:`special_dtype` was given.
+    """Return the argument of :func:`special_dtype`.
 
     Parameters
     ----------
@@ -411,7 +411,7 @@ class ItemType:
     Parameters
     ----------
     described
-        What the extension module says about it: a tuple that begins with the class.
+        The description by the extension module: a tuple that begins with the class.
     address_size
         Bytes of an address in the file.
     """
@@ -690,7 +690,7 @@ class ItemType:
             found, at = [], 0
             for part in parts:
                 end = at + len(part) // size
-                # An array of its own, so that the whole is not kept for a single one.
+                # A separate array, so that a single item does not keep the whole alive.
                 found.append(joined[at:end].copy())
                 at = end
             return _objects(found, items.shape, dtype)
