@@ -137,7 +137,7 @@ pub(crate) struct Encoding {
     #[arg(long, help_heading = "Layout")]
     pub(crate) block_starts: bool,
 
-    /// Codec: blosclz, lz4, lz4hc, zlib, zstd, auto, pco, or zfp_*
+    /// blosclz, lz4, lz4hc, zlib, zstd, auto, pco, zfp_*
     ///
     /// auto chooses codec, level, filters and block size from a sample of the data, see --goal. zfp_acc, zfp_prec and
     /// zfp_rate are for arrays of floats, without filters, and lose precision. pco (pcodec) is for numbers, without

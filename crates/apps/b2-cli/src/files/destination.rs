@@ -261,9 +261,6 @@ pub(crate) fn print(text: &str) -> Result<()> {
 
 /// Checks that an output may be written. It must never be one of the inputs, and must not exist unless `force` is
 /// given. Even then the only directory that may be replaced is a sparse frame.
-///
-/// # Errors
-/// Fails if it must not be written.
 pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
     for input in inputs {
         refuse_same(path, input)?;
@@ -444,9 +441,6 @@ pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
 }
 
 /// Checks early that the folder of an output exists.
-///
-/// # Errors
-/// Fails if it does not.
 pub(crate) fn check_folder(path: &Path) -> Result<()> {
     let there = fs::metadata(folder_of(path)).with_context(|| path.display().to_string())?;
     ensure!(there.is_dir(), "{}: not in a folder", path.display());

@@ -13,9 +13,6 @@ use crate::process::capture;
 
 impl FilesFrom {
     /// The names in the list, as they arrive; none without a list.
-    ///
-    /// # Errors
-    /// Fails if the list cannot be read. Errors name it.
     pub(crate) fn names(&self) -> Result<impl Iterator<Item = Result<PathBuf>>> {
         let names = self.files_from.as_deref().map(|list| {
             let names = open(list)?.split(if self.null { 0 } else { b'\n' });

@@ -38,9 +38,6 @@ fn is_store(path: &Path) -> bool {
 }
 
 /// Checks early that a file can be stored under a URL.
-///
-/// # Errors
-/// Fails if it cannot.
 pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
     match is_store(url) {
         true => stores::check(),

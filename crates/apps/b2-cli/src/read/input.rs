@@ -214,9 +214,6 @@ impl Input {
     }
 
     /// Checks the limit `--max-output` for data that is not backed by stored bytes. Does not expand anything.
-    ///
-    /// # Errors
-    /// Fails if the limit is exceeded, or if the index cannot be read.
     pub(crate) fn check_output(&self) -> Result<()> {
         match self {
             Self::Array(array) => Ok(array.check_output()?),
@@ -227,9 +224,6 @@ impl Input {
 
     /// Bytes of the data that are not backed by stored bytes, as in [`check_output`](Self::check_output). Counts only
     /// up to about `enough`.
-    ///
-    /// # Errors
-    /// Fails if the index cannot be read.
     pub(crate) fn unstored(&self, enough: u64) -> Result<u64> {
         match (self, self.frame()) {
             (Self::Chunk(chunk), _) => Ok(chunk.dparams.limits.unstored(self.nbytes(), chunk.stored())),

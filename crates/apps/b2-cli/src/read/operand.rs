@@ -138,9 +138,6 @@ impl Operand {
     }
 
     /// Checks that the items of an `.npy` file have this size.
-    ///
-    /// # Errors
-    /// Fails if they have another size.
     pub(crate) fn check_itemsize(&self, itemsize: usize) -> Result<()> {
         let Some(header) = &self.npy else { return Ok(()) };
         let have = header.dtype.itemsize();
@@ -210,18 +207,12 @@ impl Operand {
     }
 
     /// The items, to be read box by box. Raw bytes are taken as an array of `shape`.
-    ///
-    /// # Errors
-    /// Fails if the size overflows.
     pub(crate) fn into_items(self, shape: &[u64], itemsize: usize, quiet: bool) -> Result<Items> {
         Self::join(vec![(self, shape.to_vec())], 0, itemsize, quiet)
     }
 
     /// The items of several inputs, which follow each other along `axis`. Each input comes with its shape, in which
     /// only the length along `axis` may differ.
-    ///
-    /// # Errors
-    /// Fails if the size overflows.
     pub(crate) fn join(
         inputs: Vec<(Self, Vec<u64>)>,
         axis: usize,
@@ -245,9 +236,6 @@ impl Operand {
 
     /// The bytes of all items in C order, as an array of bytes. Fortran order is converted first, in a temporary file
     /// next to `beside`.
-    ///
-    /// # Errors
-    /// Fails if that is not possible.
     pub(crate) fn into_bytes(mut self, beside: &Path, quiet: bool) -> Result<Items> {
         let nbytes = self.nbytes();
         let turned = self.npy.take_if(|header| header.fortran_order && header.shape.len() > 1);

@@ -32,9 +32,6 @@ pub(crate) trait Plain: Send + Sync {
         BTreeMap::new()
     }
     /// Checks the limit `--max-output` for data that is not backed by stored bytes.
-    ///
-    /// # Errors
-    /// Fails if the limit is exceeded.
     fn check_output(&self) -> Result<()>;
     /// Reads the items of a box in C order, which fill `dst`.
     fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<()>;

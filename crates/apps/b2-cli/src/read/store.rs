@@ -43,9 +43,6 @@ impl Store {
     }
 
     /// The store that an open frame of the file at `path` is; `None` if it has no members.
-    ///
-    /// # Errors
-    /// Fails if the list of members is damaged.
     pub(crate) fn of(input: &Input, path: &Path, global: Global) -> Result<Option<Self>> {
         let Some(frame) = input.frame() else { return Ok(None) };
         let options = global.reading_stored(frame.header().frame_len());
@@ -64,17 +61,11 @@ impl Store {
     }
 
     /// Compares the directory of an archive with the headers of its members.
-    ///
-    /// # Errors
-    /// Fails if they contradict each other.
     pub(crate) fn verify_directory(&self) -> Result<()> {
         self.store.verify_directory().map_err(|error| plain(error, &self.path))
     }
 
     /// Opens a member. The leading slash may be omitted.
-    ///
-    /// # Errors
-    /// Fails if the key does not exist, or if the member cannot be opened.
     pub(crate) fn member(&self, key: &str) -> Result<Input> {
         let opened = || -> Result<Input> {
             let path = self.store.member(key).ok().and_then(|member| match &member.place {

@@ -15,9 +15,6 @@ use crate::read::block_box;
 const SAMPLE: u64 = 4 << 20;
 
 /// Resolves `--codec auto` for `nbytes` uncompressed bytes. `read` fills a buffer from the given position.
-///
-/// # Errors
-/// Fails if the options conflict, or if reading fails.
 pub(crate) fn for_bytes(
     encoding: &Encoding,
     typesize: usize,

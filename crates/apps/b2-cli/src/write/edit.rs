@@ -232,9 +232,6 @@ impl Target {
 }
 
 /// Refuses a URL for a command that changes a file.
-///
-/// # Errors
-/// Fails if the path is a URL.
 pub(crate) fn refuse_url(path: &Path) -> Result<()> {
     ensure!(!urls::is_url(path), "a URL: files on servers are only read, never changed in place");
     Ok(())
@@ -260,9 +257,6 @@ fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Resolves the dimension that an option names. Negative numbers count from the end.
-///
-/// # Errors
-/// Fails if there is no such dimension.
 pub(crate) fn axis(option: &str, given: i64, ndim: usize) -> Result<usize> {
     let counted = if given < 0 { given.checked_add_unsigned(ndim as u64) } else { Some(given) };
     counted

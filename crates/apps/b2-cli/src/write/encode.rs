@@ -54,9 +54,6 @@ impl Encoding {
     }
 
     /// Compression parameters for items of this size: the defaults, overridden by those that were given.
-    ///
-    /// # Errors
-    /// Fails if they are out of range or conflict.
     pub(crate) fn cparams(&self, typesize: usize) -> Result<CParams> {
         self.cparams_over(plugins::cparams(typesize), true)
     }
@@ -105,9 +102,6 @@ impl Encoding {
     }
 
     /// The dtype that was given.
-    ///
-    /// # Errors
-    /// Returns [`Usage`] if it is invalid.
     pub(crate) fn dtype(&self) -> Result<Option<Dtype>> {
         let Some(text) = &self.dtype else { return Ok(None) };
         let dtype = Dtype::parse(text).map_err(|e| Usage(format!("--dtype: {e}")))?;
@@ -410,9 +404,6 @@ impl<S: SharedRegions> SharedRegions for ProgressSource<'_, S> {
 
 /// The shape of an array whose items take exactly `have` bytes: as given, with the length in place of -1, or one dimension
 /// if none is given.
-///
-/// # Errors
-/// Fails if the bytes do not fit.
 pub(crate) fn shape_of(given: Option<&Shape>, dtype: &Dtype, have: u64) -> Result<Vec<u64>> {
     let itemsize = dtype.itemsize() as u64;
     let Some(given) = given else {
@@ -456,9 +447,6 @@ pub(crate) fn shape_of(given: Option<&Shape>, dtype: &Dtype, have: u64) -> Resul
 /// Reports on standard error what was written and how well it compressed, unless `--quiet` is given; with `--verbose`
 /// also how long it took. `shown` is the name of the new file `to` for messages; `chosen` means that `--codec auto`
 /// chose the parameters.
-///
-/// # Errors
-/// Fails if the new file cannot be opened.
 pub(crate) fn tell(
     global: Global,
     from: &Path,

@@ -63,9 +63,6 @@ impl Zarr {
     }
 
     /// Whether there is a group or an array.
-    ///
-    /// # Errors
-    /// Fails if its metadata cannot be read.
     pub(crate) fn exists(&self) -> Result<bool> {
         Ok(self.stored(&self.root)?.is_some() || self.read(&self.root.join(".zmetadata"))?.is_some())
     }

@@ -129,9 +129,6 @@ impl Item {
 
 impl SourceFile {
     /// Opens a file. `wanted` is a member that it is opened for.
-    ///
-    /// # Errors
-    /// Fails if it has none of the formats, or cannot be read.
     pub(super) fn open(input: &Path, global: Global) -> Result<Self> {
         if let Some(zarr) = open_zarr(input, global)? {
             return Ok(Self::Zarr(zarr));

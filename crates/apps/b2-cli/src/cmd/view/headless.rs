@@ -23,9 +23,6 @@ impl Headless {
     }
 
     /// Waits until everything that the screen shows is read.
-    ///
-    /// # Errors
-    /// Fails if the thread that reads has ended.
     pub(super) fn settle(&mut self) -> Result<()> {
         loop {
             let parts = Parts::of(self.area, &self.app);

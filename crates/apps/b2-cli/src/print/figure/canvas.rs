@@ -87,9 +87,6 @@ impl Canvas {
     }
 
     /// The drawing as an SVG file.
-    ///
-    /// # Errors
-    /// Fails if an image in it cannot be compressed.
     pub(crate) fn svg(&self) -> Result<String> {
         let [width, height] = self.size;
         let mut out = format!(
@@ -142,9 +139,6 @@ impl Canvas {
     }
 
     /// The drawing as a PNG file.
-    ///
-    /// # Errors
-    /// Fails if it cannot be compressed.
     pub(crate) fn png(&self) -> Result<Vec<u8>> {
         png::rgb(self.size, &self.painted())
     }

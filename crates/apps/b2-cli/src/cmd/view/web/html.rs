@@ -19,9 +19,6 @@ use crate::process::Usage;
 const MAX_FILE_LEN: u64 = 64 << 20;
 
 /// Writes the page with a file inside.
-///
-/// # Errors
-/// Fails if the file is too large or cannot be read.
 pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> Result<()> {
     let source = &shown.source.file;
     refuse_same(output, source)?;

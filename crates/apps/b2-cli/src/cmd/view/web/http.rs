@@ -86,9 +86,6 @@ impl Server {
     }
 
     /// Answers requests until the process ends.
-    ///
-    /// # Errors
-    /// Fails if no connection can be accepted any more.
     pub(super) fn serve(&self, listener: &TcpListener) -> Result<()> {
         loop {
             let (stream, _) = match listener.accept() {

@@ -11,9 +11,6 @@ pub(super) fn encoded(text: &str) -> String {
 }
 
 /// The name of a file.
-///
-/// # Errors
-/// Fails if the path has none.
 pub(super) fn name_of(path: &Path) -> Result<String> {
     let name = path.file_name().with_context(|| format!("{}: not a file name", path.display()))?;
     Ok(name.to_string_lossy().into_owned())
