@@ -458,7 +458,9 @@ impl FrameError {
         Self::field(Structure::Entries, "entry", (nchunk as u64).saturating_mul(8), value, expected)
     }
 
-    pub(crate) fn field(
+    /// Creates the error for a field with a value that is not allowed.
+    #[doc(hidden)]
+    pub fn field(
         structure: Structure,
         field: &'static str,
         offset: u64,

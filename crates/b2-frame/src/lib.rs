@@ -46,6 +46,7 @@ pub use read::costs::ReadCosts;
 pub use read::opening::{PathKind, sniff};
 pub use read::options::ReadOptions;
 pub use read::requests::{Job, Read, Request, RequestBudget};
+pub use read::retry::{RetryPolicy, retry_on_change};
 pub use read::super_chunk::SuperChunk;
 pub use read::unstored::UnstoredBytes;
 pub use repair::cross::CrossCheck;

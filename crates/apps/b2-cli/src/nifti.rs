@@ -72,7 +72,7 @@ impl NiftiImage {
         };
         ensure!(end <= len, "{} bytes of the items are missing", end.saturating_sub(len));
         let mut left_out = Vec::new();
-        let extensions = header.offset.saturating_sub(header.len as u64 + 4);
+        let extensions = header.offset.saturating_sub(header.min_offset);
         if extensions > 0 {
             left_out.push(format!("extensions of the header ({extensions} bytes)"));
         }
@@ -188,8 +188,8 @@ pub(crate) fn stem(path: &Path) -> String {
 
 /// What the header states.
 struct Header {
-    /// Length in bytes.
-    len: usize,
+    /// Where the items start if the header has no extensions.
+    min_offset: u64,
     /// Where the items start.
     offset: u64,
     shape: Vec<u64>,
@@ -211,10 +211,11 @@ impl Header {
         };
         let shape = (1..=ndim).map(length).collect::<Result<Vec<_>>>()?;
         let offset = fields.offset()?;
-        ensure!(offset >= fields.len() as u64 + 4, "the items start in the header, at byte {offset}");
+        let min_offset = fields.min_offset();
+        ensure!(offset >= min_offset, "the items start in the header, at byte {offset}");
         let dtype = fields.dtype()?;
         let attrs = attributes(&fields, &shape);
-        Ok(Self { len: fields.len(), offset, shape, dtype, attrs })
+        Ok(Self { min_offset, offset, shape, dtype, attrs })
     }
 
     /// Size of all items in bytes.
@@ -284,6 +285,11 @@ impl<'a> Fields<'a> {
 
     fn len(&self) -> usize {
         if self.version == 1 { 348 } else { 540 }
+    }
+
+    /// Where the items start if nothing but the four bytes after the header is before them.
+    fn min_offset(&self) -> u64 {
+        if self.version == 1 { 352 } else { 544 }
     }
 
     /// Whether header and items are in separate files.

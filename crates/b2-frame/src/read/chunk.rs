@@ -6,10 +6,11 @@ use b2_chunk::{Chunk, ChunkError, ChunkHeader, LazyChunk};
 use bytes::Bytes;
 
 use crate::format::index::Entry;
-use crate::read::chunk_head::{ChunkHead, HeadPlan};
-use crate::read::chunk_plan::{ChunkPlan, CompareMode};
+use crate::read::chunk_head::ChunkHead;
+use crate::read::chunk_plan::ChunkPlan;
 use crate::read::plan::{Plan, Step, ended};
 use crate::read::super_chunk::On;
+use crate::read::whole_chunk_plan::{CompareMode, WholeChunkPlan};
 use crate::{FrameError, SuperChunk};
 
 /// A chunk of a frame, which need not exist. Returned by [`SuperChunk::chunk`]; nothing is read before it is needed.
@@ -71,7 +72,7 @@ impl<'a> ChunkRef<'a> {
     /// # Errors
     /// As for [`read`](Self::read).
     pub fn head(self) -> Result<LazyChunk, FrameError> {
-        self.run_plan(HeadPlan::new(self.frame, self.nchunk).map(|plan| On(self.frame, plan)))
+        self.run_plan(ChunkPlan::new(self.frame, self.nchunk).map(|plan| On(self.frame, plan)))
             .map(ChunkHead::into_chunk)
     }
 
@@ -124,7 +125,7 @@ impl<'a> ChunkRef<'a> {
     /// When the chunk does not exist, its entry is malformed, or it exceeds a limit.
     #[doc(hidden)]
     pub fn plan(self) -> Result<impl Plan<Output = Chunk> + use<'a>, FrameError> {
-        Ok(On(self.frame, ChunkPlan::new(self.frame, self.nchunk, CompareMode::Always)?))
+        Ok(On(self.frame, WholeChunkPlan::new(self.frame, self.nchunk, CompareMode::Always)?))
     }
 
     /// Returns a plan that reads the chunk, verifies it according to [`Compare`](crate::Compare), and decodes it.
@@ -136,7 +137,7 @@ impl<'a> ChunkRef<'a> {
         self,
         decode: D,
     ) -> Result<impl Plan<Output = T> + use<'a, T, D>, FrameError> {
-        let plan = ChunkPlan::new(self.frame, self.nchunk, CompareMode::Decoded)?;
+        let plan = WholeChunkPlan::new(self.frame, self.nchunk, CompareMode::Decoded)?;
         Ok(Decoding { chunk: self, plan: On(self.frame, plan), decode: Some(decode) })
     }
 }
@@ -144,7 +145,7 @@ impl<'a> ChunkRef<'a> {
 /// A plan that reads a chunk and decodes it.
 struct Decoding<'a, D> {
     chunk: ChunkRef<'a>,
-    plan: On<'a, ChunkPlan>,
+    plan: On<'a, WholeChunkPlan>,
     /// `None` after the plan has ended.
     decode: Option<D>,
 }

@@ -11,7 +11,6 @@ pub(crate) mod chunk;
 pub(crate) mod chunk_head;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod chunk_infos;
-#[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod chunk_plan;
 pub(crate) mod compare;
 pub(crate) mod costs;
@@ -22,6 +21,7 @@ pub(crate) mod headers;
 #[allow(clippy::arithmetic_side_effects, reason = "counts bytes that exist")]
 pub(crate) mod local;
 pub(crate) mod locate;
+mod lone_chunk;
 pub(crate) mod numbered;
 pub(crate) mod open_plan;
 pub(crate) mod opening;
@@ -41,6 +41,7 @@ pub(crate) mod remote;
 #[allow(clippy::arithmetic_side_effects, reason = "counts requests that exist")]
 pub(crate) mod requests;
 pub(crate) mod restored;
+pub(crate) mod retry;
 pub(crate) mod scatter_plan;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod sizes;
@@ -53,3 +54,5 @@ pub(crate) mod target;
 #[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
 pub(crate) mod unstored;
 pub(crate) mod verified;
+#[allow(clippy::arithmetic_side_effects, reason = "offsets and sizes were checked when the frame was opened")]
+pub(crate) mod whole_chunk_plan;

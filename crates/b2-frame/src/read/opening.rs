@@ -379,7 +379,8 @@ impl FrameOrigin {
     /// Returns the newest state if it differs from that of `schunk`.
     pub(crate) fn newer_than(&self, schunk: &SuperChunk) -> Result<Option<SuperChunk>, FrameError> {
         let ReadOptions { fs, offset, .. } = &self.options;
-        let ours = schunk.files.open(FrameFile::Main)?.storage().identity();
+        let file = schunk.files.open(FrameFile::Main)?;
+        let ours = file.storage().identity();
         let main = match schunk.storage() {
             Storage::Contiguous => self.path.clone(),
             Storage::Sparse => self.path.join(INDEX_NAME),
@@ -387,10 +388,11 @@ impl FrameOrigin {
         // Failures here are ignored, since opening the frame will report them.
         if let (Ok(Some(ours)), Ok(Some(theirs))) = (ours, fs.identity(&main, Links::Follow))
             && ours == theirs
-            && self.guard.as_ref().is_none_or(|guard| guard.is_unchanged())
-            && let Ok(file) = open_file(&**fs, &main, Links::Follow, *offset)
+            && let Ok(file) =
+                if file.is_live() { Ok(file) } else { open_file(&**fs, &main, Links::Follow, *offset) }
             && let header = Extent::exactly(FrameFile::Main, schunk.layout().header.clone())
-            && file.read(&header).is_ok_and(|header| header == schunk.opened().header_bytes)
+            && file.read_unguarded(&header).is_ok_and(|header| header == schunk.opened().header_bytes)
+            && self.guard.as_ref().is_none_or(|guard| guard.is_unchanged())
         {
             return Ok(None);
         }

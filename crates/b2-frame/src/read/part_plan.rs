@@ -5,26 +5,21 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::read::chunk_head::{ChunkHead, ComparePlan, HeadPlan};
+use crate::read::chunk_head::ChunkHead;
+use crate::read::chunk_plan::ChunkPlan;
 use crate::read::plan::Step;
 use crate::read::scatter_plan::{Reading, ResolvedPart, ScatterPlan};
 use crate::read::super_chunk::FramePlan;
 use crate::read::target::Target;
 use crate::storage::files::Extent;
-use crate::{FrameError, ReadCosts, SuperChunk};
+use crate::{ReadCosts, SuperChunk};
 
-/// Reads the head of a chunk, and compares the chunk with its checksum if required.
+/// Reads and verifies the head of a chunk, then says which blocks to read.
 pub(crate) struct PartPlan {
     npart: u64,
     nchunk: usize,
-    state: PartState,
-}
-
-enum PartState {
-    Start,
-    Head(HeadPlan),
-    Compare(ComparePlan),
-    Ended,
+    /// `None` before the first step.
+    plan: Option<ChunkPlan>,
 }
 
 /// The next step of a part.
@@ -39,48 +34,34 @@ pub(crate) enum PartStep<P: ScatterPlan> {
 
 impl PartPlan {
     pub(crate) fn new(places: &impl ScatterPlan, npart: u64) -> Self {
-        Self { npart, nchunk: places.nchunk(npart), state: PartState::Start }
+        Self { npart, nchunk: places.nchunk(npart), plan: None }
     }
 
     /// Continues with the bytes that were requested, like [`Plan::step`](crate::Plan::step).
     pub(crate) fn step<P: ScatterPlan>(
         &mut self,
         reading: &Reading<'_, P>,
-        mut parts: Vec<Bytes>,
+        parts: Vec<Bytes>,
     ) -> Result<PartStep<P>, P::Error> {
         let Reading { frame, places, .. } = *reading;
-        loop {
-            let step = match std::mem::replace(&mut self.state, PartState::Ended) {
-                PartState::Start => {
-                    if let Some(fill) = places.known(self.npart, self.nchunk)? {
-                        return Ok(PartStep::Fill(fill));
-                    }
-                    let expected = if frame.costs.ahead { places.expected(self.npart)? } else { Vec::new() };
-                    let plan = HeadPlan::new(frame, self.nchunk)?.with_blocks(expected);
-                    self.state = PartState::Head(plan);
-                    continue;
+        let plan = match &mut self.plan {
+            Some(plan) => plan,
+            none => {
+                if let Some(fill) = places.known(self.npart, self.nchunk)? {
+                    return Ok(PartStep::Fill(fill));
                 }
-                PartState::Head(mut plan) => match plan.step(frame, std::mem::take(&mut parts))? {
-                    Step::Done(head) => {
-                        self.state = PartState::Compare(head.compare());
-                        continue;
-                    }
-                    Step::Need(need) => (PartState::Head(plan), need),
-                },
-                PartState::Compare(mut plan) => match plan.step(frame, std::mem::take(&mut parts))? {
-                    Step::Done(head) => {
-                        return Ok(match places.found((self.npart, self.nchunk), head.chunk())? {
-                            ResolvedPart::Fill(fill) => PartStep::Fill(fill),
-                            ResolvedPart::Blocks(part) => PartStep::Blocks(Blocks { head, part }),
-                        });
-                    }
-                    Step::Need(need) => (PartState::Compare(plan), need),
-                },
-                PartState::Ended => Err(FrameError::argument("plan", "has ended"))?,
-            };
-            self.state = step.0;
-            return Ok(PartStep::Need(step.1));
-        }
+                let expected = if frame.costs.ahead { places.expected(self.npart)? } else { Vec::new() };
+                none.insert(ChunkPlan::new(frame, self.nchunk)?.with_blocks(expected).verified())
+            }
+        };
+        let head = match plan.step(frame, parts)? {
+            Step::Need(need) => return Ok(PartStep::Need(need)),
+            Step::Done(head) => head,
+        };
+        Ok(match places.found((self.npart, self.nchunk), head.chunk())? {
+            ResolvedPart::Fill(fill) => PartStep::Fill(fill),
+            ResolvedPart::Blocks(part) => PartStep::Blocks(Blocks { head, part }),
+        })
     }
 }
 

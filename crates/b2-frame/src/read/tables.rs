@@ -13,10 +13,10 @@ use crate::format::records::{FoundTable, MAX_STARTS_LEN, Pages, RecordPage, Reco
 use crate::format::start_copy;
 use crate::format::starts::{ChunkStarts, Starts, StartsPolicy, budget};
 use crate::names::FrameFile;
-use crate::read::chunk_plan::{ChunkPlan, CompareMode};
 use crate::read::restored::restored_error;
 use crate::read::sums::{PageOf, PageRequest, SumsPlan};
 use crate::read::super_chunk::On;
+use crate::read::whole_chunk_plan::{CompareMode, WholeChunkPlan};
 use crate::storage::files::Extent;
 use crate::{FrameError, Structure, SuperChunk};
 
@@ -62,7 +62,10 @@ impl SuperChunk {
                 let (entry, run) = self.index().run(nchunk)?;
                 nchunk = run.end;
                 if let Entry::Stored(_) = entry {
-                    memory::push(&mut plans, On(self, ChunkPlan::new(self, run.start, CompareMode::Never)?))?;
+                    memory::push(
+                        &mut plans,
+                        On(self, WholeChunkPlan::new(self, run.start, CompareMode::Never)?),
+                    )?;
                     memory::push(&mut runs, run)?;
                 }
             }

@@ -50,7 +50,12 @@ fn working_directory(fs: &dyn ReadFiles, path: &Path) -> Result<Option<PathBuf>,
 impl<F: ?Sized> AbsolutePaths<F> {
     /// Returns the absolute path.
     fn at(&self, path: &Path) -> PathBuf {
-        self.directory.join(path)
+        // One allocation: this happens for each read.
+        let mut absolute =
+            PathBuf::with_capacity(self.directory.as_os_str().len() + 1 + path.as_os_str().len());
+        absolute.push(&self.directory);
+        absolute.push(path);
+        absolute
     }
 }
 
@@ -59,6 +64,9 @@ impl<F: ?Sized> AbsolutePaths<F> {
 impl<F: ReadFiles + ?Sized> ReadFiles for AbsolutePaths<F> {
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
         self.fs.open(&self.at(path), links)
+    }
+    fn open_with_len(&self, path: &Path, links: Links) -> io::Result<(Arc<dyn ReadAt>, u64)> {
+        self.fs.open_with_len(&self.at(path), links)
     }
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
         self.fs.kind(&self.at(path), links)

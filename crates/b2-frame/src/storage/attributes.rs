@@ -90,10 +90,15 @@ mod extended {
     }
 
     pub(super) fn copy(from: &dyn Source, to: &File) -> io::Result<()> {
-        let mut names = vec![0; MAX_ATTRIBUTES_LEN];
+        let room =
+            || b2_core::memory::zeroed(MAX_ATTRIBUTES_LEN).map_err(crate::storage::traits::out_of_memory);
+        let mut names = room()?;
         // Files without attributes visible to this process have none to copy.
-        let Ok(len) = from.list(&mut names) else { return Ok(()) };
-        let mut value = vec![0; MAX_ATTRIBUTES_LEN];
+        let len = from.list(&mut names).unwrap_or(0);
+        if len == 0 {
+            return Ok(());
+        }
+        let mut value = room()?;
         for name in names.get(..len).unwrap_or_default().split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
             if OF_CONTENT.contains(&name) {

@@ -26,7 +26,11 @@ pub struct Disk;
 
 impl ReadFiles for Disk {
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
-        open(path, links, OpenOptions::new().read(true)).map(|file| Arc::new(file) as _)
+        open(path, links, OpenOptions::new().read(true)).map(|(file, _)| Arc::new(file) as _)
+    }
+
+    fn open_with_len(&self, path: &Path, links: Links) -> io::Result<(Arc<dyn ReadAt>, u64)> {
+        open(path, links, OpenOptions::new().read(true)).map(|(file, len)| (Arc::new(file) as _, len))
     }
 
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
@@ -35,10 +39,9 @@ impl ReadFiles for Disk {
 
     #[cfg(unix)]
     fn identity(&self, path: &Path, links: Links) -> io::Result<Option<FileId>> {
-        use std::os::unix::fs::MetadataExt;
         let metadata = stat(path, links)?;
         regular(&metadata)?;
-        Ok(Some(FileId::new(metadata.dev(), metadata.ino().into())))
+        Ok(Some(identity_of(&metadata)))
     }
 
     #[cfg(windows)]
@@ -51,7 +54,7 @@ impl ReadFiles for Disk {
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
-        open(path, Links::Refuse, OpenOptions::new().read(true))?.is_locked()
+        open(path, Links::Refuse, OpenOptions::new().read(true))?.0.is_locked()
     }
 
     fn is_local(&self) -> bool {
@@ -65,7 +68,7 @@ impl ReadFiles for Disk {
 
 impl FileSystem for Disk {
     fn open_write(&self, path: &Path, links: Links) -> io::Result<Arc<dyn WriteAt>> {
-        open(path, links, OpenOptions::new().read(true).write(true)).map(|file| Arc::new(file) as _)
+        open(path, links, OpenOptions::new().read(true).write(true)).map(|(file, _)| Arc::new(file) as _)
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn WriteAt>> {
@@ -206,7 +209,7 @@ fn kind_of(metadata: &fs::Metadata) -> FileKind {
 impl Disk {
     /// Opens a regular file for reading.
     pub(crate) fn open_file(&self, path: &Path, links: Links) -> io::Result<DiskFile> {
-        open(path, links, OpenOptions::new().read(true))
+        Ok(open(path, links, OpenOptions::new().read(true))?.0)
     }
 }
 
@@ -217,7 +220,7 @@ impl DiskFile {
     }
 }
 
-fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<DiskFile> {
+fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<(DiskFile, u64)> {
     // Check before opening, since opening a device can have side effects.
     regular(&stat(path, links)?)?;
     #[cfg(unix)]
@@ -228,12 +231,22 @@ fn open(path: &Path, links: Links, options: &mut OpenOptions) -> io::Result<Disk
         options.custom_flags(libc::O_NONBLOCK | refuse);
     }
     let file = options.open(path)?;
-    regular(&file.metadata()?)?;
+    let metadata = file.metadata()?;
+    regular(&metadata)?;
     // Windows can refuse links only by opening them, which would not open the content of files that a cloud holds.
     if cfg!(windows) && links == Links::Refuse {
         regular(&fs::symlink_metadata(path)?)?;
     }
-    Ok(DiskFile::new(file))
+    let file = DiskFile::new(file);
+    #[cfg(unix)]
+    let _ = file.identity.set(identity_of(&metadata));
+    Ok((file, metadata.len()))
+}
+
+#[cfg(unix)]
+fn identity_of(metadata: &fs::Metadata) -> FileId {
+    use std::os::unix::fs::MetadataExt;
+    FileId::new(metadata.dev(), metadata.ino().into())
 }
 
 pub(crate) fn regular(metadata: &fs::Metadata) -> io::Result<()> {
@@ -252,6 +265,9 @@ pub(crate) struct DiskFile {
     /// Asked for when the file is opened: Wine forgets the volume of a file that is renamed later.
     #[cfg(windows)]
     identity: Option<FileId>,
+    /// An open file remains the same file.
+    #[cfg(unix)]
+    identity: std::sync::OnceLock<FileId>,
 }
 
 impl DiskFile {
@@ -259,6 +275,8 @@ impl DiskFile {
         Self {
             #[cfg(windows)]
             identity: windows::identity(&file).ok().map(|(id, _)| id),
+            #[cfg(unix)]
+            identity: std::sync::OnceLock::new(),
             file,
             #[cfg(not(any(unix, windows)))]
             cursor: std::sync::Mutex::default(),
@@ -319,9 +337,11 @@ impl ReadAt for DiskFile {
 
     #[cfg(unix)]
     fn identity(&self) -> io::Result<Option<FileId>> {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = self.file.metadata()?;
-        Ok(Some(FileId::new(metadata.dev(), metadata.ino().into())))
+        if let Some(known) = self.identity.get() {
+            return Ok(Some(*known));
+        }
+        let identity = identity_of(&self.file.metadata()?);
+        Ok(Some(*self.identity.get_or_init(|| identity)))
     }
 
     #[cfg(windows)]

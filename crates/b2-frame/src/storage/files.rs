@@ -128,6 +128,8 @@ pub struct OpenFile {
     file: Arc<dyn ReadAt>,
     /// The same file without a guard, if `file` has one.
     bare: Option<Arc<dyn ReadAt>>,
+    /// Whether reads return what is in the file now: nothing is replaced on the fly or cached.
+    live: bool,
     name: Arc<str>,
     base: u64,
     len: u64,
@@ -153,10 +155,20 @@ impl OpenFile {
     pub fn new(file: Arc<dyn ReadAt>, name: impl Into<Arc<str>>, base: u64) -> Result<Self, FrameError> {
         let name = name.into();
         let len = file.len().map_err(FrameError::io(&*name))?;
+        Self::with_len(file, name, base, len)
+    }
+
+    /// Creates the file from what `file`, which has `len` bytes, holds from byte `base` on.
+    pub(crate) fn with_len(
+        file: Arc<dyn ReadAt>,
+        name: Arc<str>,
+        base: u64,
+        len: u64,
+    ) -> Result<Self, FrameError> {
         let Some(len) = len.checked_sub(base) else {
             return Err(FrameError::OutOfRange { what: "file bytes", start: base, end: base, len });
         };
-        Ok(Self { file, bare: None, name, base, len })
+        Ok(Self { file, bare: None, live: false, name, base, len })
     }
 
     /// Returns the file with a guard, which ensures that all bytes belong to one state of the frame.
@@ -164,6 +176,16 @@ impl OpenFile {
         let Some(guard) = guard else { return self };
         let bare = Some(self.file.clone());
         Self { file: Arc::new(GuardedFile { file: self.file, guard: guard.clone() }), bare, ..self }
+    }
+
+    /// Declares that reads return what is in the file now.
+    pub(crate) fn live(self) -> Self {
+        Self { live: true, ..self }
+    }
+
+    /// Returns whether reads return what is in the file now.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
     }
 
     /// Returns the number of bytes from the start of the frame to the end of the file.

@@ -47,6 +47,18 @@ impl LockRecord {
         Ok(Self { counter, ours, held })
     }
 
+    /// Reads only the counter.
+    pub(crate) fn read_counter(file: &dyn ReadAt) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        file.read_exact_at(COUNTER_AT as u64, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Returns the number of changes.
+    pub(crate) fn counter(self) -> u64 {
+        self.counter
+    }
+
     /// Writes the record and returns the number of bytes.
     fn write(self, file: &dyn WriteAt) -> io::Result<u64> {
         let known = [self.counter, self.ours, self.held].map(u64::to_le_bytes).concat();

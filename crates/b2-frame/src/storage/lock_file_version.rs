@@ -8,7 +8,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ pub(crate) struct LockFileVersion {
     lock: OnceLock<Arc<dyn ReadAt>>,
     /// Number of changes by other programs.
     foreign: u64,
+    /// The change counter when it was last compared. While it stays the same, so does `foreign`.
+    counter: AtomicU64,
     /// Whether to look for a lock file that did not exist.
     watching: AtomicBool,
 }
@@ -53,13 +55,16 @@ impl LockFileVersion {
         if !fs.is_local() {
             return Ok(None);
         }
-        let guard = |lock, foreign| {
-            let (fs, path) = (fs.clone(), path.to_owned());
-            Ok(Some(Arc::new(Self { fs, path, lock, foreign, watching: AtomicBool::new(false) })))
+        let guard = |lock, record: LockRecord| {
+            let (fs, path, foreign) = (fs.clone(), path.to_owned(), record.foreign());
+            let (counter, watching) = (AtomicU64::new(record.counter()), AtomicBool::new(false));
+            Ok(Some(Arc::new(Self { fs, path, lock, foreign, counter, watching })))
         };
         let lock = match fs.open(path, Links::Refuse) {
             Ok(lock) => lock,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return guard(OnceLock::new(), 0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return guard(OnceLock::new(), LockRecord::default());
+            }
             Err(_) => return Ok(None),
         };
         let begun = Instant::now();
@@ -68,7 +73,7 @@ impl LockFileVersion {
             let Ok(record) = LockRecord::read(&*lock) else { return Ok(None) };
             // Writers of this crate may hold the lock for long, but need not be waited for.
             if record.is_ours() || !fs.is_locked(path).unwrap_or(false) {
-                return guard(lock.into(), record.foreign());
+                return guard(lock.into(), record);
             }
             if begun.elapsed() > WRITER_TIMEOUT {
                 return Err(FrameError::lock(path)(io::Error::new(
@@ -84,7 +89,18 @@ impl LockFileVersion {
     /// Returns whether no other program has started a change since then.
     pub(crate) fn is_unchanged(&self) -> bool {
         let unchanged = |lock: &Arc<dyn ReadAt>| {
-            LockRecord::read(&**lock).is_ok_and(|record| record.foreign() == self.foreign)
+            // Mostly nobody has changed anything, which one read shows. A new lock file is empty.
+            let counter = LockRecord::read_counter(&**lock);
+            if counter.is_ok_and(|counter| counter == self.counter.load(Ordering::Relaxed)) {
+                return true;
+            }
+            LockRecord::read(&**lock).is_ok_and(|record| {
+                let unchanged = record.foreign() == self.foreign;
+                if unchanged {
+                    self.counter.store(record.counter(), Ordering::Relaxed);
+                }
+                unchanged
+            })
         };
         match self.lock.get() {
             Some(lock) => unchanged(lock),

@@ -75,6 +75,11 @@ impl ReadFiles for MappedDisk {
         };
         Ok(Arc::new(MappedFile { bytes, file }))
     }
+    fn open_with_len(&self, path: &Path, links: Links) -> io::Result<(Arc<dyn ReadAt>, u64)> {
+        let file = self.open(path, links)?;
+        let len = file.len()?;
+        Ok((file, len))
+    }
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
         Disk.kind(path, links)
     }

@@ -87,6 +87,9 @@ impl ReadFiles for RootedDir {
     fn open(&self, path: &Path, _: Links) -> io::Result<Arc<dyn ReadAt>> {
         Disk.open(self.checked(path)?, Links::Refuse)
     }
+    fn open_with_len(&self, path: &Path, _: Links) -> io::Result<(Arc<dyn ReadAt>, u64)> {
+        Disk.open_with_len(self.checked(path)?, Links::Refuse)
+    }
     fn kind(&self, path: &Path, _: Links) -> io::Result<FileKind> {
         Disk.kind(self.checked(path)?, Links::Refuse)
     }

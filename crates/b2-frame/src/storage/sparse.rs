@@ -131,7 +131,9 @@ impl Sparse {
         let mut index = open_file(&*fs, &path, Links::Refuse, 0)?;
         if fs.is_local() {
             let held = CachedIndex::of(index.storage().clone()).map_err(FrameError::io(index.name()))?;
-            index = OpenFile::new(held, index.name(), 0)?;
+            if !Arc::ptr_eq(&held, index.storage()) {
+                index = OpenFile::new(held, index.name(), 0)?;
+            }
         }
         let index = index.guarded(guard.as_ref());
         let watch = IndexWatch::new(index.storage().clone());
@@ -187,8 +189,8 @@ pub(crate) fn open_file(
     links: Links,
     base: u64,
 ) -> Result<OpenFile, FrameError> {
-    let name = path.display().to_string();
-    let file = fs.open(path, links).map_err(|error| match error.kind() {
+    let name: Arc<str> = path.display().to_string().into();
+    let (file, len) = fs.open_with_len(path, links).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput if fs.kind(path, links).is_ok_and(|kind| kind != FileKind::File) => {
             match links {
                 Links::Follow => FrameError::NotRegular { path: path.to_owned(), or_directory: false },
@@ -198,5 +200,6 @@ pub(crate) fn open_file(
         }
         _ => FrameError::io(&*name)(error),
     })?;
-    OpenFile::new(file, name, base)
+    let file = OpenFile::with_len(file, name, base, len)?;
+    Ok(if fs.is_local() { file.live() } else { file })
 }

@@ -74,10 +74,13 @@ pub trait ReadAt: Send + Sync {
     }
 }
 
+pub(crate) fn out_of_memory(error: OutOfMemory) -> io::Error {
+    io::Error::new(io::ErrorKind::OutOfMemory, error)
+}
+
 /// Reads a range into a buffer that is reused.
 pub(crate) fn copied(file: &(impl ReadAt + ?Sized), range: Range<u64>) -> io::Result<Bytes> {
-    let mut buf = Buffer::new(range.end.saturating_sub(range.start))
-        .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+    let mut buf = Buffer::new(range.end.saturating_sub(range.start)).map_err(out_of_memory)?;
     file.read_exact_at(range.start, &mut buf)?;
     Ok(buf.freeze())
 }
@@ -190,6 +193,17 @@ pub trait ReadFiles: Debug + Send + Sync {
     /// [`io::ErrorKind::InvalidInput`] if it is not a regular file, or any error of the storage, most often
     /// [`io::ErrorKind::NotFound`].
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>>;
+
+    /// Opens a file as [`open`](Self::open) does, and returns its length in bytes, too.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    #[doc(hidden)]
+    fn open_with_len(&self, path: &Path, links: Links) -> io::Result<(Arc<dyn ReadAt>, u64)> {
+        let file = self.open(path, links)?;
+        let len = file.len()?;
+        Ok((file, len))
+    }
 
     /// Returns what `path` refers to. The default opens it: a path is a file if that succeeds, and a directory if there
     /// is no such file, but the index file of a sparse frame below the path.

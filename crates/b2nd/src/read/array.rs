@@ -314,6 +314,19 @@ impl NdArray {
         })))
     }
 
+    /// Returns an array in a frame without its metalayer. The caller has checked that they fit.
+    pub(crate) fn of(frame: SuperChunk, geometry: Geometry, dtype: Dtype) -> Self {
+        let meta = ArrayMeta {
+            shape: geometry.shape().to_vec(),
+            chunkshape: geometry.chunkshape().to_vec(),
+            blockshape: geometry.blockshape().to_vec(),
+            dtype_format: 0,
+            dtype: Some(dtype.as_str().as_bytes().to_vec()),
+        };
+        let about = About { meta, geometry: Arc::new(geometry), dtype };
+        Self(Arc::new(ArrayInner { frame, about: Arc::new(about) }))
+    }
+
     /// Fails if the items of `frame`, an array or not, are computed or fetched by python-blosc2 when they are read there.
     /// All arrays are checked when they are opened.
     ///

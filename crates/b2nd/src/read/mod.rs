@@ -20,6 +20,8 @@ pub(crate) mod buffer;
 pub(crate) mod futures;
 #[allow(clippy::cast_possible_truncation, reason = "the items fit in memory")]
 pub(crate) mod items;
+#[allow(clippy::arithmetic_side_effects, reason = "divides by numbers of at least 1")]
+mod lone_chunk;
 pub(crate) mod output;
 #[allow(clippy::arithmetic_side_effects, reason = "positions are inside a selection, which was checked")]
 pub(crate) mod pieces;

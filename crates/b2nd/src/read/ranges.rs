@@ -41,31 +41,35 @@ impl FetchedRanges {
         self.parts.values().fold(0, |sum, part| sum.saturating_add(part.len()))
     }
 
-    /// Returns the bytes of an extent, or the range of them that has to be fetched.
+    /// Returns the bytes of an extent, or the range of them that has to be fetched: its end, if the start was.
     fn get(&self, extent: &Extent) -> Result<Result<Bytes, Range<u64>>, FrameError> {
-        let Range { start, mut end } = extent.range;
-        if let Some(len) = self.len.filter(|&len| len < end) {
-            if !extent.or_less {
-                return Err(FrameError::out_of_range("bytes of the frame", start, end, len));
-            }
-            end = len.max(start);
+        let Range { mut start, end } = match self.len {
+            Some(len) => extent.within(len)?,
+            None => extent.range.clone(),
+        };
+        // What follows it in the part that reaches furthest.
+        let rest = |at: u64| {
+            let from = |start: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
+            let parts = self.parts.range(..=at).filter(|(start, part)| from(**start) < part.len());
+            parts.map(|(start, part)| part.slice(from(*start)..)).max_by_key(Bytes::len)
+        };
+        let mut found = Vec::new();
+        while start < end {
+            let Some(mut part) = rest(start) else { return Ok(Err(start..end)) };
+            part.truncate(usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX));
+            start = start.saturating_add(part.len() as u64);
+            found.push(part);
         }
-        if start >= end {
-            return Ok(Ok(Bytes::new()));
-        }
-        for (at, bytes) in self.parts.range(..=start).rev() {
-            let from = usize::try_from(start.saturating_sub(*at)).unwrap_or(usize::MAX);
-            let to = usize::try_from(end.saturating_sub(*at)).unwrap_or(usize::MAX);
-            if to <= bytes.len() {
-                return Ok(Ok(bytes.slice(from..to)));
-            }
-        }
-        Ok(Err(start..end))
+        Ok(Ok(match &found[..] {
+            [part] => part.clone(),
+            parts => parts.concat().into(),
+        }))
     }
 }
 
 /// No files: everything is read through plans.
-struct Nowhere;
+#[derive(Debug)]
+pub struct Nowhere;
 
 impl FrameFiles for Nowhere {
     fn open(&self, _: FrameFile) -> Result<OpenFile, FrameError> {
@@ -101,6 +105,12 @@ impl RangedOpening {
         let mut fetched = FetchedRanges::default();
         fetched.put(0..asked, first);
         Self { options: options.costs(Self::COSTS), fetched, end, state: State::Start }
+    }
+
+    /// Begins with an array that is open already, such as a [`lone_chunk`](NdArray::lone_chunk).
+    pub fn opened_array(array: NdArray) -> Self {
+        let options = ReadOptions::default();
+        Self { options, fetched: FetchedRanges::default(), end: Bytes::new(), state: State::Open(array) }
     }
 
     /// Takes the answer to a request for `range`: fewer bytes than requested if the frame ends before.

@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use b2_chunk::{DParams, LazyChunk, SpecialKind};
-use b2_core::{Control, memory};
-use b2_frame::{Destination, Job, Read, ResolvedPart, ScatterPlan, SuperChunk, Target, read_places};
+use b2_core::{Control, OutOfMemory, memory};
+use b2_frame::{
+    Destination, FrameError, Job, Read, ResolvedPart, ScatterPlan, Structure, SuperChunk, Target, read_places,
+};
 
 use crate::read::block_copier::BlockCopier;
 use crate::read::uniform::Uniform;
@@ -137,15 +139,9 @@ impl SelectionRead {
         let list = chunk.nblocks() as u64 * size_of::<usize>() as u64;
         let limits = &self.array.super_chunk().dparams().limits;
         limits.check_memory("list of blocks, in bytes", list)?;
-        let (size, mut numbers) = (self.array_block(), Vec::new());
-        for &nblock in &part.nblocks {
-            // The chunk has the right size, so all blocks of the array lie inside it.
-            let known = numbers.last().map_or(0, |last| last + 1);
-            for nblock in chunk.blocks_of(nblock * size..(nblock + 1) * size).filter(|n| *n >= known) {
-                memory::push(&mut numbers, nblock)?;
-            }
-        }
-        Ok(numbers)
+        let (moves, size) = (&*self.moves, self.array_block());
+        // The chunk has the right size, so all blocks of the array lie inside it.
+        Ok(touched_blocks((moves, part), size, chunk.nblocks(), |bytes| chunk.blocks_of(bytes))?)
     }
 
     /// Returns the value of all items of a special chunk that was read.
@@ -160,6 +156,36 @@ impl SelectionRead {
         };
         Ok(uniform.zip(self.moves.unblocked(npart)?))
     }
+}
+
+/// Returns which of the `nblocks` blocks of a chunk hold selected items, where `blocks_of` returns those of a range of its
+/// bytes. `size` is the size of a block of the array.
+pub(crate) fn touched_blocks(
+    (moves, part): (&dyn CopyPlan, &ChunkPart),
+    size: usize,
+    nblocks: usize,
+    blocks_of: impl Fn(Range<usize>) -> Range<usize>,
+) -> Result<Vec<usize>, OutOfMemory> {
+    let mut marks = memory::zeroed(nblocks)?;
+    let mut mark = |blocks: Range<usize>| marks.get_mut(blocks).into_iter().for_each(|marks| marks.fill(1));
+    for &nblock in &part.nblocks {
+        let start = nblock * size;
+        let all = blocks_of(start..start + size);
+        if part.whole || all.len() == 1 {
+            mark(all);
+            continue;
+        }
+        moves.visit(part, nblock, &mut |step| {
+            let Some(loops) = step.to_buffer() else { return };
+            let (row, source) = (loops.row(), loops.source());
+            match blocks_of(start + source.start..start + source.end) {
+                // The first and the last byte are selected.
+                blocks if blocks.len() <= 2 => mark(blocks),
+                _ => loops.each_row(|from, _| mark(blocks_of(start + from..start + from + row))),
+            }
+        });
+    }
+    memory::collect(marks.iter().enumerate().filter(|(_, mark)| **mark > 0).map(|(nblock, _)| nblock))
 }
 
 // SAFETY: Every item is in one block, and `CopyPlan` that say they are disjoint have checked the strides that
@@ -237,6 +263,10 @@ unsafe impl ScatterPlan for SelectionRead {
         let part = self.moves.part(npart)?;
         let foreign = match chunk.blocksize() == self.array_block() {
             true => None,
+            false if self.array.requires_blocks() => {
+                let (structure, size) = (Structure::Chunk(nchunk), chunk.blocksize() as u64);
+                Err(FrameError::field(structure, "blocksize", 8, size, "the size of the array's blocks"))?
+            }
             false => Some(self.foreign(&part, chunk)?),
         };
         Ok(ResolvedPart::Blocks(SelectedPart { part, foreign }))

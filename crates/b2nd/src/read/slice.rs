@@ -11,7 +11,7 @@ use b2_frame::Destination;
 use crate::model::byte_order::NativeOrder;
 use crate::model::geometry::{coords, dimensions, for_each_position, product, strides};
 use crate::read::buffer::{buffer, check_len};
-use crate::read::selected::{SliceRead, begin_read, read_selection, read_to_keep};
+use crate::read::selected::{SliceRead, begin_read, read_selection, read_to_keep, touched_blocks};
 use crate::select::copy_plan::{BoxCopyPlan, CopyPlan, extent};
 use crate::select::point_copy_plan::PointCopyPlan;
 use crate::select::resolved::{AxisSelection, OutDim, ResolvedSelection, count_set, set_marks};
@@ -522,6 +522,25 @@ impl Slice {
         let destination = destination.into();
         check_len(destination.len(), self.nbytes())?;
         begin_read(&self.array, self.moves(0, &self.strides())?, destination)
+    }
+
+    /// Returns which part of the blocks of the first chunk with selected items hold any of them, if it has blocks of
+    /// `blocksize` bytes.
+    ///
+    /// # Errors
+    /// [`NdError::Memory`].
+    #[doc(hidden)]
+    pub fn touched_part(&self, blocksize: usize) -> Result<f64, NdError> {
+        let moves = self.moves(0, &self.strides())?;
+        if moves.nparts() == 0 {
+            return Ok(0.0);
+        }
+        let geometry = self.array.geometry();
+        let nblocks = geometry.chunk_nbytes().div_ceil(blocksize.max(1));
+        let blocks =
+            |bytes: Range<usize>| bytes.start / blocksize.max(1)..bytes.end.div_ceil(blocksize.max(1));
+        let touched = touched_blocks((&*moves, &moves.part(0)?), geometry.block_nbytes(), nblocks, blocks)?;
+        Ok(touched.len() as f64 / nblocks.max(1) as f64)
     }
 
     /// Reads the bytes of all items in C order, as stored.

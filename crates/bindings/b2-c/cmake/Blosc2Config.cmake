@@ -4,9 +4,9 @@ include(CMakeFindDependencyMacro)
 set(THREADS_PREFER_PTHREAD_FLAG TRUE)
 find_dependency(Threads)
 
-# This file is in lib/cmake/blosc2 of the folder that it was installed into, which may have been moved.
+# This file is in @LIBDIR@/cmake/blosc2 of the folder that it was installed into, which may have been moved.
 get_filename_component(_blosc2_lib "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
-get_filename_component(_blosc2_prefix "${_blosc2_lib}/.." ABSOLUTE)
+get_filename_component(_blosc2_prefix "${_blosc2_lib}/@PREFIX_FROM_LIBDIR@" ABSOLUTE)
 
 if(NOT TARGET Blosc2::blosc2_shared)
   add_library(Blosc2::blosc2_shared SHARED IMPORTED)
@@ -20,7 +20,7 @@ if(NOT TARGET Blosc2::blosc2_static)
   set_target_properties(Blosc2::blosc2_static PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${_blosc2_prefix}/include"
     IMPORTED_LOCATION "${_blosc2_lib}/libblosc2.a"
-    INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS};m")
+    INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS};m@ZSTD@")
 endif()
 if(NOT TARGET Blosc2::blosc2)
   add_library(Blosc2::blosc2 INTERFACE IMPORTED)

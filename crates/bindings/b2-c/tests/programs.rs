@@ -158,6 +158,12 @@ fn passed(command: &mut Command) {
     print!("{text}");
 }
 
+/// Not under valgrind, which has its own functions for memory.
+#[test]
+fn no_memory_passes() {
+    passes(&Program::new("no_memory", ""), "");
+}
+
 #[test]
 fn chunks_passes_linked_statically() {
     let library = libraries().join("libblosc2.a");
@@ -223,6 +229,42 @@ fn an_installed_library_is_found_by_pkg_config_and_uninstalled_completely() {
         (left(&prefix), left(&prefix.join("include"))),
         (vec!["include".into()], vec!["other.h".into()])
     );
+}
+
+#[test]
+fn an_installation_has_a_folder_of_libraries_and_a_destination() {
+    let dest = folder("destination");
+    let script = |what: &str| {
+        let mut python = Command::new("python3");
+        python.arg("-B").arg(package("../../../packaging/libblosc2.py")).env("DESTDIR", &dest);
+        python
+            .args([what, "--libdir", "lib/x86_64-linux-gnu", "--libraries"])
+            .arg(libraries())
+            .arg("/opt/b2");
+        output(&mut python)
+    };
+    script("install");
+    let lib = dest.join("opt/b2/lib/x86_64-linux-gnu");
+    assert!(lib.join(SONAME).is_file() && lib.join("libblosc2.so").is_symlink());
+    let asked = |sysroot: &Path| {
+        let mut flags = Command::new("pkg-config");
+        flags.args(["--cflags", "--libs", "blosc2"]).env("PKG_CONFIG_PATH", lib.join("pkgconfig"));
+        output(flags.env("PKG_CONFIG_SYSROOT_DIR", sysroot))
+    };
+    let flags = asked(Path::new(""));
+    assert!(
+        flags.contains("-I/opt/b2/include") && flags.contains("-L/opt/b2/lib/x86_64-linux-gnu"),
+        "{flags}"
+    );
+    let program = folder("destination-program").join("roundtrip");
+    let mut cc = Command::new("cc");
+    cc.arg(package("examples/roundtrip.c")).arg("-o").arg(&program).args(asked(&dest).split_whitespace());
+    output(&mut cc);
+    // The paths in the file for CMake lead from its folder to the libraries and headers.
+    let config = fs::read_to_string(lib.join("cmake/blosc2/Blosc2Config.cmake")).unwrap();
+    assert!(config.contains("\"${_blosc2_lib}/../..\" ABSOLUTE") && !config.contains('@'), "{config}");
+    script("uninstall");
+    assert_eq!(fs::read_dir(dest.join("opt/b2")).unwrap().count(), 0);
 }
 
 /// Returns the functions declared by our headers.

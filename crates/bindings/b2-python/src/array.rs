@@ -3,13 +3,15 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
 
 use b2_core::memory;
 use b2_http::HttpFile;
 use b2_store::MemberLocation;
 use b2kit::chunk::{FilterSlot, SpecialKind};
-use b2kit::frame::{Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadCosts, RootedDir, Storage};
+use b2kit::frame::{
+    Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadCosts, RetryPolicy, RootedDir, Storage,
+    retry_on_change,
+};
 use b2kit::nd::NdError;
 use b2kit::{Control, FilterId, NdArray};
 use bytes::Bytes;
@@ -189,22 +191,19 @@ impl ArrayBase {
         py: Python<'py>,
         mut read: impl FnMut(&NdArray, &Bound<'py, PyArrayDescr>) -> PyResult<T>,
     ) -> PyResult<T> {
-        const TRIES: u32 = 20;
-        let mut n = 0;
-        loop {
+        let attempt = |last: &mut Option<NdArray>| {
             let (array, dtype) = self.both(py)?;
-            match read(&array, dtype.bind(py)) {
-                Err(error) if n < TRIES && is_changed(&error, py) => {
-                    py.detach(|| std::thread::sleep(Duration::from_millis(1 << n.min(6))));
-                    py.check_signals()?;
-                    n += 1;
-                    if !self.follow(py, &array)? {
-                        return Err(error);
-                    }
-                }
-                result => return result,
+            read(last.insert(array), dtype.bind(py))
+        };
+        let recover = |last: &mut Option<NdArray>, error: &PyErr, pause| match last {
+            Some(last) if is_changed(error, py) => {
+                py.detach(|| std::thread::sleep(pause));
+                py.check_signals()?;
+                self.follow(py, last)
             }
-        }
+            _ => Ok(false),
+        };
+        retry_on_change(RetryPolicy::default(), &mut None, attempt, recover)
     }
 
     /// Moves to the newest state if its geometry and dtype equal those of `old`. Returns whether they do.

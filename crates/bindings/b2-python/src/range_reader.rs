@@ -1,12 +1,12 @@
-//! Reading a frame whose bytes the caller fetches: reports which bytes are needed next and accepts them. For Zarr
-//! stores, which may read asynchronously. Nothing here waits for I/O.
+//! Reading a frame or a single chunk whose bytes the caller fetches: reports which bytes are needed next and accepts
+//! them. For Zarr stores, which may read asynchronously. Nothing here waits for I/O.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use b2kit::frame::Destination;
-use b2kit::nd::{NdError, RangedOpening, RangedRead};
-use b2kit::{Limits, NdArray, SuperChunk};
+use b2kit::nd::{NdError, Nowhere, RangedOpening, RangedRead};
+use b2kit::{Dtype, Limits, NdArray, SuperChunk};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -18,7 +18,10 @@ use crate::options::plugins;
 use crate::reader::{Memory, new_array};
 use crate::source::bytes_of;
 
-/// Reads a frame that is fetched in ranges.
+/// Blocks of up to so many stored bytes are decoded as one job.
+const DECODE_LEN: u64 = 256 << 10;
+
+/// Reads a frame, or a chunk outside of one, that is fetched in ranges.
 #[pyclass(frozen, module = "b2kit._b2kit")]
 pub(crate) struct RangeReader {
     state: Mutex<State>,
@@ -79,6 +82,37 @@ impl RangeReader {
         let options = SuperChunk::options().plugins(plugins()).limits(Limits::default());
         let opening = RangedOpening::new(options, asked, start, end);
         Ok(Self { state: Mutex::new(State { opening, dtype: None, reading: None }) })
+    }
+
+    /// Creates a reader of a chunk outside of a frame, whose uncompressed size follows from its shape. `blocks` is the
+    /// shape of its blocks; without it, items are in C order. `blocksize` is the size of its blocks in bytes, or an
+    /// estimate.
+    #[staticmethod]
+    #[pyo3(signature = (shape, dtype, blocksize, blocks = None))]
+    fn chunk(
+        shape: Vec<u64>,
+        dtype: &Bound<'_, PyArrayDescr>,
+        blocksize: usize,
+        blocks: Option<Vec<u32>>,
+    ) -> PyResult<Self> {
+        let py = dtype.py();
+        let options = SuperChunk::options().plugins(plugins()).limits(Limits::default());
+        let options = options.costs(RangedOpening::COSTS.small(0).at_once(DECODE_LEN));
+        let items = Dtype::opaque(format!("|V{}", dtype.itemsize()), dtype.itemsize());
+        let array = NdArray::lone_chunk(&options, &shape, items, blocks, blocksize, Arc::new(Nowhere));
+        let opening = RangedOpening::opened_array(array.or_raise(py)?);
+        let dtype = Some(dtype.clone().unbind());
+        Ok(Self { state: Mutex::new(State { opening, dtype, reading: None }) })
+    }
+
+    /// Returns which part of a chunk's blocks of `blocksize` bytes hold selected items.
+    fn touched_part(&self, key: &Bound<'_, PyAny>, blocksize: usize) -> PyResult<f64> {
+        let py = key.py();
+        let Some(array) = self.lock().opening.array().cloned() else {
+            return Err(argument(py, "it is not open yet"));
+        };
+        let view = ResolvedIndex::new(key, Style::Numpy, array.shape())?.view(py, &array)?;
+        view.slice.touched_part(blocksize).or_raise(py)
     }
 
     /// Accepts requested bytes; fewer than requested if the frame ends before.

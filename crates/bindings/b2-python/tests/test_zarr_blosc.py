@@ -377,18 +377,12 @@ def test_damaged_chunks_are_errors_in_bounded_memory(pipeline, eager, tmp_path, 
     assert grown < (200 << 20) / (1 if sys.platform == "darwin" else 1024), grown
 
 
-def test_marks_are_the_blocks_with_selected_items(monkeypatch):
+def test_touched_blocks_are_those_with_selected_items():
     """Beside a count of every byte."""
     dice = random.Random(4)
-    monkeypatch.setattr(_zarr_blosc, "_MOST_RUNS", 40)
     for _ in range(600):
         shape = tuple(dice.randrange(1, 12) for _ in range(dice.randrange(1, 4)))
         itemsize, blocksize = dice.choice([1, 2, 4, 12]), dice.choice([1, 5, 16, 100])
-        order = dice.sample(range(len(shape)), len(shape))
-        strides, stride = [0] * len(shape), itemsize
-        for axis in reversed(order):
-            strides[axis], stride = stride, stride * shape[axis]
-        nblocks = -(-stride // blocksize)
         if dice.random() < 0.3:
             count = dice.randrange(1, 5)
             key = tuple(np.array([dice.randrange(-n, n) for _ in range(count)]) for n in shape)
@@ -397,44 +391,12 @@ def test_marks_are_the_blocks_with_selected_items(monkeypatch):
                 dice.choice([slice(*sorted(dice.choices(range(n + 1), k=2))), slice(None, None, dice.randrange(1, 4)), slice(None, None, -1), dice.randrange(-n, n)])
                 for n in shape
             )
-        offsets = sum(np.arange(n).reshape([-1 if m == axis else 1 for m in range(len(shape))]) * strides[axis] for axis, n in enumerate(shape))
-        needed = np.zeros(nblocks, bool)
-        for offset in np.ravel(offsets[key]):
-            needed[offset // blocksize : (offset + itemsize - 1) // blocksize + 1] = True
-        marks = _zarr_blosc.marks_of(key, shape, strides, itemsize, blocksize, nblocks)
-        assert marks.shape == needed.shape
-        assert (marks >= needed).all()
-        runs = math.prod(len(range(*part.indices(n))) if isinstance(part, slice) else 1 for part, n in zip(key, shape)) if isinstance(key[0], (slice, int)) else 0
-        if runs <= 40 and nblocks > 1 and all(not isinstance(part, slice) or abs(part.step or 1) == 1 for part in key):
-            assert (marks == needed).all()
+        offsets = np.arange(math.prod(shape)).reshape(shape) * itemsize
+        nblocks = -(-offsets.size * itemsize // blocksize)
+        touched = {byte // blocksize for offset in np.ravel(offsets[key]) for byte in range(offset, offset + itemsize)}
+        reader = b2kit._b2kit.RangeReader.chunk(shape, np.dtype(f"V{itemsize}"), dice.choice([blocksize, 7, 64]))
+        assert reader.touched_part(key, blocksize) == len(touched) / nblocks
 
 
-def test_runs_of_a_chunk_are_decoded_without_the_rest():
-    dice = random.Random(24)
-    for _ in range(300):
-        itemsize = dice.choice([1, 2, 3, 4, 8, 12, 16])
-        items = np.random.default_rng(dice.randrange(1 << 30)).integers(0, 9, dice.randrange(1, 5000) * itemsize, "u1")
-        codec = numcodecs.Blosc(dice.choice(NAMES), 5, dice.choice([0, 1, 2]), dice.choice([0, 100, 512, 1000]))
-        stored = codec.encode(items.view(f"V{itemsize}"))
-        reader = b2kit._b2kit.ChunkReader.parse(stored, len(stored))
-        shape = [dice.randrange(1, 7) for _ in range(dice.randrange(4))]
-        run, steps = dice.randrange(1, 1 + min(items.size, dice.choice([1, 4, 16, 1000]))), []
-        extent = run
-        for count in shape:
-            steps.insert(0, (count, extent + dice.choice([0, 0, 1, itemsize, 300])))
-            extent += (count - 1) * steps[0][1]
-        base = dice.randrange(max(1, items.size - extent + 1))
-        offsets = np.array([base])
-        for count, stride in steps:
-            offsets = (offsets[:, None] + np.arange(count) * stride).ravel()
-        offsets = (offsets[:, None] + np.arange(run)).ravel()
-        out = np.full(offsets.size, 255, "u1")
-        if base + extent > items.size:
-            with pytest.raises(ValueError, match="not in the chunk"):
-                reader.decode_runs_into(base, steps, run, [(0, stored)], out)
-            continue
-        reader.decode_runs_into(base, steps, run, [(0, stored)], out)
-        np.testing.assert_array_equal(out, items[offsets])
-    for steps in ([(2, 1)], [(0, 8)], [(2, 8), (3, 4)], [(1 << 62, 1 << 62)]):
-        with pytest.raises(ValueError, match="not in the chunk"):
-            reader.decode_runs_into(0, steps, 2, [(0, stored)], out)
+def test_blocks_in_any_order_are_read_together():
+    assert _zarr_blosc._joined([(50, 60), (0, 10), (12, 20), (15, 17)], 2) == [(0, 20), (50, 60)]

@@ -206,6 +206,9 @@ impl ReadFiles for GroupCommit {
     fn open(&self, path: &Path, links: Links) -> io::Result<Arc<dyn ReadAt>> {
         Disk.open(path, links)
     }
+    fn open_with_len(&self, path: &Path, links: Links) -> io::Result<(Arc<dyn ReadAt>, u64)> {
+        Disk.open_with_len(path, links)
+    }
     fn kind(&self, path: &Path, links: Links) -> io::Result<FileKind> {
         Disk.kind(path, links)
     }

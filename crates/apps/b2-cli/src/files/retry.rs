@@ -2,47 +2,29 @@
 //! the files of the state that was opened. Everything is read again, so that the output shows a single state.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use b2kit::ErrorKind;
+use b2kit::frame::{RetryPolicy, retry_on_change};
 
 use super::destination;
 use crate::process::error::{Trouble, causes, kind};
 use crate::process::signals;
 
-/// How long a command tries to read one state: as long as opening waits for a writer of C-Blosc2. A second is too little
-/// beside a writer that leaves less time between two compactions than it takes to read everything, most of the time.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many attempts there are at least, where each takes long.
-const MIN_ATTEMPTS: u32 = 20;
-
 /// Runs `work`, which must only read, and retries it if the data was changed meanwhile. There is no retry once output
 /// has been sent.
-pub(crate) fn again<T>(work: impl FnMut() -> Result<T>) -> Result<T> {
-    let begun = Instant::now();
-    attempts(work, |n| {
-        sleep(Duration::from_millis(1 << n.min(6)));
-        n < MIN_ATTEMPTS || begun.elapsed() < RETRY_TIMEOUT
-    })
-}
-
-/// Repeats until `pause`, which gets the number of previous attempts, returns false.
-fn attempts<T>(mut work: impl FnMut() -> Result<T>, mut pause: impl FnMut(u32) -> bool) -> Result<T> {
+pub(crate) fn again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let before = destination::sent();
-    let mut n = 0;
-    loop {
-        match work() {
-            Err(error) if is_changed(&error) && destination::sent() == before => {
-                signals::check()?;
-                if !pause(n) {
-                    return Err(error);
-                }
-            }
-            result => return result,
+    let recover = |(): &mut (), error: &anyhow::Error, pause: Duration| {
+        let retries = is_changed(error) && destination::sent() == before;
+        if retries {
+            signals::check()?;
+            sleep(pause);
         }
-        n = n.saturating_add(1);
-    }
+        Ok(retries)
+    };
+    retry_on_change(RetryPolicy::default(), &mut (), |()| work(), recover)
 }
 
 fn is_changed(error: &anyhow::Error) -> bool {
@@ -58,36 +40,15 @@ mod tests {
 
     use super::*;
 
-    fn changed() -> anyhow::Error {
-        FrameError::io("a")(io::ErrorKind::StaleNetworkFileHandle.into()).into()
-    }
-
     #[test]
-    fn a_reader_is_not_starved_by_a_fast_writer() {
-        let mut left = 5000;
-        let work = || match left {
-            0 => Ok(7),
-            _ => {
-                left -= 1;
-                Err(changed())
-            }
-        };
-        assert_eq!(attempts(work, |n| n < 6000).unwrap(), 7);
-    }
-
-    #[test]
-    fn other_errors_and_the_end_of_patience_are_told() {
+    fn only_changes_are_retried() {
         let mut count = 0;
-        let error = attempts(
-            || {
-                count += 1;
-                Err::<(), _>(changed())
-            },
-            |n| n < 9,
-        );
-        assert!(is_changed(&error.unwrap_err()));
-        assert_eq!(count, 10);
-        let error = attempts(|| Err::<(), _>(anyhow::anyhow!("other")), |_| panic!("not again")).unwrap_err();
-        assert_eq!(error.to_string(), "other");
+        let changed = || FrameError::io("a")(io::ErrorKind::StaleNetworkFileHandle.into());
+        let work = || {
+            count += 1;
+            if count < 3 { Err(changed().into()) } else { Err::<(), _>(anyhow::anyhow!("other")) }
+        };
+        assert_eq!(again(work).unwrap_err().to_string(), "other");
+        assert_eq!(count, 3);
     }
 }

@@ -195,7 +195,7 @@ impl ContiguousStore {
             watch: self.watch.clone(),
             rollbacks: self.watch.rollbacks.load(Ordering::SeqCst),
         };
-        Ok(Arc::new(Contiguous(OpenFile::new(Arc::new(file), self.out.name.clone(), 0)?)))
+        Ok(Arc::new(Contiguous(OpenFile::new(Arc::new(file), self.out.name.clone(), 0)?.live())))
     }
 
     /// Returns the layout of the chunks stored so far; index and trailer are not written yet.

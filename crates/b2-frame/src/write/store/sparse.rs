@@ -187,6 +187,7 @@ impl SparseStore {
     pub(super) fn files(&self) -> Result<Arc<dyn FrameFiles>, FrameError> {
         let name = self.dir.join(INDEX_NAME).display().to_string();
         let index = OpenFile::new(self.index.clone(), name, 0)?;
+        let index = if cfg!(windows) { index } else { index.live() };
         let (fs, dir, watch) = (self.fs.clone(), self.dir.clone(), self.watch.clone());
         Ok(Arc::new(Sparse::snapshot(fs, dir, index, watch, self.has_staged())))
     }

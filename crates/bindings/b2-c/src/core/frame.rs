@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use b2_chunk::Plugins;
 use b2_frame::{
     Compare, Durability, EditOptions, FileSystem, FrameEditor, FrameError, FrameParams, INDEXES, ReadFiles,
-    ReadOptions, Storage, SuperChunk, WriteOptions,
+    ReadOptions, RetryPolicy, Storage, SuperChunk, WriteOptions, retry_on_change,
 };
 use bytes::Bytes;
 
@@ -117,6 +117,8 @@ pub(crate) fn to_write() -> WriteOptions {
 #[derive(Default)]
 struct ReadLock {
     lock: Option<Arc<LockFile>>,
+    /// The path of the lock file.
+    path: Option<PathBuf>,
     /// The change counter of the lock file when last read.
     counter: Option<u64>,
 }
@@ -125,12 +127,13 @@ struct ReadLock {
 struct LockFile(File, Mutex<u32>);
 
 impl ReadLock {
-    /// Waits for a shared lock of the frame at `path`. Returns `None` if there is no lock file, or it cannot be locked.
+    /// Waits for a shared lock of the frame at `path`. As in C, the lock file is created if it does not exist. Returns
+    /// `None` if it cannot be opened or locked, as in a folder that is read-only.
     fn shared(&mut self, path: &Path) -> Option<SharedLock> {
         loop {
             let lock = match self.lock.take() {
                 Some(lock) => lock,
-                None => Arc::new(LockFile(open_lock(path)?, Mutex::new(0))),
+                None => Arc::new(LockFile(self.open(path)?, Mutex::new(0))),
             };
             let mut users = lock.users();
             let first = *users == 0;
@@ -147,14 +150,26 @@ impl ReadLock {
             }
         }
     }
-}
 
-fn open_lock(path: &Path) -> Option<File> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(if path.is_dir() { "/.b2lock" } else { ".b2lock" });
-    let options = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(options).open(name).ok()?;
-    file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
+    fn open(&mut self, path: &Path) -> Option<File> {
+        let lock = match self.path.take() {
+            Some(lock) => lock,
+            None => {
+                let mut lock = path.as_os_str().to_owned();
+                lock.push(if std::fs::metadata(path).ok()?.is_dir() { "/.b2lock" } else { ".b2lock" });
+                lock.into()
+            }
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = match options.clone().write(true).create(true).truncate(false).open(&lock) {
+            Err(_) => options.open(&lock),
+            opened => opened,
+        };
+        self.path = Some(lock);
+        let file = file.ok()?;
+        file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
+    }
 }
 
 impl LockFile {
@@ -337,20 +352,19 @@ impl Frame {
     /// Runs a read. With locking on, it sees earlier changes of other handles and blocks further ones. Writers that do
     /// not lock may remove what is being read: then it reloads and tries again.
     pub(crate) fn reading<T>(&mut self, mut read: impl FnMut(&SuperChunk) -> Result<T>) -> Result<T> {
-        const MAX_TRIES: u32 = 100;
-        for _ in 1..MAX_TRIES {
-            let _unchanged = self.refresh_locked()?;
-            let result = read(self.reader()?);
-            if result.is_ok()
-                || !self.locking
-                || self.lock_depth > 0
-                || self.transaction_depth > 0
-                || !self.look()?
-            {
-                return result;
+        let attempt = |frame: &mut Self| {
+            let _unchanged = frame.refresh_locked()?;
+            read(frame.reader()?)
+        };
+        let recover = |frame: &mut Self, _: &Error, pause| {
+            let waits = frame.locking && frame.lock_depth == 0 && frame.transaction_depth == 0;
+            let retries = waits && frame.look()?;
+            if retries {
+                std::thread::sleep(pause);
             }
-        }
-        read(self.reader()?)
+            Ok(retries)
+        };
+        retry_on_change(RetryPolicy::default(), self, attempt, recover)
     }
 
     fn options(&self, files: Option<&Files>) -> EditOptions {

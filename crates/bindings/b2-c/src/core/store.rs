@@ -149,6 +149,7 @@ impl ChunkStore {
             Self::MemoryChunks(memory) => {
                 ensure(nchunk <= memory.chunks.len(), code::INVALID_PARAM)?;
                 memory.outdate_indexes()?;
+                memory.reserve(1)?;
                 memory.pointers.0.insert(nchunk, chunk.as_ptr());
                 memory.chunks.insert(nchunk, Arc::new(chunk));
                 Ok(())
@@ -203,9 +204,11 @@ impl ChunkStore {
         match self {
             Self::MemoryChunks(memory) => {
                 memory.outdate_indexes()?;
-                let mut old: Vec<_> = memory.chunks.drain(..).map(Some).collect();
-                memory.chunks.extend(order.iter().filter_map(|nchunk| old[*nchunk].take()));
-                memory.pointers.0 = memory.chunks.iter().map(|chunk| chunk.as_ptr()).collect();
+                let ordered = order.iter().map(|nchunk| memory.chunks[*nchunk].clone());
+                memory.chunks = b2_core::memory::collect(ordered)?;
+                for (pointer, chunk) in memory.pointers.0.iter_mut().zip(&memory.chunks) {
+                    *pointer = chunk.as_ptr();
+                }
                 Ok(())
             }
             Self::Frame(frame) => frame.change_items(&mut |editor| editor.reorder(order)),
@@ -224,12 +227,15 @@ impl ChunkStore {
         match self {
             Self::MemoryChunks(memory) => {
                 let chunk = chunk.ok_or(Error(code::FAILURE))?;
-                for _ in 0..nbytes / chunksize as u64 {
-                    memory.push(MallocBytes::copy(chunk.as_bytes())?);
+                let more = usize::try_from(nbytes / chunksize as u64).unwrap_or(usize::MAX);
+                memory.reserve(more.saturating_add(1))?;
+                let copies = (0..nbytes / chunksize as u64).map(|_| &chunk).chain(&rest);
+                // All of them or none.
+                let mut made = b2_core::memory::list(more.saturating_add(1))?;
+                for chunk in copies {
+                    made.push(MallocBytes::copy(chunk.as_bytes())?);
                 }
-                if let Some(rest) = rest {
-                    memory.push(MallocBytes::copy(rest.as_bytes())?);
-                }
+                made.into_iter().for_each(|chunk| memory.push(chunk));
                 Ok(())
             }
             Self::Frame(frame) => frame.change_items(&mut |editor| {
@@ -438,6 +444,7 @@ impl MemoryChunks {
         let (metas, vlmetas) = (frame.metas()?, frame.vlmetas()?);
         let mut this = Self { metas, vlmetas, ..Self::default() };
         let reader = frame.reader()?;
+        this.reserve(reader.nchunks())?;
         for nchunk in 0..reader.nchunks() {
             this.push(MallocBytes::copy(&reader.chunk(nchunk).read()?.into_bytes())?);
         }
@@ -466,7 +473,14 @@ impl MemoryChunks {
         self.chunks.iter().map(|chunk| chunk.len()).sum()
     }
 
-    pub(crate) fn push(&mut self, chunk: MallocBytes) {
+    /// Makes room for chunks.
+    fn reserve(&mut self, more: usize) -> Result<()> {
+        b2_core::memory::reserve(&mut self.chunks, more)?;
+        Ok(b2_core::memory::reserve(&mut self.pointers.0, more)?)
+    }
+
+    /// Appends a chunk, for which there is room.
+    fn push(&mut self, chunk: MallocBytes) {
         self.pointers.0.push(chunk.as_ptr());
         self.chunks.push(Arc::new(chunk));
     }

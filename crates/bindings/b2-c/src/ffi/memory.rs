@@ -71,8 +71,9 @@ pub(crate) fn copied(bytes: &[u8]) -> Result<*mut u8> {
 
 /// Copies values for the caller, who frees them.
 pub(crate) fn copied_values(values: &[i64]) -> Result<*mut i64> {
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-    Ok(copied(&bytes)?.cast())
+    // SAFETY: the bytes of numbers, which have no padding.
+    let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+    Ok(copied(bytes)?.cast())
 }
 
 /// Copies a text for the caller, who frees it.

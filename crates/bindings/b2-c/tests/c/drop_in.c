@@ -192,6 +192,29 @@ static void reading_beside_a_writer(bool contiguous, int reads) {
   blosc2_remove_urlpath("shared");
 }
 
+/* Opening a frame with locking creates its lock file, so that readers can wait for the first writer. Without a frame there is none. */
+static void lock_files(void) {
+  blosc2_stdio_params params = {.locking = true};
+  blosc2_io io = {.id = BLOSC2_IO_FILESYSTEM, .name = "filesystem", .params = &params};
+  for (int contiguous = 0; contiguous < 2; contiguous++) {
+    const char *lock = contiguous ? "opened.b2lock" : "opened/.b2lock";
+    b2nd_free(numbers(contiguous, "opened"));
+    CHECK(access(lock, F_OK) != 0);
+    blosc2_schunk *schunk = blosc2_schunk_open_udio("opened", &io);
+    CHECK(schunk != NULL && access(lock, F_OK) == 0);
+    uint8_t *chunk;
+    bool needs_free;
+    CHECK(blosc2_schunk_get_chunk(schunk, 1, &chunk, &needs_free) > 0);
+    if (needs_free) {
+      free(chunk);
+    }
+    blosc2_schunk_free(schunk);
+    blosc2_remove_urlpath("opened");
+    unlink(lock);
+  }
+  CHECK(blosc2_schunk_open_udio("opened", &io) == NULL && access("opened.b2lock", F_OK) != 0);
+}
+
 /* The shape that a context was made with does not matter where another one takes its place, so its chunks may be empty. */
 static void empty_chunks(void) {
   b2nd_array_t *array = numbers(true, NULL);
@@ -554,6 +577,7 @@ int main(int argc, char **argv) {
     memory_that_is_not_there();
   }
   threads_that_end();
+  lock_files();
   names();
   repeated_values();
   functions_again();

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Self, final
 
@@ -13,7 +13,6 @@ __all__ = [
     "Frame",
     "FrameBase",
     "RangeReader",
-    "ChunkReader",
     "Store",
     "set_other_hosts",
     "set_threads",
@@ -220,6 +219,11 @@ class Store:
 @final
 class RangeReader:
     def __new__(cls, start: Any, asked: int, end: Any) -> Self: ...
+    @staticmethod
+    def chunk(
+        shape: Sequence[int], dtype: np.dtype[Any], blocksize: int, blocks: Sequence[int] | None = None
+    ) -> RangeReader: ...
+    def touched_part(self, key: Any, blocksize: int) -> float: ...
     def put(self, start: int, stop: int, bytes: Any) -> None: ...
     def open(self) -> list[tuple[int, int]]: ...
     @property
@@ -227,38 +231,6 @@ class RangeReader:
     @property
     def itemsize(self) -> int: ...
     def read(self, key: Any) -> np.ndarray[Any, Any] | list[tuple[int, int]]: ...
-
-@final
-class ChunkReader:
-    @staticmethod
-    def parse(
-        head: Any, available: int, itemsize: int | None = None, blocks: list[int] | None = None
-    ) -> ChunkReader | int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def cbytes(self) -> int: ...
-    @property
-    def nblocks(self) -> int: ...
-    @property
-    def blocksize(self) -> int: ...
-    @property
-    def is_whole(self) -> bool: ...
-    def ranges(self, marks: np.ndarray[Any, np.dtype[np.bool_]], gap: int) -> list[tuple[int, int]]: ...
-    def decode(
-        self,
-        marks: np.ndarray[Any, np.dtype[np.bool_]],
-        parts: list[tuple[int, Any]],
-        out: np.ndarray[Any, np.dtype[np.uint8]],
-    ) -> None: ...
-    def decode_runs_into(
-        self,
-        base: int,
-        steps: list[tuple[int, int]],
-        run: int,
-        parts: list[tuple[int, Any]],
-        out: np.ndarray[Any, np.dtype[np.uint8]],
-    ) -> None: ...
 
 def set_threads(threads: int) -> int: ...
 def set_other_hosts(follow: bool) -> bool: ...

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,16 +22,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Union, cast
 
 import numpy as np
-from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, BytesBytesCodec
+from zarr.abc.codec import BytesBytesCodec
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
-from zarr.core.common import concurrent_map
 from zarr.core.config import config
-from zarr.storage import LocalStore, StorePath
 
 from b2kit import _b2kit
 from b2kit._array import Array
 from b2kit._create import asarray, compress, decompress
-from b2kit._zarr_chunks import bytes_of, is_all, most_bytes
+from b2kit._zarr_chunks import MAX_CHUNK, File, RangedCodec, Steps, bytes_of, fetched, is_all, most_bytes
 from b2kit.errors import ArgumentError, DamagedError, UnsupportedError, WrongTypeError
 
 try:
@@ -50,7 +47,6 @@ else:
 if TYPE_CHECKING:
     from typing import Self
 
-    from zarr.abc.store import ByteGetter
     from zarr.core.array_spec import ArraySpec
     from zarr.core.buffer import Buffer, NDBuffer
 
@@ -58,13 +54,9 @@ __all__ = ["B2ndCodec", "BatchedPipeline", "Blosc2Codec", "ChunkCodec", "FusedPi
 
 Filter = Union[str, tuple[str, int]]
 
-# Maximum size of a Blosc2 chunk in bytes.
-_MAX_CHUNK = 2**31 - 1 - 32
-# Decoding runs inline up to this many bytes, fetched or selected, because a thread switch takes longer; of files up to so
-# many selected bytes, since their blocks are decoded by several threads anyway: a few milliseconds at most.
-_INLINE, _INLINE_FILE = 1 << 18, 2 << 20
-# Maximum number of request rounds to read a chunk; damaged chunks may ask for more.
-_MAX_ROUNDS = 16
+# Of files, up to this many selected bytes are decoded in the event loop: their blocks are decoded by several threads, which
+# takes a few milliseconds at most.
+_INLINE_FILE = 2 << 20
 # Number of bytes requested at the end of a chunk: index and checksums, for chunks of up to 8 MiB. At least as many are
 # requested at the start, so that shorter chunks arrive completely with the first request.
 _END = 4096
@@ -170,7 +162,7 @@ class _Options:
 
 
 @dataclass(frozen=True)
-class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
+class B2ndCodec(_Options, RangedCodec):
     """Stores a Zarr chunk as a Blosc2 array (``b2kit.b2nd``). A selection fetches only the blocks it touches.
 
     Parameters
@@ -231,8 +223,8 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         if self.blocks is not None and len(self.blocks) != len(shape):
             raise ArgumentError(f"blocks {self.blocks} for an array of {len(shape)} dimensions")
         chunk = getattr(chunk_grid, "chunk_shape", None)
-        if chunk is not None and math.prod(chunk) * native.itemsize > _MAX_CHUNK:
-            raise ArgumentError(f"chunks {chunk} of {native} have more than {_MAX_CHUNK} bytes")
+        if chunk is not None and math.prod(chunk) * native.itemsize > MAX_CHUNK:
+            raise ArgumentError(f"chunks {chunk} of {native} have more than {MAX_CHUNK} bytes")
         # zarr does not pass the other codecs to a codec: the caller, metadata or sharding, has them.
         caller = sys._getframe(1).f_locals.get("self")
         _hint(self, getattr(caller, "codecs", ()))
@@ -259,77 +251,24 @@ class B2ndCodec(_Options, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 
     # Parts of chunks.
 
-    async def _decode_partial_single(
-        self, byte_getter: ByteGetter, selection: Any, chunk_spec: ArraySpec
-    ) -> NDBuffer | None:
-        prototype = chunk_spec.prototype
-        path = _file(byte_getter)
-        if path is not None:
-            if _nbytes(selection, chunk_spec) <= _INLINE_FILE:
-                return _from_file(path, selection, chunk_spec)
-            return await asyncio.to_thread(_from_file, path, selection, chunk_spec)
-        if is_all(selection, chunk_spec.shape):
-            whole = await byte_getter.get(prototype)
-            return None if whole is None else await self._decode_single(whole, chunk_spec)
-
-        async def fetch(start: int, stop: int) -> Buffer | None:
-            return await byte_getter.get(prototype, RangeByteRequest(start, stop))
-
-        asked = self._first(chunk_spec)
-
-        async def last() -> Buffer | None:
-            try:
-                return await byte_getter.get(prototype, SuffixByteRequest(_END))
-            except Exception:
-                # Some stores reject suffixes longer than the object; then the first bytes are the whole chunk. Other
-                # errors are reported by the first request.
-                return None
-
-        start, end = await asyncio.gather(fetch(0, asked), last())
-        if start is None:
+    def _from_file(self, file: File, selection: Any, spec: ArraySpec) -> NDBuffer | None:
+        try:
+            return _items(file[0], selection, spec)
+        except FileNotFoundError:
             return None
-        reading = _Reading(start, asked, end, selection, chunk_spec)
-        for _ in range(_MAX_ROUNDS):
-            # Decoding small amounts takes less time than a thread switch.
-            found = reading.step() if reading.is_short else await asyncio.to_thread(reading.step)
-            if not isinstance(found, list):
-                return found
-            if len(found) == 1:
-                answers = [await fetch(*found[0])]
-            else:
-                answers = await concurrent_map(found, fetch, config.get("async.concurrency"))
-            if not reading.take(found, answers):
-                return None
-        raise DamagedError("the chunk has no positions of its bytes")
 
-    def _decode_partial_sync(self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
-        prototype = chunk_spec.prototype
-        path = _file(byte_getter)
-        if path is not None:
-            return _from_file(path, selection, chunk_spec)
-        if is_all(selection, chunk_spec.shape):
-            whole = byte_getter.get_sync(prototype=prototype)
-            return None if whole is None else self._decode_sync(whole, chunk_spec)
+    def _is_quick(self, selection: Any, spec: ArraySpec) -> bool:
+        return _nbytes(selection, spec) <= _INLINE_FILE
 
-        def fetch(start: int, stop: int) -> Buffer | None:
-            range = RangeByteRequest(start, stop)
-            return cast("Buffer | None", byte_getter.get_sync(prototype=prototype, byte_range=range))
-
-        asked = self._first(chunk_spec)
-        start = fetch(0, asked)
-        if start is None:
-            return None
-        end = None
-        if len(start) == asked:
-            end = byte_getter.get_sync(prototype=prototype, byte_range=SuffixByteRequest(_END))
-        reading = _Reading(start, asked, end, selection, chunk_spec)
-        for _ in range(_MAX_ROUNDS):
-            found = reading.step()
-            if not isinstance(found, list):
-                return found
-            if not reading.take(found, [fetch(*part) for part in found]):
-                return None
-        raise DamagedError("the chunk has no positions of its bytes")
+    def _steps(self, selection: Any, spec: ArraySpec, near: bool, size: int | None) -> Steps:
+        if is_all(selection, spec.shape):
+            return _items((yield [None])[0], ..., spec)
+        asked = self._first(spec)
+        first, last = yield [RangeByteRequest(0, asked), SuffixByteRequest(_END)]
+        reader = _b2kit.RangeReader(first, asked, last)
+        yield from fetched(reader, reader.open)
+        _check(reader.shape, reader.itemsize, spec)
+        return _result((yield from fetched(reader, lambda: reader.read(selection))), spec)
 
     def _first(self, chunk_spec: ArraySpec) -> int:
         """Returns how many bytes to read first, to include the table of blocks if this package wrote the frame."""
@@ -360,47 +299,6 @@ def _hint(codec: B2ndCodec, chain: Any) -> None:
         UserWarning,
         stacklevel=2,
     )
-
-
-def _sane(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Rejects ranges beyond any valid chunk before they are requested from the store."""
-    if any(stop > 4 * _MAX_CHUNK for _, stop in ranges):
-        raise DamagedError("the chunk claims more bytes than a chunk can have")
-    return ranges
-
-
-class _Reading:
-    """Reads a selection of a chunk that is fetched in ranges."""
-
-    def __init__(self, start: Buffer, asked: int, end: Buffer | None, selection: Any, chunk_spec: ArraySpec) -> None:
-        self._reader = _b2kit.RangeReader(bytes_of(start), asked, b"" if end is None else bytes_of(end))
-        self._selection = selection
-        self._spec = chunk_spec
-        self._is_open = False
-        self._fetched = 0
-
-    @property
-    def is_short(self) -> bool:
-        return self._fetched <= _INLINE
-
-    def step(self) -> NDBuffer | list[tuple[int, int]]:
-        """Returns the items, or the ranges of bytes that are needed first."""
-        if not self._is_open:
-            if missing := self._reader.open():
-                return _sane(missing)
-            _check(self._reader.shape, self._reader.itemsize, self._spec)
-            self._is_open = True
-        found = self._reader.read(self._selection)
-        return _sane(found) if isinstance(found, list) else _result(found, self._spec)
-
-    def take(self, ranges: list[tuple[int, int]], answers: Iterable[Buffer | None]) -> bool:
-        """Accepts fetched bytes. Returns whether the chunk still exists."""
-        for (start, stop), answer in zip(ranges, answers):
-            if answer is None:
-                return False
-            self._fetched += len(answer)
-            self._reader.put(start, stop, bytes_of(answer))
-        return True
 
 
 @dataclass(frozen=True)
@@ -470,24 +368,6 @@ class Blosc2Codec(_Options, BytesBytesCodec):
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
         plain = decompress(bytes_of(chunk_data), max_nbytes=most_bytes(chunk_spec))
         return chunk_spec.prototype.buffer.from_bytes(plain)
-
-
-def _file(byte_getter: Any) -> str | None:
-    """Returns the path of a chunk that is a file. Its blocks are read directly then: for each request that goes through
-    the store, zarr needs the time in which a block of 64 KiB is decoded, and the bytes are copied twice."""
-    # Not derived classes, which may read in a way of their own.
-    if type(byte_getter) is not StorePath or type(byte_getter.store) is not LocalStore:
-        return None
-    path = str(byte_getter.store.root / byte_getter.path)
-    return path if os.path.isfile(path) else None
-
-
-def _from_file(path: str, selection: Any, chunk_spec: ArraySpec) -> NDBuffer | None:
-    """Reads a selection of a chunk in a file. Returns ``None`` if the file is gone."""
-    try:
-        return _items(path, selection, chunk_spec)
-    except FileNotFoundError:
-        return None
 
 
 def _items(source: str | bytes, selection: Any, chunk_spec: ArraySpec) -> NDBuffer:

@@ -73,8 +73,8 @@ pub unsafe extern "C" fn b2nd_get_sparse_cbuffer(
                 sum + at / chunk * chunks[axis] * stored + array.shapes.offset_in_chunk(axis, at % chunk)
             })
         };
-        let mut order: Vec<(i64, usize)> =
-            coords.iter().enumerate().map(|(n, item)| (place(*item), n)).collect();
+        let places = coords.iter().enumerate().map(|(n, item)| (place(*item), n));
+        let mut order = b2_core::memory::collect(places)?;
         order.sort_unstable();
         let mut items = order.iter().map(|(place, n)| (*n, *place as usize));
         schunk::gather(array.state, size, stored as usize * size, &mut items, buffer)?;

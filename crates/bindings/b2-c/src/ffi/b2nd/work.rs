@@ -338,19 +338,16 @@ impl ArrayHandle<'_> {
             ensure(list.iter().all(|at| (0..len).contains(at)), code::INVALID_PARAM)?;
         }
         // For each axis and chunk: positions in the buffer, and their contribution to the offset in the chunk.
-        let groups: Vec<Vec<ChunkPositions>> = selection
-            .iter()
-            .enumerate()
-            .map(|(axis, list)| {
-                let chunk = i64::from(self.shapes.chunk[axis]).max(1);
-                let mut groups = std::collections::BTreeMap::<i64, Vec<(i64, i64)>>::new();
-                for (place, at) in list.iter().enumerate() {
-                    let offset = self.shapes.offset_in_chunk(axis, at % chunk);
-                    groups.entry(at / chunk).or_default().push((place as i64, offset));
-                }
-                groups.into_iter().collect()
-            })
-            .collect();
+        let mut groups: Vec<Vec<ChunkPositions>> = Vec::new();
+        for (axis, list) in selection.iter().enumerate() {
+            let chunk = i64::from(self.shapes.chunk[axis]).max(1);
+            let mut by_chunk = std::collections::BTreeMap::<i64, Vec<(i64, i64)>>::new();
+            for (place, at) in list.iter().enumerate() {
+                let offset = self.shapes.offset_in_chunk(axis, at % chunk);
+                b2_core::memory::push(by_chunk.entry(at / chunk).or_default(), (place as i64, offset))?;
+            }
+            groups.push(b2_core::memory::collect(by_chunk)?);
+        }
         let (grid, places) = (nd::strides(&self.shapes.grid()), nd::strides(room));
         let ranges: Vec<Range<i64>> = groups.iter().map(|groups| 0..groups.len() as i64).collect();
         let mut plain = b2_core::memory::zeroed(self.chunk_nbytes()?)?;

@@ -398,7 +398,7 @@ pub unsafe extern "C" fn blosc2_schunk_get_sparse_buffer(
         ensure(coords.iter().all(|at| (0..nitems).contains(at)), code::INVALID_PARAM)?;
         // SAFETY: as above.
         let buffer = unsafe { bytes_mut(buffer, coords.len().saturating_mul(size)) }?;
-        let mut order: Vec<usize> = (0..coords.len()).collect();
+        let mut order = b2_core::memory::collect(0..coords.len())?;
         order.sort_unstable_by_key(|n| coords[*n]);
         gather(state, size, chunksize, &mut order.iter().map(|n| (*n, coords[*n] as usize)), buffer)?;
         Ok(0)
@@ -457,9 +457,9 @@ pub unsafe extern "C" fn blosc2_schunk_reorder_offsets(
         state.change(|state| {
             // SAFETY: as above.
             let order = unsafe { values(offsets_order, length(state.c.nchunks.get())?) }?;
-            let order: Result<Vec<usize>> =
-                order.iter().map(|n| usize::try_from(*n).map_err(|_| Error(code::DATA))).collect();
-            state.store().reorder(&order?)?;
+            ensure(order.iter().all(|n| usize::try_from(*n).is_ok()), code::DATA)?;
+            let order = b2_core::memory::collect(order.iter().map(|n| *n as usize))?;
+            state.store().reorder(&order)?;
             state.mirror();
             Ok(0)
         })

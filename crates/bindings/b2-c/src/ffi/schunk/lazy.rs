@@ -55,7 +55,8 @@ pub(super) fn lazy_chunk(store: &mut ChunkStore, nchunk: usize) -> Result<ChunkB
 
 fn without_blocks(head: &LazyChunk, nchunk: usize, offset: u64) -> Vec<u8> {
     let header = head.header();
-    let mut lazy = header.to_bytes().to_vec();
+    let mut lazy = Vec::with_capacity(EXTENDED_HEADER + 12 + 8 * head.nblocks());
+    lazy.extend_from_slice(&header.to_bytes());
     lazy[31] |= 8;
     let extents = || (0..head.nblocks()).map(|nblock| head.block_extent(nblock));
     if !header.is_memcpyed() {

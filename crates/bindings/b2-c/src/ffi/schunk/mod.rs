@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use b2_chunk::{Chunk, ChunkHeader, SpecialKind};
-use b2_frame::{Entry, FrameParams};
+use b2_frame::{Entry, FrameParams, SuperChunk};
 use bytes::Bytes;
 
 use crate::abi::{
@@ -150,14 +150,25 @@ impl SchunkState {
     /// # Safety
     /// `storage` is from [`copy_storage`].
     unsafe fn new(storage: *mut blosc2_storage, store: ChunkStore) -> Result<Box<Self>> {
-        // SAFETY: all fields are numbers and pointers, for which zeros are valid.
-        let c: blosc2_schunk = unsafe { std::mem::zeroed() };
-        c.chunksize.set(-1);
-        c.storage.set(storage);
         #[allow(clippy::arc_with_non_send_sync, reason = "the addresses in it are only shown to C")]
         let store = Arc::new(Mutex::new(store));
         let (spare, blockshape, shown) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let this = Box::new(Self { c, store, frees: None, spare, blockshape, shown });
+        // The structure for C has 64 KiB, mostly pointers to metalayers, so it is not created on the stack and copied.
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { std::alloc::alloc_zeroed(std::alloc::Layout::new::<Self>()) }.cast::<Self>();
+        ensure(!memory.is_null(), code::MEMORY_ALLOC)?;
+        // SAFETY: the memory has the layout of a box. All fields of `c` are numbers and pointers, for which zeros are
+        // valid; the others are written here.
+        let this = unsafe {
+            (&raw mut (*memory).store).write(store);
+            (&raw mut (*memory).frees).write(None);
+            (&raw mut (*memory).spare).write(spare);
+            (&raw mut (*memory).blockshape).write(blockshape);
+            (&raw mut (*memory).shown).write(shown);
+            Box::from_raw(memory)
+        };
+        this.c.chunksize.set(-1);
+        this.c.storage.set(storage);
         let address = std::ptr::from_ref(&*this).cast_mut().cast::<c_void>();
         // SAFETY: guaranteed by the caller.
         let parts = unsafe { copy_at(storage) }?;
@@ -542,21 +553,13 @@ impl SchunkState {
             ChunkStore::Frame(frame) if !dctx.hooks.has_postfilter() => Some(frame.reader()?.clone()),
             _ => None,
         };
-        if let Some(frame) = frame {
-            let chunk = frame.chunk(nchunk);
+        if let Some(frame) = frame
+            && let Some(start) = part_of_frame(&frame, nchunk, &range)
             // If another handle has replaced the chunk, it is read as a whole below.
-            if let Ok(head) = chunk.head() {
-                ensure(range.end <= head.header().nbytes(), code::INVALID_PARAM)?;
-                if !head.header().is_vl() && range.len() * 2 <= head.header().nbytes() {
-                    let numbers: Vec<usize> = head.blocks_of(range.clone()).collect();
-                    let copied = chunk.blocks(&numbers, |nblock, plain| {
-                        copy_part(&range, &head.block_range(nblock), plain, dst)
-                    });
-                    if copied.is_ok() {
-                        return Ok(());
-                    }
-                }
-            }
+            && self.c.flags2.get() & 1 == 0
+            && frame.read_bytes_into(start, dst).is_ok()
+        {
+            return Ok(());
         }
         let chunk = self.chunk(nchunk)?;
         dctx.get_bytes(&chunk, range, dst)
@@ -572,15 +575,14 @@ impl SchunkState {
     }
 }
 
-/// Copies the part of a chunk's range that is in a block.
-pub(super) fn copy_part(range: &Range<usize>, block: &Range<usize>, plain: &[u8], dst: &mut [u8]) {
-    let (start, end) = (range.start.max(block.start), range.end.min(block.end));
-    if start < end
-        && let Some(to) = dst.get_mut(start - range.start..end - range.start)
-        && let Some(from) = plain.get(start - block.start..end - block.start)
-    {
-        to.copy_from_slice(from);
-    }
+/// Returns where a part of a chunk starts in the data of a frame, if its chunks have one size and the part is not most
+/// of the chunk.
+fn part_of_frame(frame: &SuperChunk, nchunk: usize, range: &Range<usize>) -> Option<u64> {
+    let chunksize = frame.chunksize() as u64;
+    let start = (nchunk as u64).checked_mul(chunksize)?;
+    let nbytes = frame.nbytes().checked_sub(start)?.min(chunksize);
+    let fits = range.end as u64 <= nbytes && range.len() as u64 * 2 <= nbytes;
+    fits.then_some(start + range.start as u64)
 }
 
 impl Drop for SchunkState {

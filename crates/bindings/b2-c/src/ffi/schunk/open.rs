@@ -585,20 +585,13 @@ pub unsafe extern "C" fn blosc2_frame_get_offsets(schunk: *mut blosc2_schunk) ->
         let state = unsafe { state(schunk) }?;
         state.refresh()?;
         ensure(state.is_frame(), code::NULL_POINTER)?;
-        let offsets = |reader: &b2_frame::SuperChunk| -> Result<Vec<i64>> {
-            let entries = (0..reader.nchunks()).map(|nchunk| reader.chunk(nchunk).entry());
-            entries.map(|entry| Ok(entry?.to_raw())).collect()
-        };
-        let offsets = match &mut *state.store() {
-            ChunkStore::Frame(frame) => Some(offsets(frame.reader()?)?),
+        let in_frame = match &mut *state.store() {
+            ChunkStore::Frame(frame) => Some(offsets_of(frame)?),
             ChunkStore::MemoryChunks(_) => None,
         };
-        let offsets = match offsets {
+        let offsets = match in_frame {
             Some(offsets) => offsets,
-            None => {
-                let mut frame = Frame::from_bytes(to_frame(state)?, plugins())?;
-                offsets_of(&mut frame)?
-            }
+            None => offsets_of(&mut Frame::from_bytes(to_frame(state)?, plugins())?)?,
         };
         memory::copied_values(&offsets)
     })
@@ -606,5 +599,9 @@ pub unsafe extern "C" fn blosc2_frame_get_offsets(schunk: *mut blosc2_schunk) ->
 
 fn offsets_of(frame: &mut Frame) -> Result<Vec<i64>> {
     let reader = frame.reader()?;
-    (0..reader.nchunks()).map(|nchunk| Ok(reader.chunk(nchunk).entry()?.to_raw())).collect()
+    let mut offsets = b2_core::memory::list(reader.nchunks())?;
+    for nchunk in 0..reader.nchunks() {
+        offsets.push(reader.chunk(nchunk).entry()?.to_raw());
+    }
+    Ok(offsets)
 }
