@@ -81,9 +81,6 @@ pub(crate) struct NpzArray {
 
 impl Npz {
     /// Opens a file or URL.
-    ///
-    /// # Errors
-    /// Fails if it is no zip archive, or cannot be read.
     pub(crate) fn open(path: &Path, global: Global) -> Result<Self> {
         let file = open_regular(path)?;
         let len = file.len()?;
@@ -124,9 +121,6 @@ impl Npz {
     }
 
     /// Opens the array in a member.
-    ///
-    /// # Errors
-    /// Fails if it is none, or if its header is damaged.
     pub(crate) fn array(&self, member: &Member) -> Result<NpzArray> {
         if let Some(why) = member.refused {
             bail!(why);
@@ -195,9 +189,6 @@ impl NpzArray {
     }
 
     /// Reads the items of a box in C order, which fill `dst`.
-    ///
-    /// # Errors
-    /// Fails if they cannot be read, or if the member is damaged.
     pub(crate) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<()> {
         Ok(self.items()?.read_box(start, shape, dst)?)
     }
@@ -256,7 +247,10 @@ impl<W: Write> NpzWriter<W> {
     ) -> Result<()> {
         let header = npy::header_bytes(&npy::shown_dtype(array), array.shape()).context("as an .npy file")?;
         let name = format!("{name}.npy");
-        ensure!(!name.contains(':') || name.is_ascii(), "a name with a colon and letters beyond ASCII");
+        ensure!(
+            !name.contains(':') || name.is_ascii(),
+            "a name with both a colon and non-ASCII letters is not supported"
+        );
         let path = match name.contains(':') {
             true => EntryPath::verbatim(name.as_bytes()),
             false => EntryPath::conformant(&name),
@@ -293,9 +287,6 @@ impl<W: Write> NpzWriter<W> {
     }
 
     /// Writes the directory. Returns what was written to.
-    ///
-    /// # Errors
-    /// Fails if it cannot be written.
     pub(crate) fn finish(self) -> Result<W> {
         Ok(self.zip.finish()?)
     }

@@ -92,8 +92,8 @@ pub(crate) fn groups(command: &Command) -> Vec<(&'static str, Vec<&Command>)> {
         .collect()
 }
 
-/// Wraps a text whose first line starts in column `indent`, as all others shall.
-fn hanging(text: &str, indent: usize, width: usize) -> String {
+/// Wraps a text whose first line starts in column `indent`, and indents the others.
+pub(crate) fn hanging(text: &str, indent: usize, width: usize) -> String {
     let (mut out, mut at) = (String::new(), indent);
     for word in text.split(' ') {
         let len = word.chars().count();

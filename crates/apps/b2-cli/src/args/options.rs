@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use b2kit::chunk::SplitMode;
 use clap::Args;
@@ -12,7 +13,7 @@ use super::values::{
 };
 
 /// Options of every command.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Global {
     /// Print no progress bar and no notes
     #[arg(short, long, global = true, display_order = 100)]
@@ -71,7 +72,13 @@ pub(crate) enum When {
 /// Default of `--max-output` for commands that have one, in bytes: the size of the largest possible chunk, which takes
 /// a few seconds to hash.
 const VERIFIED_OUTPUT: u64 = 2 << 30;
+
 impl Global {
+    /// The time since `start`, for the end of a message with `--verbose`.
+    pub(crate) fn seconds(self, start: Instant) -> String {
+        if self.verbose { format!(", {:.2} s", start.elapsed().as_secs_f64()) } else { String::new() }
+    }
+
     /// Verifies checksums on every read: for commands that write what they have read.
     pub(crate) fn comparing(self) -> Self {
         Self { compare: Some(When::Always), ..self }
@@ -130,7 +137,7 @@ pub(crate) struct Encoding {
     #[arg(long, help_heading = "Layout")]
     pub(crate) block_starts: bool,
 
-    /// Codec: blosclz, lz4, lz4hc, zlib, zstd, auto, pco, or zfp_*
+    /// blosclz, lz4, lz4hc, zlib, zstd, auto, pco, zfp_*
     ///
     /// auto chooses codec, level, filters and block size from a sample of the data, see --goal. zfp_acc, zfp_prec and
     /// zfp_rate are for arrays of floats, without filters, and lose precision. pco (pcodec) is for numbers, without

@@ -22,7 +22,7 @@ Examples:
   b2kit append log.b2frame more.bin
   sensor | b2kit append -q log.b2frame -
 
-Either all of each IN is appended, or nothing.";
+Each IN is appended completely or not at all.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

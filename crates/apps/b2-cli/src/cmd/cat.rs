@@ -1,6 +1,6 @@
 //! `b2kit cat`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use b2kit::Dtype;
 use b2kit::base::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
-use crate::files::{ModeOf, Output, refuse_blosc2_name, refuse_same};
+use crate::files::{ModeOf, Output, members, refuse_blosc2_name, refuse_same};
 use crate::npy;
 use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage, signals};
@@ -30,7 +30,7 @@ Examples:
 A slice has one part per dimension, each an index or start:stop:step as in
 NumPy. Super-chunks and chunks have one dimension, their items.
 
-An OUT that ends in .npy, .csv or .png decides what is written, unless an option
+The extension of OUT (.npy, .csv or .png) determines the format, unless an option
 does. --csv, --text and --png also read .npy files. In a picture NaN and values beyond
 1e19 (missing ones, unless --range holds them) are transparent.";
 
@@ -193,8 +193,7 @@ fn form(args: &Args) -> Result<Form> {
     if given.raw || given.npy || given.csv || given.text || given.png {
         return Ok(given);
     }
-    let ending = args.output.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
-    let ending = ending.unwrap_or_default().to_ascii_lowercase();
+    let ending = args.output.as_deref().and_then(members::extension).unwrap_or_default();
     let form = match &*ending {
         "npy" => Form { npy: true, ..given },
         "csv" => Form { csv: true, ..given },

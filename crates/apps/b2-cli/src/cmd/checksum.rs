@@ -14,8 +14,8 @@ Examples:
   b2kit checksum add *.b2nd
   b2kit checksum remove data.b2nd
 
-New files have checksums already, and changes by b2kit keep them up to date. They
-take 8 bytes per chunk. C-Blosc2 reads files with checksums, and drops the
+New files have checksums, and b2kit keeps them up to date. They take 8 bytes per
+chunk. C-Blosc2 reads files with checksums, and drops the
 checksums when it changes such a file.";
 
 #[derive(Debug, clap::Args)]

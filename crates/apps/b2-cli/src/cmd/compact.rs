@@ -62,9 +62,6 @@ fn compact(frame: &mut FrameEditor, path: &Path, before: u64) -> Result<(String,
 }
 
 /// Size of a file, or of all files of a sparse frame, in bytes.
-///
-/// # Errors
-/// Fails if the size cannot be read.
 fn size_on_disk(path: &Path) -> Result<u64> {
     let there = fs::metadata(path)?;
     if !there.is_dir() {

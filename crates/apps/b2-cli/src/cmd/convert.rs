@@ -260,10 +260,7 @@ impl Job<'_> {
         signals::check()?;
         writer.finish()?;
         signals::done();
-        let seconds = match self.global.verbose {
-            true => format!(", {:.2} s", start.elapsed().as_secs_f64()),
-            false => String::new(),
-        };
+        let seconds = self.global.seconds(start);
         let names = format!("{} -> {}", self.input.display(), output.display());
         let old = match replaced.len() {
             0 => String::new(),

@@ -26,12 +26,11 @@ Examples:
   b2kit diff a.b2nd b.b2nd --tolerance 0.01
   b2kit diff old.b2d new.b2z              all members of two stores
 
-Compared are shape and dtype (item size without), the decoded bytes, then
-metalayers and vlmetalayers (an .npy file has none; those of HDF5 are attributes); not how files are stored,
-cut and compressed.
-Exit code 0: the same; 1: they differ, the first difference is printed, of stores
-that of each member;
-2: one of them cannot be read.";
+Compares shape and dtype (or item size), the decoded bytes, then metalayers and
+vlmetalayers (an .npy file has none; those of HDF5 are attributes), but not storage,
+chunks and compression.
+Exit code 0: the same; 1: they differ, and the first difference is printed, for stores
+that of each member; 2: one of them cannot be read.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

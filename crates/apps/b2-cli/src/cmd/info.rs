@@ -456,7 +456,7 @@ impl Facts {
                 table.row("header", "damaged, read from its copy; salvage writes a sound file");
             }
             if let Some(len) = frame.block_starts_len() {
-                table.row("block starts", format!("{} for readers far away", size(len)));
+                table.row("block starts", format!("{} for remote readers", size(len)));
             }
         }
         table

@@ -23,7 +23,7 @@ Examples:
 Stores are those of python-blosc2: EmbedStore (.b2e), DictStore and TreeStore
 (.b2d directories and .b2z archives). Of HDF5 and NetCDF files, or a group in one
 (FILE::/group), the data sets are listed. A table of python-blosc2 is listed
-first: its key, a tab, and how many columns and rows it has.";
+first: its key, a tab, and the numbers of columns and rows.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -125,7 +125,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     man.render_options_section(&mut page)?;
     subcommands(command).try_for_each(|sub| section(&mut page, sub))?;
     examples(&mut page, ".SH", &parts)?;
-    writeln!(page, ".SH \"SEE ALSO\"\n{} tells the options of all commands.", reference("b2kit"))?;
+    writeln!(page, ".SH \"SEE ALSO\"\n{} lists the options of all commands.", reference("b2kit"))?;
     Ok(page)
 }
 

@@ -39,9 +39,9 @@ Examples:
   b2kit pack raw.bin data.b2frame --typesize 8 --chunksize 4M
   b2kit pack data.npy dir.b2nd --format sframe --vlmeta 'unit=\"K\"'
 
-An .npy file makes an array, told by its content. Everything else is raw
-bytes and makes a super-chunk, or an array when --dtype is given (of one dimension,
-unless --shape says another one; with --concat and --stack that of each IN).
+An .npy file, recognised by its content, makes an array. Everything else is raw
+bytes and makes a super-chunk, or an array with --dtype (of one dimension unless
+--shape is given, which with --concat and --stack is that of each IN).
 Defaults: zstd, level 5, shuffle.";
 
 #[derive(Debug, clap::Args)]

@@ -23,15 +23,14 @@ Examples:
     --chunks 1,720,1440 --blocks 1,90,1440
 
 Recovers every intact chunk, even if header, index or trailer are damaged or the
-end of the file is missing. Checksums, if present, decide what is intact
-(--no-checksums: whatever decodes). Of a damaged chunk in which some blocks do not decode,
-the others are kept. If all of them decode, some values are wrong, and nothing shows
+end of the file is missing. If there are checksums, chunks that match them are intact
+(--no-checksums: all that decode). If some blocks of a damaged chunk do not decode, the
+others are kept. If all of them decode, some values are wrong, and it is not known
 which: the chunk is lost, or kept with --keep-suspect. Lost data is replaced by zeros
-(or --fill), so that the rest keeps its place. IN is not changed. OUT
-appears when it is complete, and --force does not replace an OUT that has more
-intact chunks than could be recovered. If shape and dtype are lost (files of b2kit
-have a copy of them, others have not), --like or --dtype, --shape, --chunks and
---blocks say them; what IN itself still says counts. Exit code 0: all chunks were recovered;
+(or --fill), so that the rest keeps its position. IN is not changed. OUT appears when it
+is complete, and --force does not replace an OUT that has more intact chunks than could
+be recovered. If shape and dtype are lost (files of b2kit contain a copy of them), give
+--like or --dtype, --shape, --chunks and --blocks; values that IN still has take precedence. Exit code 0: all chunks were recovered;
 1: chunks or the metalayers that describe them were lost, or may have been.";
 
 #[derive(Debug, clap::Args)]

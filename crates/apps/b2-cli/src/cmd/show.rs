@@ -21,10 +21,9 @@ Examples:
   b2kit cat data.b2nd | b2kit pack - - | b2kit show -
   b2kit show x.h5::/group/dataset
 
-The values are those that NumPy prints: of more than 1000 items three at each
-end of each dimension. In a terminal, two dimensions are drawn as well, unless
-NO_COLOR is set; NaN and values beyond 1e19, which stand for missing ones, have
-no colour.";
+The values are printed as by NumPy: of more than 1000 items, three at each end of
+each dimension. In a terminal, two dimensions are drawn as well, unless NO_COLOR is
+set; NaN and values beyond 1e19, which mark missing ones, have no colour.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -30,19 +30,18 @@ Prints one line per file, in order, with tabs between: ok, uncompressed bytes,
 SHA-256 of what `cat` prints (of a store, of all members in the order of their
 keys), and the name; or FAIL, -, -, the name and why. Control characters in names
 are escaped.
-`changed` in place of ok: a program that does not know checksums changed the file
-after they were written, so damage to what it changed cannot be seen; `b2kit
-checksum add` writes new ones.
-`skipped` in place of ok: something could not be checked, and the rest was. The
-bytes and the sum are those of the rest, or - if there is none, and what was
-skipped follows the name: more than --max-output bytes of zeros and repeated
-values, and of HDF5 what cannot be decoded here, such as virtual and external data
-sets, references, and data of variable length.
+`changed` instead of ok: the file was changed without updating its checksums, so
+damage in the changed parts cannot be detected; `b2kit checksum add` writes new ones.
+`skipped` instead of ok: some parts could not be checked; the others are intact. The
+size and the hash are those of the checked parts, or - if there are none. The
+skipped parts follow the name: more than --max-output bytes of zeros and repeated
+values, and data sets of HDF5 that cannot be decoded, such as virtual and external
+ones, references, and data of variable length.
 Exit code 1 if any file failed; 3 if none failed but something was skipped.
 
 In files without checksums it also compares the headers with each other, and
-prints on standard error what readers accept but no known writer produces: such a
-file may be damaged. -q silences that.";
+warns on standard error about values that readers accept but no known writer
+produces: such a file may be damaged. -q silences that.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

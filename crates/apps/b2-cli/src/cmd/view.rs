@@ -20,14 +20,14 @@ mod web;
 mod worker;
 
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use b2_view::edges::{AxisMarks, edge};
 use b2_view::limits::{Limits, NoLogarithm, scale};
 
 use crate::args::{Global, Source};
-use crate::files::{ModeOf, Output, is_stdin, refuse_same, urls};
+use crate::files::{ModeOf, Output, is_stdin, members, refuse_same, urls};
 use crate::print::figure::{Canvas, Image, Line, MAX_SIZE};
 use crate::print::{Map, Scale, colours, columns, count, dims, half_blocks, printable};
 use crate::process::{Usage, capture, say};
@@ -43,14 +43,14 @@ Examples:
   b2kit view data.b2nd --range=2%:98% --map cividis > data.png
   b2kit view table.b2nd --field speed --log -o speed.png
 
-In a terminal, without OUT, it takes the whole screen; ? tells the keys, and Ctrl-Z
+In a terminal, without OUT, it uses the whole screen; ? lists the keys, and Ctrl-Z
 suspends it.
 
-Two dimensions are an image with a colour bar, one is a line. Of more, the
-plane through the middle is drawn, and standard error says which one that is. NaN,
-values beyond 1e19 and those of the attribute _FillValue are drawn as missing.
+Two dimensions are drawn as an image with a colour bar, one as a line. Of more, the
+plane in the middle is drawn, and a message names it. NaN, values beyond 1e19 and those
+of the attribute _FillValue are drawn as missing.
 
-Of a large array each pixel shows one item. If these are in too many blocks, only
+Each pixel of a large array shows one item. If these are in too many blocks, only
 every n-th block is read, and the picture says so.";
 
 #[derive(Debug, clap::Args)]
@@ -186,8 +186,7 @@ pub(crate) fn is_interactive(args: &Args) -> bool {
 
 /// The format: as requested, otherwise from the extension of OUT.
 fn format(args: &Args) -> Result<Format> {
-    let ending = args.output.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
-    let ending = ending.map(str::to_ascii_lowercase);
+    let ending = args.output.as_deref().and_then(members::extension);
     match (args.format, ending.as_deref(), &args.output) {
         (Some(format), ..) => Ok(format),
         (None, Some("png"), _) | (None, None, None) => Ok(Format::Png),

@@ -99,9 +99,6 @@ impl Output {
     }
 
     /// Writes all of `bytes`.
-    ///
-    /// # Errors
-    /// Same as [`finish`](Self::finish).
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         if matches!(self, Self::File { .. }) {
             signals::check()?;
@@ -111,9 +108,6 @@ impl Output {
     }
 
     /// Flushes what was written so far.
-    ///
-    /// # Errors
-    /// Same as [`finish`](Self::finish).
     pub(crate) fn flush_now(&mut self) -> Result<()> {
         let flushed = self.flush();
         self.explain(flushed)
@@ -178,9 +172,6 @@ impl Output {
     }
 
     /// Like [`finish`](Self::finish), and waits until a file and its name are on disk.
-    ///
-    /// # Errors
-    /// Same as [`finish`](Self::finish).
     pub(crate) fn finish_synced(mut self) -> Result<()> {
         self.flush_now()?;
         let Self::File { temp, path, .. } = &self else { return self.finish() };
@@ -270,9 +261,6 @@ pub(crate) fn print(text: &str) -> Result<()> {
 
 /// Checks that an output may be written. It must never be one of the inputs, and must not exist unless `force` is
 /// given. Even then the only directory that may be replaced is a sparse frame.
-///
-/// # Errors
-/// Fails if it must not be written.
 pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
     for input in inputs {
         refuse_same(path, input)?;
@@ -281,9 +269,6 @@ pub(crate) fn claim(path: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
 }
 
 /// Prints the inputs and the name of a new file, for `--dry-run`.
-///
-/// # Errors
-/// Fails if standard output cannot be written to.
 pub(crate) fn print_plan(inputs: &[&Path], output: &Path) -> Result<()> {
     let inputs: Vec<String> = inputs.iter().map(|input| input.display().to_string()).collect();
     print(&format!("{}\n", printable(&format!("{} -> {}", inputs.join(", "), output.display()))))
@@ -345,27 +330,21 @@ const OTHER_FORMATS: [&str; 50] = [
 ];
 
 /// Rejects the name of another format for a Blosc2 file.
-///
-/// # Errors
-/// Fails if it does.
 pub(crate) fn refuse_other_format(output: &Path) -> Result<()> {
-    let ending = output.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-    let Some(ending) = ending.filter(|ending| OTHER_FORMATS.contains(&ending.as_str())) else {
-        return Ok(());
-    };
-    bail!(
-        "{}: the new file is Blosc2, and .{ending} is the name of another format: name it .b2nd or .b2frame",
-        output.display()
-    )
+    let ending = members::extension(output).filter(|ending| OTHER_FORMATS.contains(&ending.as_str()));
+    ending.map_or(Ok(()), |ending| {
+        bail!(
+            "{}: the new file is Blosc2, and .{ending} is the name of another format: name it .b2nd or .b2frame",
+            output.display()
+        )
+    })
 }
 
 /// Rejects the name of a Blosc2 file for decompressed data.
-///
-/// # Errors
-/// Fails if it is one.
 pub(crate) fn refuse_blosc2_name(output: &Path) -> Result<()> {
-    let ending = output.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-    if let Some(ending @ ("b2nd" | "b2frame" | "b2f" | "b2d" | "b2e" | "b2z")) = ending.as_deref() {
+    if let Some(ending @ ("b2nd" | "b2frame" | "b2f" | "b2d" | "b2e" | "b2z")) =
+        members::extension(output).as_deref()
+    {
         bail!(
             "{}: the new file holds decompressed data, and .{ending} is the name of Blosc2 files; b2kit copy writes one",
             output.display()
@@ -376,9 +355,6 @@ pub(crate) fn refuse_blosc2_name(output: &Path) -> Result<()> {
 
 /// Rejects an output that exists, has the extension of the input, and holds something else than Blosc2: it is probably
 /// meant as a second input.
-///
-/// # Errors
-/// Fails if it is.
 pub(crate) fn refuse_second_input(input: &Path, output: &Path) -> Result<()> {
     let alike = output.extension().is_some_and(|ending| input.extension() == Some(ending));
     let is_file = |path: &Path| fs::metadata(path).is_ok_and(|there| there.is_file());
@@ -402,9 +378,6 @@ pub(crate) fn refuse_second_input(input: &Path, output: &Path) -> Result<()> {
 
 /// Rejects an output that is the input, also under another name or through links, or that is inside of it or contains
 /// it.
-///
-/// # Errors
-/// Fails if it is.
 pub(crate) fn refuse_same(output: &Path, input: &Path) -> Result<()> {
     // Standard input may be redirected from the file.
     let input = &if is_stdin(input) { PathBuf::from("/dev/stdin") } else { members::file(input) };
@@ -468,9 +441,6 @@ pub(crate) fn refuse_existing(path: &Path, force: bool) -> Result<()> {
 }
 
 /// Checks early that the folder of an output exists.
-///
-/// # Errors
-/// Fails if it does not.
 pub(crate) fn check_folder(path: &Path) -> Result<()> {
     let there = fs::metadata(folder_of(path)).with_context(|| path.display().to_string())?;
     ensure!(there.is_dir(), "{}: not in a folder", path.display());
@@ -478,9 +448,6 @@ pub(crate) fn check_folder(path: &Path) -> Result<()> {
 }
 
 /// An unnamed temporary file in the folder of an output, which needs room for data of this size anyway.
-///
-/// # Errors
-/// Fails if it cannot be created.
 pub(crate) fn spool_beside(path: &Path) -> Result<File> {
     tempfile::tempfile_in(folder_of(path)).map_err(plain).with_context(|| path.display().to_string())
 }

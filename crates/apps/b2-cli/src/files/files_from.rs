@@ -13,9 +13,6 @@ use crate::process::capture;
 
 impl FilesFrom {
     /// The names in the list, as they arrive; none without a list.
-    ///
-    /// # Errors
-    /// Fails if the list cannot be read. Errors name it.
     pub(crate) fn names(&self) -> Result<impl Iterator<Item = Result<PathBuf>>> {
         let names = self.files_from.as_deref().map(|list| {
             let names = open(list)?.split(if self.null { 0 } else { b'\n' });
@@ -29,9 +26,6 @@ impl FilesFrom {
     }
 
     /// The names on the command line, and those in the list.
-    ///
-    /// # Errors
-    /// Same as [`names`](Self::names).
     pub(crate) fn and(&self, given: &[PathBuf]) -> Result<Vec<PathBuf>> {
         given.iter().cloned().map(Ok).chain(self.names()?).collect()
     }

@@ -173,9 +173,6 @@ fn user_blocks(len: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Like [`recognise`], but also finds HDF5 at offsets beyond the end of `head`. `read` reads bytes at an offset.
-///
-/// # Errors
-/// Those of `read`.
 pub(crate) fn recognise_file(
     path: &Path,
     head: &[u8],
@@ -258,7 +255,7 @@ fn found(path: &Path) -> Option<Foreign> {
 
 /// Whether the file has the extension of a table, and its content is text.
 fn is_table(path: &Path, head: &[u8]) -> bool {
-    let named = path.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase);
+    let named = super::members::extension(path);
     let named = matches!(named.as_deref(), Some("csv" | "tsv" | "tab"));
     // The last character may be incomplete.
     let text = match std::str::from_utf8(head) {

@@ -90,14 +90,11 @@ impl InputRemoval {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Args, Command, FromArgMatches};
-
     use super::*;
 
     #[test]
     fn what_has_changed_stays() {
-        let global = Global::augment_args(Command::new("b2kit")).get_matches_from(["b2kit"]);
-        let global = Global::from_arg_matches(&global).unwrap();
+        let global = Global::default();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, b"some").unwrap();

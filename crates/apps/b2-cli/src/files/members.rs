@@ -24,6 +24,11 @@ pub(crate) fn file(path: &Path) -> PathBuf {
     split(path).map_or_else(|| path.to_owned(), |(file, _)| file)
 }
 
+/// The extension of a file in lower case.
+pub(crate) fn extension(path: &Path) -> Option<String> {
+    path.extension()?.to_str().map(str::to_ascii_lowercase)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

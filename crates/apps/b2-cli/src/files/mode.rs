@@ -53,9 +53,6 @@ impl Drop for ModeOf {
 }
 
 /// Gives a new file the time of modification that its input has, if both are files or directories here.
-///
-/// # Errors
-/// When the file system refuses.
 pub(crate) fn keep_time(input: &Path, output: &Path) -> Result<()> {
     if urls::is_url(input) || urls::is_url(output) || stdio::is_stdin(input) || stdio::is_stream(output) {
         return Ok(());

@@ -14,9 +14,6 @@ use crate::process::signals;
 
 /// Runs `work`, which must only read, and retries it if the data was changed meanwhile. There is no retry once output
 /// has been sent.
-///
-/// # Errors
-/// Returns the error of the last attempt.
 pub(crate) fn again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let before = destination::sent();
     let recover = |(): &mut (), error: &anyhow::Error, pause: Duration| {

@@ -38,9 +38,6 @@ fn is_store(path: &Path) -> bool {
 }
 
 /// Checks early that a file can be stored under a URL.
-///
-/// # Errors
-/// Fails if it cannot.
 pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
     match is_store(url) {
         true => stores::check(),
@@ -173,9 +170,6 @@ pub(crate) fn kind(path: &Path) -> io::Result<FileKind> {
 }
 
 /// Opens the file of a URL. Warns if changes of the file would not be noticed.
-///
-/// # Errors
-/// Same as [`kind`].
 pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     if is_store(path) {
         return stores::file_system()?.open(path, b2kit::frame::Links::Follow);

@@ -84,9 +84,6 @@ impl NpyHeader {
     }
 
     /// Checks that a file of `len` bytes contains all items.
-    ///
-    /// # Errors
-    /// Fails if it is too short.
     pub(crate) fn check_len(&self, len: u64) -> Result<()> {
         let have = len.saturating_sub(self.data_offset);
         ensure!(

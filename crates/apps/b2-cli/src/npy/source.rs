@@ -17,9 +17,6 @@ const MAX_SPAN: u64 = 4 << 20;
 /// Bytes that can be read at any position, by several threads at once.
 pub(crate) trait ByteSource {
     /// Fills `buf` with the bytes from `offset` on.
-    ///
-    /// # Errors
-    /// Fails if the source is too short, or cannot be read.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
 

@@ -73,9 +73,6 @@ impl Png {
     }
 
     /// Colours and compresses whole rows of items.
-    ///
-    /// # Errors
-    /// Fails only if the compressor does.
     pub(crate) fn band(&self, rows: &[u8]) -> Result<Band> {
         let mut pixels =
             Vec::with_capacity((rows.len() / self.simple.size().max(1) / self.width + 1) * self.row_len());
@@ -112,17 +109,11 @@ impl Band {
 }
 
 /// A picture of this width and height, from red, green and blue of each pixel.
-///
-/// # Errors
-/// Fails only if the compressor does.
 pub(crate) fn rgb(size: [usize; 2], pixels: &[u8]) -> Result<Vec<u8>> {
     plain(size, pixels, RGB, 3)
 }
 
 /// A picture of this shape (rows and columns), from red, green, blue and opacity of each pixel.
-///
-/// # Errors
-/// Fails only if the compressor does.
 #[cfg(feature = "terminal")]
 pub(crate) fn rgba([rows, columns]: [usize; 2], pixels: &[u8]) -> Result<Vec<u8>> {
     plain([columns, rows], pixels, RGBA, 4)

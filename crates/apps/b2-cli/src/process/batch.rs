@@ -19,9 +19,6 @@ pub(crate) fn each(files: &[PathBuf], run: impl FnMut(&Path) -> Result<()>) -> R
 
 /// Like [`each`], for work that is put off: `finish` does it, called after each file and with `true` at the end, also
 /// if the command stops early, and returns its errors.
-///
-/// # Errors
-/// Same as [`each`].
 pub(crate) fn each_then(
     files: &[PathBuf],
     mut run: impl FnMut(&Path) -> Result<()>,
@@ -36,9 +33,6 @@ pub(crate) fn each_then(
 }
 
 /// Like [`each`], but also for a single file returns [`Failures`].
-///
-/// # Errors
-/// Same as [`each`].
 pub(crate) fn all(files: &[PathBuf], run: impl FnMut(&Path) -> Result<()>) -> Result<()> {
     all_then(files, run, |_| vec![])
 }

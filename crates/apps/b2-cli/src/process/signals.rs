@@ -86,9 +86,6 @@ pub(crate) fn exit_code() -> Option<u8> {
 }
 
 /// Fails if a signal has asked to stop.
-///
-/// # Errors
-/// Returns [`Stopped`].
 pub(crate) fn check() -> Result<(), Stopped> {
     if STOPPED.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Stopped) }
 }

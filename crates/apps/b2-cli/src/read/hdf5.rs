@@ -31,9 +31,6 @@ impl Hdf5 {
     }
 
     /// Opens a file that must be HDF5 or NetCDF.
-    ///
-    /// # Errors
-    /// Fails if it is not, cannot be read, or is damaged.
     pub(crate) fn of(path: &Path, global: Global) -> Result<Self> {
         let reader = foreign::open_regular(path)?;
         // A few bytes of a damaged file may ask for any number of fill values.
@@ -66,9 +63,6 @@ impl Hdf5 {
     }
 
     /// Opens the data set of this name, or without a name the only one.
-    ///
-    /// # Errors
-    /// Fails if there are others.
     pub(crate) fn pick(&self, name: Option<&str>) -> Result<Box<dyn Plain>> {
         let array = match name {
             Some(name) => self.member(name)?,
@@ -78,9 +72,6 @@ impl Hdf5 {
     }
 
     /// The paths of the data sets in a group, in order.
-    ///
-    /// # Errors
-    /// Fails if the groups cannot be read.
     pub(crate) fn keys(&self, group: &str) -> Result<Vec<String>> {
         let is_array =
             |entry: &Entry| matches!(&entry.content, Content::DataSet(data) if !data.is_dimension_only());
@@ -90,9 +81,6 @@ impl Hdf5 {
 
     /// Opens all data sets, or that of this name, or those of the group of this name, with their paths. Those that cannot
     /// be opened have an error in their place.
-    ///
-    /// # Errors
-    /// Fails if there is nothing of this name.
     pub(crate) fn arrays(&self, name: Option<&str>) -> Result<Vec<MaybePlain>> {
         let mut arrays = Vec::new();
         let entries = match (self.file.tree_below(name.unwrap_or("/")), name) {
@@ -122,9 +110,6 @@ impl Hdf5 {
     }
 
     /// The text of `info`: the properties of a data set, or the contents of a file or group. `meta` adds the attributes.
-    ///
-    /// # Errors
-    /// Fails if there is nothing of this name, or if it cannot be read.
     pub(crate) fn facts(&self, name: Option<&str>, meta: bool, as_tree: bool) -> Result<String> {
         let entries = self.file.tree_below(name.unwrap_or("/"))?;
         let mut text = match &entries[..] {
@@ -166,9 +151,6 @@ impl Hdf5 {
     }
 
     /// Like [`facts`](Self::facts), as a JSON object.
-    ///
-    /// # Errors
-    /// Same as [`facts`](Self::facts).
     pub(crate) fn facts_json(&self, name: Option<&str>) -> Result<Map<String, Json>> {
         let entries = self.file.tree_below(name.unwrap_or("/"))?;
         let Some(entry) = entries.first() else { return Ok(Map::new()) };
@@ -191,9 +173,6 @@ impl Hdf5 {
     }
 
     /// The line of `info` for one of several files.
-    ///
-    /// # Errors
-    /// Same as [`facts`](Self::facts).
     pub(crate) fn one_line(&self, name: Option<&str>) -> Result<String> {
         let entries = self.file.tree_below(name.unwrap_or("/"))?;
         Ok(match &entries[..] {
@@ -261,9 +240,6 @@ const LONG: usize = 1024;
 const SHORT: usize = 100;
 
 /// The only data set of a group.
-///
-/// # Errors
-/// Fails if there is none, or another.
 pub(crate) fn only(entries: Vec<Entry>, path: &str) -> Result<DataSet> {
     let mut failed = None;
     let mut found = Vec::new();

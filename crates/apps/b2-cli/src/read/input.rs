@@ -85,9 +85,6 @@ impl Input {
     }
 
     /// Opens a copy of standard input.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
     pub(crate) fn open_spooled(file: &Arc<dyn ReadAt>, offset: u64, global: Global) -> Result<Self> {
         let options = global.reading_stored(file.len()?).offset(offset);
         Self::open_file(file, offset, global, || options.from_reader(file.clone(), "standard input"))
@@ -217,9 +214,6 @@ impl Input {
     }
 
     /// Checks the limit `--max-output` for data that is not backed by stored bytes. Does not expand anything.
-    ///
-    /// # Errors
-    /// Fails if the limit is exceeded, or if the index cannot be read.
     pub(crate) fn check_output(&self) -> Result<()> {
         match self {
             Self::Array(array) => Ok(array.check_output()?),
@@ -230,9 +224,6 @@ impl Input {
 
     /// Bytes of the data that are not backed by stored bytes, as in [`check_output`](Self::check_output). Counts only
     /// up to about `enough`.
-    ///
-    /// # Errors
-    /// Fails if the index cannot be read.
     pub(crate) fn unstored(&self, enough: u64) -> Result<u64> {
         match (self, self.frame()) {
             (Self::Chunk(chunk), _) => Ok(chunk.dparams.limits.unstored(self.nbytes(), chunk.stored())),

@@ -38,9 +38,6 @@ impl Operand {
     }
 
     /// Opens the input of a command that does not write a file. For `beside` see [`open`](Self::open).
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
     pub(crate) fn look(path: &Path, beside: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let opened = || -> Result<Self> {
@@ -97,9 +94,6 @@ impl Operand {
     }
 
     /// Opens the input as raw bytes, whatever it contains.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
     pub(crate) fn raw(path: &Path, beside: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let (file, len) = open(path, beside).with_context(|| name.clone())?;
@@ -131,9 +125,6 @@ impl Operand {
 
     /// Checks that an `.npy` file has the dtype of the array. An array without a dtype (`None`) takes any dtype of its
     /// item size.
-    ///
-    /// # Errors
-    /// Fails if they differ.
     pub(crate) fn check_dtype(&self, dtype: Option<&Dtype>, itemsize: usize) -> Result<()> {
         let Some(header) = &self.npy else { return Ok(()) };
         let Some(dtype) = dtype else { return self.check_itemsize(itemsize) };
@@ -147,9 +138,6 @@ impl Operand {
     }
 
     /// Checks that the items of an `.npy` file have this size.
-    ///
-    /// # Errors
-    /// Fails if they have another size.
     pub(crate) fn check_itemsize(&self, itemsize: usize) -> Result<()> {
         let Some(header) = &self.npy else { return Ok(()) };
         let have = header.dtype.itemsize();
@@ -163,9 +151,6 @@ impl Operand {
     }
 
     /// Checks that an `.npy` file has this shape, or that raw bytes have the length for it.
-    ///
-    /// # Errors
-    /// Fails if they do not.
     pub(crate) fn check_shape(&self, shape: &[u64], itemsize: usize) -> Result<()> {
         match &self.npy {
             Some(header) => ensure!(
@@ -222,18 +207,12 @@ impl Operand {
     }
 
     /// The items, to be read box by box. Raw bytes are taken as an array of `shape`.
-    ///
-    /// # Errors
-    /// Fails if the size overflows.
     pub(crate) fn into_items(self, shape: &[u64], itemsize: usize, quiet: bool) -> Result<Items> {
         Self::join(vec![(self, shape.to_vec())], 0, itemsize, quiet)
     }
 
     /// The items of several inputs, which follow each other along `axis`. Each input comes with its shape, in which
     /// only the length along `axis` may differ.
-    ///
-    /// # Errors
-    /// Fails if the size overflows.
     pub(crate) fn join(
         inputs: Vec<(Self, Vec<u64>)>,
         axis: usize,
@@ -257,9 +236,6 @@ impl Operand {
 
     /// The bytes of all items in C order, as an array of bytes. Fortran order is converted first, in a temporary file
     /// next to `beside`.
-    ///
-    /// # Errors
-    /// Fails if that is not possible.
     pub(crate) fn into_bytes(mut self, beside: &Path, quiet: bool) -> Result<Items> {
         let nbytes = self.nbytes();
         let turned = self.npy.take_if(|header| header.fortran_order && header.shape.len() > 1);
@@ -313,9 +289,6 @@ fn refusal(name: &str, Foreign { what, hint }: Foreign) -> Trouble {
 }
 
 /// Rejects a URL as input.
-///
-/// # Errors
-/// Fails if it is one.
 pub(crate) fn refuse_url_input(path: &Path) -> Result<()> {
     ensure!(
         !urls::is_url(path),

@@ -32,14 +32,8 @@ pub(crate) trait Plain: Send + Sync {
         BTreeMap::new()
     }
     /// Checks the limit `--max-output` for data that is not backed by stored bytes.
-    ///
-    /// # Errors
-    /// Fails if the limit is exceeded.
     fn check_output(&self) -> Result<()>;
     /// Reads the items of a box in C order, which fill `dst`.
-    ///
-    /// # Errors
-    /// Fails if they cannot be read.
     fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<()>;
 }
 

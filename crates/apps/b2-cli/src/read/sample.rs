@@ -135,9 +135,6 @@ fn cut(data: &Data, dim: usize) -> (ChunkedAxis, u64) {
 
 /// Samples two dimensions of a selection. `axes` are the items selected along all dimensions of the file, of the
 /// others than `dims` (rows, columns) a single one. `windows` are the parts of `dims` that are shown.
-///
-/// # Errors
-/// Fails if they cannot be read, or if the work is stopped.
 pub(crate) fn plane(
     data: &Data,
     numbers: &Numbers,
@@ -239,9 +236,6 @@ pub(crate) struct LineSample {
 }
 
 /// Samples one dimension of a selection; see [`plane`].
-///
-/// # Errors
-/// Fails if it cannot be read, or if the work is stopped.
 pub(crate) fn line(
     data: &Data,
     numbers: &Numbers,

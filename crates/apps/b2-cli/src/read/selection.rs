@@ -87,9 +87,6 @@ impl<'a> Selection<'a> {
     }
 
     /// Decodes the items piece by piece and passes them to `write` in C order.
-    ///
-    /// # Errors
-    /// Returns the first error of decoding or of `write`.
     pub(crate) fn stream(
         &self,
         write: impl FnMut(&[u8]) -> Result<()>,
@@ -115,9 +112,6 @@ impl<'a> Selection<'a> {
     }
 
     /// Decodes the items and sends them to an output. Only errors of reading, not of writing, get the context.
-    ///
-    /// # Errors
-    /// Returns the first error of decoding or of the output.
     pub(crate) fn send(
         &self,
         output: &mut Output,
@@ -194,9 +188,6 @@ impl<'a> Selection<'a> {
     }
 
     /// Decodes one of the [`pieces`](Self::pieces) of this selection, or of another one of the same shape.
-    ///
-    /// # Errors
-    /// Fails if decoding fails.
     pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         self.read_piece(axes, buffer).map_err(|error| damage::locate(self.input, error))
     }

@@ -19,9 +19,6 @@ impl Source {
 
 impl Input {
     /// Opens the file or the member of a store that the command line names.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
     pub(crate) fn open_source(source: &Source, global: Global) -> Result<Self> {
         let source = &source.inside();
         let Some(key) = &source.key else { return Self::open(&source.file, source.offset, global) };

@@ -28,9 +28,6 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens the store at byte `offset` of `path`; `None` if there is something else, or for standard input.
-    ///
-    /// # Errors
-    /// Fails if the store is damaged, or cannot be read.
     pub(crate) fn open(path: &Path, offset: u64, global: Global) -> Result<Option<Self>> {
         if is_stdin(path) || is_pipe(path) {
             return Ok(None);
@@ -46,9 +43,6 @@ impl Store {
     }
 
     /// The store that an open frame of the file at `path` is; `None` if it has no members.
-    ///
-    /// # Errors
-    /// Fails if the list of members is damaged.
     pub(crate) fn of(input: &Input, path: &Path, global: Global) -> Result<Option<Self>> {
         let Some(frame) = input.frame() else { return Ok(None) };
         let options = global.reading_stored(frame.header().frame_len());
@@ -67,17 +61,11 @@ impl Store {
     }
 
     /// Compares the directory of an archive with the headers of its members.
-    ///
-    /// # Errors
-    /// Fails if they contradict each other.
     pub(crate) fn verify_directory(&self) -> Result<()> {
         self.store.verify_directory().map_err(|error| plain(error, &self.path))
     }
 
     /// Opens a member. The leading slash may be omitted.
-    ///
-    /// # Errors
-    /// Fails if the key does not exist, or if the member cannot be opened.
     pub(crate) fn member(&self, key: &str) -> Result<Input> {
         let opened = || -> Result<Input> {
             let path = self.store.member(key).ok().and_then(|member| match &member.place {
@@ -120,9 +108,6 @@ impl Table {
 
 impl Store {
     /// The tables of python-blosc2 in the store.
-    ///
-    /// # Errors
-    /// Fails if one of them is damaged.
     pub(crate) fn tables(&self) -> Result<Vec<Table>> {
         let groups = self.every_key().filter_map(|key| key.strip_suffix("/_meta"));
         let tables = groups.filter(|group| self.store.is_table(group, &self.options));
@@ -159,9 +144,6 @@ impl Store {
     }
 
     /// The attributes of a group; none if it has none.
-    ///
-    /// # Errors
-    /// Fails if they are damaged.
     #[cfg(feature = "hdf5")]
     pub(crate) fn attributes(&self, group: &str) -> Result<Vec<(String, rmpv::Value)>> {
         let found = self.store.attributes(group, &self.options).map_err(|error| plain(error, &self.path))?;

@@ -68,9 +68,6 @@ impl Data {
     }
 
     /// Like [`open`](Self::open), for a path.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
     pub(crate) fn open_path(path: &Path, global: Global) -> Result<Self> {
         Self::open(&Source { file: path.to_owned(), offset: 0, key: None }, global)
     }
@@ -139,9 +136,6 @@ impl Data {
     }
 
     /// All data. Super-chunks are taken as bytes, since the last item may be incomplete.
-    ///
-    /// # Errors
-    /// Same as [`view`](Self::view).
     pub(crate) fn whole(&self) -> Result<View<'_>> {
         match self {
             Self::Blosc(input @ (Input::SuperChunk(_) | Input::Chunk(_))) => {
@@ -225,9 +219,6 @@ impl View<'_> {
     }
 
     /// Reads one of the [`pieces`](Self::pieces), or any other part of the file.
-    ///
-    /// # Errors
-    /// Fails if it cannot be read.
     pub(crate) fn read(&self, axes: &[Axis], buffer: &mut Vec<u8>) -> Result<()> {
         let source = match &self.origin {
             Origin::Blosc(selection) => return selection.read(axes, buffer),
@@ -315,9 +306,6 @@ impl View<'_> {
     }
 
     /// Takes every n-th item along each dimension, so that none is longer than its limit. Also returns the shape.
-    ///
-    /// # Errors
-    /// Fails if they cannot be read.
     pub(crate) fn thinned(&self, limits: &[u64]) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut limits = limits.iter();
         let thin = |axis: &Axis| match (axis.dropped, limits.next()) {

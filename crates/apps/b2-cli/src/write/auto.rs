@@ -15,9 +15,6 @@ use crate::read::block_box;
 const SAMPLE: u64 = 4 << 20;
 
 /// Resolves `--codec auto` for `nbytes` uncompressed bytes. `read` fills a buffer from the given position.
-///
-/// # Errors
-/// Fails if the options conflict, or if reading fails.
 pub(crate) fn for_bytes(
     encoding: &Encoding,
     typesize: usize,
@@ -39,9 +36,6 @@ pub(crate) fn for_bytes(
 
 /// Resolves `--codec auto` for an array. `read` fills a buffer with the box of items at the given start and of the
 /// given shape.
-///
-/// # Errors
-/// Same as [`for_bytes`].
 pub(crate) fn for_array<'a>(
     encoding: &'a Encoding,
     geometry: &Geometry,

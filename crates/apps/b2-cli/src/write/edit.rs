@@ -49,9 +49,6 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// Runs the command for each file, or with `--dry-run` prints what `plan` returns. A failure does not stop the others.
-    ///
-    /// # Errors
-    /// Same as [`batch::each`].
     pub(crate) fn each(
         &self,
         global: Global,
@@ -148,9 +145,6 @@ impl Target {
     }
 
     /// Opens the file for editing.
-    ///
-    /// # Errors
-    /// Same as [`frame`](Self::frame).
     pub(crate) fn open(&self, global: Global) -> Result<Editor> {
         let frame = self.frame(VlmetaLimit::Shared, global)?;
         Ok(match input::is_array(frame.metalayers()) {
@@ -160,9 +154,6 @@ impl Target {
     }
 
     /// Opens the file for writing data into it, and warns if its codec or filters are lossy.
-    ///
-    /// # Errors
-    /// Same as [`frame`](Self::frame).
     pub(crate) fn open_for_data(&self, global: Global) -> Result<Editor> {
         let mut editor = self.open(global)?;
         match &mut editor {
@@ -241,9 +232,6 @@ impl Target {
 }
 
 /// Refuses a URL for a command that changes a file.
-///
-/// # Errors
-/// Fails if the path is a URL.
 pub(crate) fn refuse_url(path: &Path) -> Result<()> {
     ensure!(!urls::is_url(path), "a URL: files on servers are only read, never changed in place");
     Ok(())
@@ -269,9 +257,6 @@ fn cannot_lock(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Resolves the dimension that an option names. Negative numbers count from the end.
-///
-/// # Errors
-/// Fails if there is no such dimension.
 pub(crate) fn axis(option: &str, given: i64, ndim: usize) -> Result<usize> {
     let counted = if given < 0 { given.checked_add_unsigned(ndim as u64) } else { Some(given) };
     counted

@@ -54,17 +54,11 @@ impl Encoding {
     }
 
     /// Compression parameters for items of this size: the defaults, overridden by those that were given.
-    ///
-    /// # Errors
-    /// Fails if they are out of range or conflict.
     pub(crate) fn cparams(&self, typesize: usize) -> Result<CParams> {
         self.cparams_over(plugins::cparams(typesize), true)
     }
 
     /// Compression parameters like those of an existing file with the codec `old`, overridden by those that were given.
-    ///
-    /// # Errors
-    /// Same as [`cparams`](Self::cparams).
     pub(crate) fn cparams_like(&self, base: Compression, old: Option<CodecId>) -> Result<CParams> {
         let Some(codec) = self.codec_id().filter(|codec| Some(*codec) != old) else {
             return self.cparams_over(base, false);
@@ -108,9 +102,6 @@ impl Encoding {
     }
 
     /// The dtype that was given.
-    ///
-    /// # Errors
-    /// Returns [`Usage`] if it is invalid.
     pub(crate) fn dtype(&self) -> Result<Option<Dtype>> {
         let Some(text) = &self.dtype else { return Ok(None) };
         let dtype = Dtype::parse(text).map_err(|e| Usage(format!("--dtype: {e}")))?;
@@ -155,17 +146,11 @@ impl Encoding {
     }
 
     /// The block shape, if it was given.
-    ///
-    /// # Errors
-    /// Same as [`chunkshape`](Self::chunkshape).
     pub(crate) fn blockshape(&self, shape: &[u64]) -> Result<Option<Vec<u32>>> {
         self.blocks.as_ref().map(|dims| lengths("--blocks", dims, shape)).transpose()
     }
 
     /// A builder for an array with the given chunk and block shape.
-    ///
-    /// # Errors
-    /// Same as [`chunkshape`](Self::chunkshape).
     pub(crate) fn array(&self, shape: &[u64], dtype: Dtype, cparams: CParams) -> Result<ArrayBuilder> {
         lossy::check_dtype(&cparams, &dtype)?;
         let (zfp, itemsize) = (lossy::is_zfp(cparams.codec()), dtype.itemsize());
@@ -419,9 +404,6 @@ impl<S: SharedRegions> SharedRegions for ProgressSource<'_, S> {
 
 /// The shape of an array whose items take exactly `have` bytes: as given, with the length in place of -1, or one dimension
 /// if none is given.
-///
-/// # Errors
-/// Fails if the bytes do not fit.
 pub(crate) fn shape_of(given: Option<&Shape>, dtype: &Dtype, have: u64) -> Result<Vec<u64>> {
     let itemsize = dtype.itemsize() as u64;
     let Some(given) = given else {
@@ -465,9 +447,6 @@ pub(crate) fn shape_of(given: Option<&Shape>, dtype: &Dtype, have: u64) -> Resul
 /// Reports on standard error what was written and how well it compressed, unless `--quiet` is given; with `--verbose`
 /// also how long it took. `shown` is the name of the new file `to` for messages; `chosen` means that `--codec auto`
 /// chose the parameters.
-///
-/// # Errors
-/// Fails if the new file cannot be opened.
 pub(crate) fn tell(
     global: Global,
     from: &Path,
@@ -492,8 +471,7 @@ pub(crate) fn tell(
     };
     let line = summary::written(&written, stored, chosen);
     let names = printable(&format!("{} -> {}", from.display(), shown.display()));
-    let seconds =
-        if global.verbose { format!(", {:.2} s", start.elapsed().as_secs_f64()) } else { String::new() };
+    let seconds = global.seconds(start);
     succeeded(&format!("{names}  {line}{seconds}"));
     Ok(())
 }

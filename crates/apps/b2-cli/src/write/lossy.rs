@@ -159,9 +159,6 @@ fn rate_meta(bits: f64, itemsize: usize) -> u8 {
 }
 
 /// Checks that codec and filters that take items as numbers get such. Other data would be destroyed.
-///
-/// # Errors
-/// Fails if the dtype does not fit.
 pub(crate) fn check_dtype(cparams: &CParams, dtype: &Dtype) -> Result<()> {
     dtype.check_compression(cparams)?;
     let codec = cparams.codec();
@@ -173,9 +170,6 @@ pub(crate) fn check_dtype(cparams: &CParams, dtype: &Dtype) -> Result<()> {
 }
 
 /// Rejects zfp for super-chunks and bare chunks, whose blocks have no shape.
-///
-/// # Errors
-/// Fails if the codec is zfp.
 pub(crate) fn check_array(cparams: &CParams) -> Result<()> {
     if is_zfp(cparams.codec()) {
         bail!("{} takes arrays of floats: --dtype and --shape make one of raw bytes", cparams.codec());
@@ -456,9 +450,6 @@ impl<'a> Promise<'a> {
 }
 
 /// Checks a new array, if something is promised, against items that `read` gets by start and shape of a box.
-///
-/// # Errors
-/// Same as [`Promise::check`].
 pub(crate) fn check_boxes(
     promise: Option<Promise<'_>>,
     written: &Input,
@@ -472,9 +463,6 @@ pub(crate) fn check_boxes(
 }
 
 /// Checks a new super-chunk or chunk, if something is promised, against bytes that `read` gets by their position.
-///
-/// # Errors
-/// Same as [`Promise::check`].
 pub(crate) fn check_bytes(
     promise: Option<Promise<'_>>,
     written: impl FnOnce() -> Result<Input>,

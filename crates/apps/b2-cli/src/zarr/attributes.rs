@@ -5,9 +5,6 @@ use data_encoding::BASE64;
 use serde_json::{Map, Value as Json, json};
 
 /// Parses JSON as Python writes it, with `NaN`, `Infinity` and `-Infinity` among the numbers.
-///
-/// # Errors
-/// Fails if it is no JSON.
 pub(super) fn parse(text: &str) -> serde_json::Result<Json> {
     serde_json::from_str(text).or_else(|error| {
         if !text.contains("NaN") && !text.contains("Infinity") {

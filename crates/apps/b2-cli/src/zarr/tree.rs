@@ -51,9 +51,6 @@ enum NodeMetadata {
 
 impl Zarr {
     /// Opens a directory.
-    ///
-    /// # Errors
-    /// Fails if it cannot be opened.
     pub(crate) fn in_directory(path: &Path, limits: &Limits) -> Result<Self> {
         let inside = Arc::new(RootedDir::new(path)?);
         let root = inside.path().to_owned();
@@ -66,9 +63,6 @@ impl Zarr {
     }
 
     /// Whether there is a group or an array.
-    ///
-    /// # Errors
-    /// Fails if its metadata cannot be read.
     pub(crate) fn exists(&self) -> Result<bool> {
         Ok(self.stored(&self.root)?.is_some() || self.read(&self.root.join(".zmetadata"))?.is_some())
     }

@@ -69,9 +69,6 @@ impl ZarrWriter {
     }
 
     /// Writes a group; the root is `""`.
-    ///
-    /// # Errors
-    /// Fails if it cannot be written.
     pub(crate) fn group(&mut self, path: &str, attrs: &[(String, Json)]) -> Result<()> {
         self.parents(path)?;
         self.groups.insert(path.to_owned());
@@ -229,9 +226,6 @@ impl ZarrWriter {
     }
 
     /// Whether a key can be the path of a group or an array.
-    ///
-    /// # Errors
-    /// Says why not.
     pub(crate) fn check_key(key: &str) -> Result<()> {
         let mut parts = key.split('/');
         let fits = |part: &str| {

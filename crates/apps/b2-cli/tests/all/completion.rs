@@ -129,7 +129,8 @@ fn zsh_and_fish_offer_values_and_files() {
     let folder = Folder::new();
     let zsh = folder.ok_text(&["completions", "zsh"]);
     let fish = folder.ok_text(&["completions", "fish"]);
-    for line in [":NAME:(blosclz lz4 lz4hc zlib zstd auto", ":LIST:(shuffle bitshuffle", ":DIR:_files -/"] {
+    for line in [":NAME:(blosclz lz4 lz4hc zlib zstd pco auto", ":LIST:(shuffle bitshuffle", ":DIR:_files -/"]
+    {
         assert!(zsh.contains(line), "{line} in:\n{zsh}");
     }
     assert!(zsh.lines().any(|line| line.starts_with("'*::files -- ") && line.contains(":_files'")), "{zsh}");

@@ -37,9 +37,6 @@ pub(super) struct Sample {
 
 impl Sample {
     /// Takes the middle of an `.npy` file, of a Blosc2 file, or of raw bytes (any other file, or with `--typesize`).
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read or does not have a single item.
     pub(super) fn open(path: &Path, common: &Common, global: Global) -> Result<Self> {
         let limit = common.limit.unwrap_or(DEFAULT_LIMIT);
         let operand = Operand::look(path, path)?;

@@ -21,8 +21,7 @@ use crate::read::{Input, Store};
 
 /// Whether this is the name of a file of netCDF.
 fn is_netcdf(file: &Path) -> bool {
-    let ending = file.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-    matches!(ending.as_deref(), Some("nc" | "nc4"))
+    matches!(members::extension(file).as_deref(), Some("nc" | "nc4"))
 }
 
 /// The format of the new file.
@@ -36,9 +35,7 @@ pub(super) enum Target {
 impl Target {
     /// The format by the extension of the output, perhaps `FILE::NAME`; `None` for Blosc2.
     pub(super) fn of(output: &Path) -> Option<Self> {
-        let file = members::file(output);
-        let ending = file.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-        match ending.as_deref()? {
+        match members::extension(&members::file(output))?.as_str() {
             "h5" | "hdf5" | "he5" | "hdf" | "nc" | "nc4" => Some(Self::Hdf5),
             "zarr" => Some(Self::Zarr),
             "npz" => Some(Self::Npz),
@@ -137,10 +134,7 @@ impl Job<'_> {
                 false => new.finish_synced()?,
             }
             signals::done();
-            let seconds = match self.global.verbose {
-                true => format!(", {:.2} s", start.elapsed().as_secs_f64()),
-                false => String::new(),
-            };
+            let seconds = self.global.seconds(start);
             let what = match (len, arrays.len()) {
                 (0, n) => format!("{}, {}", count(n as u64, "data set"), short_size(nbytes)),
                 (len, n) => {

@@ -10,7 +10,7 @@ use b2kit::frame::FileKind;
 use b2kit::nd::Value;
 use serde_json::json;
 
-use super::glob::{Glob, group, is_glob};
+use super::glob::{group, is_glob, matches};
 use crate::args::Global;
 use crate::files::{foreign, urls};
 use crate::nifti::{NiftiImage, is_nifti};
@@ -129,9 +129,6 @@ impl Item {
 
 impl SourceFile {
     /// Opens a file. `wanted` is a member that it is opened for.
-    ///
-    /// # Errors
-    /// Fails if it has none of the formats, or cannot be read.
     pub(super) fn open(input: &Path, global: Global) -> Result<Self> {
         if let Some(zarr) = open_zarr(input, global)? {
             return Ok(Self::Zarr(zarr));
@@ -205,11 +202,10 @@ impl SourceFile {
 
     /// The arrays whose paths fit a pattern, and the groups that they are in.
     fn matching(&self, pattern: &str, nodes: Vec<Node>) -> Result<Vec<Node>> {
-        let glob = Glob::new(pattern);
         let is_wanted = |node: &Node| {
             let is_array =
                 matches!(node.content, Content::Array(_) | Content::Dimension | Content::Failed(_));
-            is_array && glob.fits(&node.path)
+            is_array && matches(pattern, &node.path)
         };
         let found: Vec<String> =
             nodes.iter().filter(|node| is_wanted(node)).map(|n| n.path.clone()).collect();

@@ -235,10 +235,7 @@ impl Job<'_> {
 
     fn tell_back(&self, file: &Path, written: &[NamedArray], start: Instant) {
         let nbytes = written.iter().fold(0_u64, |n, named| n.saturating_add(named.array.nbytes()));
-        let seconds = match self.global.verbose {
-            true => format!(", {:.2} s", start.elapsed().as_secs_f64()),
-            false => String::new(),
-        };
+        let seconds = self.global.seconds(start);
         let what = format!("{}, {}", count(written.len() as u64, "array"), short_size(nbytes));
         self.note(&format!("{} -> {}  {what}{seconds}", self.input.display(), file.display()));
     }

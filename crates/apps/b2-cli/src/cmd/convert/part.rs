@@ -111,9 +111,6 @@ impl<'a> Part<'a> {
     }
 
     /// Reads a box of the new array.
-    ///
-    /// # Errors
-    /// Fails if the items cannot be read.
     pub(super) fn read_box(&self, start: &[u64], shape: &[u64], dst: &mut [u8]) -> Result<()> {
         let mut kept = start.iter().zip(shape);
         let axes: Vec<Axis> = self

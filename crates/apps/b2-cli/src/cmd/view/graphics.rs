@@ -137,9 +137,6 @@ impl Graphics {
     }
 
     /// Sends the picture, if the screen does not have it.
-    ///
-    /// # Errors
-    /// Fails if the terminal does.
     pub(super) fn send(&mut self, mut terminal: impl Write) -> Result<()> {
         let Some(picture) = self.picture.as_ref().filter(|_| !self.sent) else { return Ok(()) };
         let Rect { x, y, .. } = picture.cells;
@@ -154,9 +151,6 @@ impl Graphics {
     }
 
     /// Removes the picture from the screen where clearing it does not.
-    ///
-    /// # Errors
-    /// Fails if the terminal does.
     pub(super) fn remove(&self, mut terminal: impl Write) -> Result<()> {
         match self.how {
             Pixels::Kitty => Ok(remove(&mut terminal)?),

@@ -17,17 +17,12 @@ pub(super) struct Headless {
 }
 
 impl Headless {
-    /// # Errors
-    /// Fails if the thread that reads cannot be started.
     pub(super) fn start(app: App, opening: Opening, [width, height]: [u16; 2]) -> Result<Self> {
         let area = Rect::new(0, 0, width, height);
         Ok(Self { app, worker: Worker::start(opening)?, area })
     }
 
     /// Waits until everything that the screen shows is read.
-    ///
-    /// # Errors
-    /// Fails if the thread that reads has ended.
     pub(super) fn settle(&mut self) -> Result<()> {
         loop {
             let parts = Parts::of(self.area, &self.app);

@@ -9,6 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use super::app::{App, Mode, Sample};
 use super::graphics::Graphics;
 use super::look::{Cell, Chunks};
+use crate::args::help::hanging;
 use crate::print::{Map, Scale, count, short_size, thousands};
 
 /// Width of the list on the left, and from which width of the screen on it is always there.
@@ -681,24 +682,15 @@ fn ends(app: &App, scale: Scale) -> [String; 2] {
 
 /// Breaks a text into lines of at most this many characters, between words where possible.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let mut word: Vec<char> = word.chars().collect();
-        let used = lines.last().map_or(0, |line| line.chars().count());
-        if used > 0 && used + 1 + word.len() > width {
-            lines.push(String::new());
-        } else if used > 0 {
-            word.insert(0, ' ');
-        }
-        while word.len() > width.max(1) {
-            lines.extend([word.drain(..width.max(1)).collect(), String::new()]);
-        }
-        lines.last_mut().into_iter().for_each(|line| line.extend(&word));
-    }
-    lines.iter().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
+    let lines = hanging(text, 0, width);
+    let pieces = lines.lines().flat_map(|line| {
+        let line: Vec<char> = line.trim_end().chars().collect();
+        line.chunks(width.max(1)).map(|piece| piece.iter().collect()).collect::<Vec<String>>()
+    });
+    pieces.collect()
 }
 
-/// Black or white, what is seen on this colour.
+/// Black or white, whichever stands out from this colour.
 fn contrast([r, g, b]: [u8; 3]) -> [u8; 3] {
     let bright = 3 * u32::from(r) + 6 * u32::from(g) + u32::from(b);
     [if bright > 1280 { 0 } else { 255 }; 3]

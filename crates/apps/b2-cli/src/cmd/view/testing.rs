@@ -18,17 +18,7 @@ pub(super) fn array(folder: &Path) -> PathBuf {
 }
 
 pub(super) fn opening(path: &Path) -> Opening {
-    let global = Global {
-        quiet: true,
-        verbose: false,
-        threads: None,
-        no_checksums: false,
-        max_memory: None,
-        max_output: None,
-        compare: None,
-        timeout: None,
-        same_host: false,
-    };
+    let global = Global { quiet: true, ..Global::default() };
     let source = Source { file: path.to_owned(), offset: 0, key: None };
     Opening { source, parts: Vec::new(), dtype: None, global }
 }

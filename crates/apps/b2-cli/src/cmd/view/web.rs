@@ -25,9 +25,6 @@ use crate::files::is_stdin;
 use crate::process::{Usage, say};
 
 /// Serves the page and the files, until Ctrl-C.
-///
-/// # Errors
-/// Fails if there is nothing to show, or no port is free.
 pub(super) fn serve(shown: &Shown<'_>, global: Global) -> Result<()> {
     if is_stdin(&shown.source.file) || shown.source.offset > 0 {
         return Err(Usage("--web shows a file, a folder or a URL, without --offset".into()).into());

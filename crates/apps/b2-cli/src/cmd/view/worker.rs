@@ -43,8 +43,6 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// # Errors
-    /// Fails if the thread cannot be started.
     pub(super) fn start(opening: Opening) -> Result<Self> {
         let (asks, looks) = channel::<(u64, Look)>();
         let (answers, told) = channel();

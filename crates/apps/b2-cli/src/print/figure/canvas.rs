@@ -87,9 +87,6 @@ impl Canvas {
     }
 
     /// The drawing as an SVG file.
-    ///
-    /// # Errors
-    /// Fails if an image in it cannot be compressed.
     pub(crate) fn svg(&self) -> Result<String> {
         let [width, height] = self.size;
         let mut out = format!(
@@ -142,9 +139,6 @@ impl Canvas {
     }
 
     /// The drawing as a PNG file.
-    ///
-    /// # Errors
-    /// Fails if it cannot be compressed.
     pub(crate) fn png(&self) -> Result<Vec<u8>> {
         png::rgb(self.size, &self.painted())
     }
@@ -246,8 +240,8 @@ fn hex([r, g, b]: Colour) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// Text of a file is never taken for a part of the drawing.
-fn escaped(text: &str) -> String {
+/// Escapes a text for XML and HTML, also for attributes.
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
@@ -255,7 +249,8 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // These two are no characters for XML.
+            '\'' => out.push_str("&#39;"),
+            // XML does not allow these.
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c => out.push(c),
         }

@@ -5,4 +5,6 @@ mod font;
 mod plot;
 
 pub(crate) use canvas::Canvas;
+#[cfg(feature = "web")]
+pub(crate) use canvas::escaped;
 pub(crate) use plot::{Column, Image, Line, MAX_SIZE};

@@ -22,9 +22,6 @@ const MAX_KEYS: usize = 1 << 20;
 const BASE64_LEN: usize = 48 << 10;
 
 /// Writes the JSON form of the contents of a metalayer.
-///
-/// # Errors
-/// Returns the errors of `out`.
 pub(crate) fn show(bytes: &[u8], out: &mut Sink<'_>) -> Result<()> {
     let mut text = Text { buffer: String::new(), out };
     match survey(bytes) {

@@ -47,9 +47,6 @@ pub(super) struct Open {
 
 impl Files {
     /// Finds what is at a path or URL.
-    ///
-    /// # Errors
-    /// Fails if there is nothing that can be shown.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let one = |name: String| vec![ServedFile { name, path: path.to_owned() }];
         if urls::is_url(path) {

@@ -7,20 +7,18 @@ use data_encoding::BASE64;
 use sha2::{Digest, Sha256};
 
 use super::input::Input;
-use super::link::{escaped, name_of};
+use super::link::name_of;
 use super::page::{PAGE, Page};
 use super::shown::Shown;
 use crate::files::foreign::open_regular;
 use crate::files::{Output, is_stdin, refuse_same, urls};
+use crate::print::figure::escaped;
 use crate::process::Usage;
 
 /// The largest file that is put inside, in bytes: browsers read all of it at once.
 const MAX_FILE_LEN: u64 = 64 << 20;
 
 /// Writes the page with a file inside.
-///
-/// # Errors
-/// Fails if the file is too large or cannot be read.
 pub(in super::super) fn write(shown: &Shown<'_>, output: &Path, force: bool) -> Result<()> {
     let source = &shown.source.file;
     refuse_same(output, source)?;

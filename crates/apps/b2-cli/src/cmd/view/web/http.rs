@@ -12,8 +12,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::files::{Files, Open};
-use super::link::{encoded, escaped};
+use super::link::encoded;
 use super::page::Page;
+use crate::print::figure::escaped;
 
 /// Maximum length of the head of a request, in bytes.
 const HEAD: u64 = 16 << 10;
@@ -85,9 +86,6 @@ impl Server {
     }
 
     /// Answers requests until the process ends.
-    ///
-    /// # Errors
-    /// Fails if no connection can be accepted any more.
     pub(super) fn serve(&self, listener: &TcpListener) -> Result<()> {
         loop {
             let (stream, _) = match listener.accept() {

@@ -22,9 +22,6 @@ pub(super) struct Input {
 
 impl Input {
     /// Packs an `.npy` file. Any other file stays what it is, if the page reads it.
-    ///
-    /// # Errors
-    /// Fails if the page cannot show the file.
     pub(super) fn of(path: &Path) -> Result<Self> {
         let own = || Self { path: path.to_owned(), _made: None };
         let named = || path.display().to_string();
