@@ -329,6 +329,34 @@ fn long_headers() {
     );
 }
 
+/// A reader that repairs a half written header on the fly sees what is committed later.
+#[test]
+fn a_half_written_header_does_not_hide_later_commits() {
+    let fs = crash::begin(&|fs| create(fs, Storage::Contiguous, params(), &five));
+    let mut editor = edit(&fs).unwrap();
+    editor.append(chunk(10)).unwrap();
+    editor.commit().unwrap();
+    drop(editor);
+    let log = fs.log();
+    let read = |at: usize| log.image(at).read(Path::new(PATH)).unwrap().to_vec();
+    let (old, new) = (read(0), read(log.ops().len()));
+    let len = SuperChunk::from_bytes(old.clone()).unwrap().header_bytes().len();
+    let differing: Vec<usize> = (0..len).filter(|at| old[*at] != new[*at]).collect();
+    let cut = differing[differing.len() / 2];
+    let record = (0..=log.ops().len()).map(read).find(|frame| frame.ends_with(b"b2kit/hr")).unwrap();
+    let torn = [&old[..cut], &new[cut..len], &record[len..]].concat();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("frame");
+    std::fs::write(&path, torn).unwrap();
+    let mut schunk = SuperChunk::open(&path).unwrap();
+    let nchunks = schunk.nchunks();
+    let mut editor = b2_frame::EditOptions::default().edit(&path).unwrap();
+    editor.append(chunk(11)).unwrap();
+    editor.commit().unwrap();
+    schunk.refresh().unwrap();
+    assert_eq!(schunk.nchunks(), nchunks + 1);
+}
+
 /// C-Blosc2 leaves the redo record after the frame when it changes only a metalayer. It writes the header with its own
 /// number of threads. Its change must be kept, whichever version of the metalayer that is.
 #[test]
