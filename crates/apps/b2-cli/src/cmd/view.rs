@@ -4,7 +4,7 @@
 mod app;
 #[cfg(feature = "terminal")]
 mod graphics;
-#[cfg(all(test, feature = "terminal"))]
+#[cfg(any(feature = "headless", all(test, feature = "terminal")))]
 mod headless;
 #[cfg(feature = "terminal")]
 mod look;
@@ -92,6 +92,10 @@ pub(crate) struct Args {
     #[cfg(feature = "terminal")]
     #[arg(long, value_enum, value_name = "HOW")]
     pixels: Option<graphics::Pixels>,
+    /// For tests: press these keys without a terminal, and print the screen that follows
+    #[cfg(feature = "headless")]
+    #[arg(long, value_name = "KEYS", hide = true, conflicts_with_all = ["output", "format"])]
+    keys: Option<String>,
     /// Show FILE, which may be a folder, in a browser: serve it on this computer only, until Ctrl-C
     #[arg(long, hide = cfg!(not(feature = "web")), conflicts_with_all = ["output", "format", "html"])]
     web: bool,
@@ -144,11 +148,22 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let format = format(args)?;
     let named = || args.source.file.display().to_string();
     let parts = args.slice.as_deref().map(slice::parse).transpose()?.unwrap_or_default();
+    #[cfg(feature = "headless")]
+    let keys = args.keys.as_deref();
+    #[cfg(all(feature = "terminal", not(feature = "headless")))]
+    let keys = None::<&str>;
     #[cfg(feature = "terminal")]
-    if is_interactive(args) {
+    if keys.is_some() || is_interactive(args) {
         let Args { source, dtype, map, log, range, field, .. } = args;
         let app = app::App::new(&named(), source.key.clone(), *map, *log, *range).with_field(field.clone());
         let opening = look::Opening { source: source.inside(), parts, dtype: dtype.clone(), global };
+        #[cfg(feature = "headless")]
+        if let Some(keys) = keys {
+            let screen = headless::run(app, opening, keys).with_context(named)?;
+            let mut output = Output::create(None, false)?;
+            output.send(screen.as_bytes())?;
+            return output.finish();
+        }
         let pixels = args.pixels.unwrap_or_else(|| graphics::detect(|name| std::env::var(name).ok()));
         return terminal::run(app, opening, pixels).with_context(named);
     }

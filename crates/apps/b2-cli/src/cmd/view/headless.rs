@@ -5,6 +5,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::app::App;
+#[cfg(feature = "headless")]
+use super::app::Key;
 use super::look::Opening;
 use super::screen::{Parts, draw};
 use super::worker::Worker;
@@ -54,4 +56,41 @@ pub(super) fn text(buffer: &Buffer) -> String {
         line.trim_end().to_owned()
     };
     (0..buffer.area.height).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Presses keys, each when everything before it was read, and returns what a screen of 100 x 30 cells then shows.
+///
+/// # Errors
+/// Fails if nothing can be shown.
+#[cfg(feature = "headless")]
+pub(super) fn run(app: App, opening: Opening, keys: &str) -> Result<String> {
+    let mut screen = Headless::start(app, opening, [100, 30])?;
+    screen.settle()?;
+    let App { facts, members, message, .. } = &mut screen.app;
+    if facts.is_none() && members.is_empty() {
+        return Err(anyhow!(message.take().unwrap_or_else(|| "it cannot be shown".into())));
+    }
+    for c in keys.chars() {
+        screen.app.key(key(c));
+        screen.settle()?;
+        if screen.app.quit {
+            break;
+        }
+    }
+    Ok(text(&screen.buffer(false)) + "\n")
+}
+
+/// Keys without a letter are arrows and control characters.
+#[cfg(feature = "headless")]
+fn key(c: char) -> Key {
+    match c {
+        '\u{2191}' => Key::Up,
+        '\u{2193}' => Key::Down,
+        '\u{2190}' => Key::Left,
+        '\u{2192}' => Key::Right,
+        '\n' => Key::Enter,
+        '\t' => Key::Tab,
+        '\u{1b}' => Key::Escape,
+        c => Key::Char(c),
+    }
 }
