@@ -190,6 +190,9 @@ fn encode<T: Number, const N: usize>(
     }
 }
 
+/// How many numbers are decoded together: a few of pcodec's batches.
+const BATCH_LEN: usize = 4 * FULL_BATCH_N;
+
 /// Decodes the first `dst.len()` of `len` bytes.
 fn decode<T: Number + Default, const N: usize>(
     number: Type,
@@ -206,15 +209,19 @@ fn decode<T: Number + Default, const N: usize>(
     check_memory(number, stream, n)?;
     let (mut chunk, stream) = file.chunk_decompressor::<T, _>(stream).map_err(backend)?;
     let mut page = chunk.page_decompressor(stream, n).map_err(backend)?;
-    let mut items = [T::default(); FULL_BATCH_N];
-    for part in dst.chunks_mut(FULL_BATCH_N * N) {
+    let mut items = [T::default(); BATCH_LEN];
+    for part in dst.chunks_mut(BATCH_LEN * N) {
         // A batch is decoded whole, also at the end.
         let progress = page.read(&mut items).map_err(backend)?;
         if progress.n_processed * N < part.len() {
             return Err(CodecError::malformed(ID, HEADER_LEN, "too few numbers"));
         }
-        for (to, item) in part.chunks_mut(N).zip(items) {
-            to.copy_from_slice(&to_le(item)[..to.len()]);
+        let (whole, rest) = part.as_chunks_mut::<N>();
+        for (to, item) in whole.iter_mut().zip(&items) {
+            *to = to_le(*item);
+        }
+        if let Some(item) = items.get(whole.len()) {
+            rest.copy_from_slice(&to_le(*item)[..rest.len()]);
         }
     }
     // All of the stream was decoded: nothing may follow.
