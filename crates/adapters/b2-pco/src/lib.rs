@@ -30,11 +30,11 @@ impl Codec for Pco {
 
     fn encoder(&self, cx: &CodecContext<'_>) -> Result<Box<dyn Encoder>, CodecError> {
         let candidates = Type::candidates(cx.itemsize, cx.meta)?;
-        Ok(Box::new(Stream { candidates, level: usize::from(cx.level) + 3 }))
+        Ok(Box::new(PcoEncoder { candidates, level: usize::from(cx.level) + 3 }))
     }
 
     fn decoder(&self, _: &CodecContext<'_>) -> Result<Box<dyn Decoder>, CodecError> {
-        Ok(Box::new(Stream { candidates: &[], level: 0 }))
+        Ok(Box::new(PcoDecoder))
     }
 }
 
@@ -42,7 +42,7 @@ impl Codec for Pco {
 /// (docs/format/codecs-and-filters.md, section 7.4).
 const HEADER_LEN: usize = 5;
 
-/// What the bytes of a block are taken for: the first byte of the stream.
+/// How the bytes of a block are interpreted. It is the first byte of the stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Type {
     I16 = 0x02,
@@ -101,15 +101,19 @@ impl Type {
     }
 }
 
-struct Stream {
+struct PcoEncoder {
+    /// The types to choose from; at least one.
     candidates: &'static [Type],
+    /// pcodec's level.
     level: usize,
 }
+
+struct PcoDecoder;
 
 /// Length of the sample by which a type is chosen, in bytes.
 const SAMPLE_LEN: usize = 16 << 10;
 
-impl Encoder for Stream {
+impl Encoder for PcoEncoder {
     fn encode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Encoded, CodecError> {
         let Some(&first) =
             self.candidates.first().filter(|t| !src.is_empty() && src.len().is_multiple_of(t.width()))
@@ -132,7 +136,7 @@ impl Encoder for Stream {
     }
 }
 
-impl Decoder for Stream {
+impl Decoder for PcoDecoder {
     fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
         let len = dst.len();
         self.decode_start(src, dst, len)

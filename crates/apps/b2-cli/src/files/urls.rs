@@ -242,13 +242,17 @@ mod stores {
 
     use b2kit::frame::{ReadAt, ReadFiles};
 
-    pub(super) fn check() -> io::Result<()> {
+    fn unsupported<T>() -> io::Result<T> {
         let none = "this program cannot open object stores: it was built without the feature `stores`";
         Err(io::Error::new(io::ErrorKind::Unsupported, none))
     }
 
+    pub(super) fn check() -> io::Result<()> {
+        unsupported()
+    }
+
     pub(super) fn file_system() -> io::Result<Arc<dyn ReadFiles>> {
-        check().and(Err(io::ErrorKind::Unsupported.into()))
+        unsupported()
     }
 
     pub(super) fn upload(
@@ -257,7 +261,7 @@ mod stores {
         _: bool,
         _: &mut (dyn FnMut() -> io::Result<()> + Send),
     ) -> io::Result<()> {
-        check()
+        unsupported()
     }
 
     pub(super) fn counts() -> Option<(u64, u64)> {
