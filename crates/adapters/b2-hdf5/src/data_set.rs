@@ -186,7 +186,7 @@ impl DataSet {
     pub fn attrs_left_out(&self) -> &[String] {
         &self.attrs.left_out
     }
-    /// Whether this only stands for a dimension of NetCDF, and has no items.
+    /// Returns whether this is only the placeholder of a NetCDF dimension, without items.
     pub fn is_dimension_only(&self) -> bool {
         self.is_dimension_only
     }

@@ -15,7 +15,7 @@ pub(crate) const B2ND: &str = "b2kit.b2nd";
 const IMAGECODECS_FILTERS: &[(&str, &[&str])] =
     &[("NOFILTER", &[]), ("NOSHUFFLE", &[]), ("SHUFFLE", &["shuffle"]), ("BITSHUFFLE", &["bitshuffle"])];
 
-/// The codecs and filters: the built-in ones and zfp, as in the Python package.
+/// The codecs and filters: the built-in ones and zfp. The Python package also has pcodec.
 pub(crate) static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     Plugins::builtin()
         .with_codec(b2_zfp::FixedAccuracy)

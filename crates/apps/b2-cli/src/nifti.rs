@@ -132,7 +132,7 @@ fn head(start: &[u8]) -> Vec<u8> {
         return start.to_vec();
     }
     let mut head = Vec::new();
-    // What was decompressed before an error counts: the start ends anywhere.
+    // The start may end within compressed data, so bytes before an error are used.
     let _ = MultiGzDecoder::new(start).take(MAX_HEADER_LEN as u64).read_to_end(&mut head);
     head
 }
@@ -186,7 +186,7 @@ pub(crate) fn stem(path: &Path) -> String {
     if stem.is_empty() { "image".into() } else { stem.into() }
 }
 
-/// What the header states.
+/// The fields of the header that are used.
 struct Header {
     /// Where the items start if the header has no extensions.
     min_offset: u64,

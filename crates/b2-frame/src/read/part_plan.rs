@@ -14,7 +14,7 @@ use crate::read::target::Target;
 use crate::storage::files::Extent;
 use crate::{ReadCosts, SuperChunk};
 
-/// Reads and verifies the head of a chunk, then says which blocks to read.
+/// Reads and verifies the head of a chunk, then returns which blocks to read.
 pub(crate) struct PartPlan {
     npart: u64,
     nchunk: usize,

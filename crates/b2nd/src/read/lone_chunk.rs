@@ -7,7 +7,7 @@ use b2_frame::{FrameFiles, ReadOptions};
 
 use crate::{Dtype, Geometry, NdArray, NdError};
 
-/// Into about this many blocks at most the items are divided.
+/// The items are divided into about this many blocks at most.
 const MAX_BLOCKS: u64 = 1 << 16;
 
 impl NdArray {

@@ -340,7 +340,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Formats two numbers with enough digits to tell them apart.
+/// Formats two numbers with enough digits to differ.
 fn differently(before: f64, after: f64) -> (String, String) {
     let told = (4..17).map(|digits| (rounded(before, digits), rounded(after, digits)));
     told.chain([(double(before), double(after))])

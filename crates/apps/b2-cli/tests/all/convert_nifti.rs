@@ -48,7 +48,7 @@ fn images_become_arrays() {
     assert!(folder.fails(1, &["convert", "scan.nii", "o.b2nd", "--slice=1"]).contains("affine"));
     // The way to it is named.
     assert!(folder.fails(2, &["pack", "scan.nii", "p.b2nd"]).contains("b2kit convert"));
-    // What is not converted is named.
+    // The report names what is not converted.
     let mut bytes = nifti();
     bytes.splice(352..352, [0; 32]);
     bytes[108..112].copy_from_slice(&384_f32.to_le_bytes());

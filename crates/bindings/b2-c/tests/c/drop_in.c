@@ -192,7 +192,7 @@ static void reading_beside_a_writer(bool contiguous, int reads) {
   blosc2_remove_urlpath("shared");
 }
 
-/* Opening a frame with locking creates its lock file, so that readers can wait for the first writer. Without a frame there is none. */
+/* Opening a frame with locking creates its lock file, so that readers can wait for the first writer. If there is no frame, it creates none. */
 static void lock_files(void) {
   blosc2_stdio_params params = {.locking = true};
   blosc2_io io = {.id = BLOSC2_IO_FILESYSTEM, .name = "filesystem", .params = &params};

@@ -70,7 +70,7 @@ static b2nd_context_t *context(const char *path) {
   return b2nd_create_ctx(&stored, 2, shape, chunks, blocks, "<i4", 0, NULL, 0);
 }
 
-/* What is there before anything fails. */
+/* These files exist before any allocation fails. */
 static void setup(void) {
   blosc2_storage stored = storage("schunk");
   schunk = blosc2_schunk_new(&stored);
@@ -359,7 +359,7 @@ int main(int argc, char **argv) {
           int64_t result = CASES[n].run();
           bool failed_one = until < 0;
           until = -1;
-          /* What was there can still be read. */
+          /* The old data can still be read. */
           bool readable = blosc2_schunk_decompress_chunk(schunk, 0, out, 400000) == 400000 &&
                           b2nd_get_slice_cbuffer(array, starts, (int64_t[]){100, 100}, out, lens, sizeof(out)) == 0;
           _exit(!readable ? 4 : failed_one ? 0 : result >= 0 ? 1 : 5);
