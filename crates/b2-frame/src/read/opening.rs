@@ -64,7 +64,7 @@ impl SuperChunk {
         let Some(source) = self.source.clone() else { return Ok(false) };
         let Some(newest) = source.newer_than(self)? else { return Ok(false) };
         let dparams = std::mem::take(&mut self.dparams);
-        *self = newest.with_compare(self.compare).with_costs(self.costs);
+        *self = newest.with_compare(self.compare).with_tuning(self.tuning);
         self.dparams = dparams;
         Ok(true)
     }
@@ -367,7 +367,7 @@ impl ReadOptions {
     #[doc(hidden)]
     pub fn opened(&self, opened: OpenedFrame, files: Arc<dyn FrameFiles>) -> SuperChunk {
         let schunk = SuperChunk::new(opened, files, self.dparams.clone());
-        schunk.with_compare(self.compare).with_costs(self.costs)
+        schunk.with_compare(self.compare).with_tuning(self.tuning)
     }
 }
 

@@ -30,7 +30,7 @@ impl SuperChunk {
 
     /// Returns whether verified data are verified again.
     pub(crate) fn compares_again(&self) -> bool {
-        self.keeps || self.compare == Compare::Always || self.costs.ahead
+        self.keeps || self.compare == Compare::Always || self.tuning.prefetch
     }
 
     /// Returns what has been verified in a chunk, unless it will be verified again.
@@ -58,7 +58,7 @@ impl SuperChunk {
             [None, sums(true)?]
         } else {
             match self.runs_of(nchunk)? {
-                Err(page) => [Some(page), sums(self.costs.ahead && guess <= PROBABLY_WHOLE)?],
+                Err(page) => [Some(page), sums(self.tuning.prefetch && guess <= PROBABLY_WHOLE)?],
                 Ok(record) => [None, sums(!runs::has_sums(record.as_deref()))?],
             }
         };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Statistics of the requests to a storage: latency, and bytes per second.
 ///
 /// Storage that shows it ([`ReadAt::request_stats`](crate::ReadAt::request_stats)) is read with more requests in flight if answers take
-/// long, and with smaller or larger gaps ([`ReadCosts::adapt`](crate::ReadCosts::adapt)).
+/// long, and with smaller or larger gaps ([`ReadTuning::adaptive`](crate::ReadTuning::adaptive)).
 #[derive(Debug, Default)]
 pub struct RequestStats(Mutex<Latencies>);
 

@@ -3,7 +3,7 @@
 use b2_chunk::{CParams, Chunk, Compression};
 use b2_core::Control;
 use b2_frame::{
-    Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Read, ReadCosts, Storage,
+    Checksums, Durability, FrameEditor, FrameError, FrameParams, FrameWriter, Read, ReadTuning, Storage,
     Structure, SuperChunk, WriteOptions,
 };
 
@@ -12,7 +12,12 @@ use crate::common::{data, stride};
 const CHUNK: usize = 240_000;
 const BLOCK: usize = 4000;
 /// Costs of a reader that never reads a whole chunk to get one block.
-const FAR: ReadCosts = ReadCosts::REMOTE.small(1000).head(64).gap(100).at_once(50_000).adapt(false);
+const FAR: ReadTuning = ReadTuning::REMOTE
+    .whole_chunk_max(1000)
+    .head_len(64)
+    .coalesce_gap(100)
+    .coalesce_max(50_000)
+    .adaptive(false);
 
 fn cparams() -> CParams {
     Compression::new().itemsize(1).level(1).blocksize(BLOCK).filters(&[][..]).build().unwrap()
@@ -48,7 +53,7 @@ fn rounds(schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
 
 /// Reads single blocks of every n-th chunk.
 fn rounds_of_every(step: usize, schunk: &SuperChunk, expected: &[Vec<u8>]) -> usize {
-    let schunk = schunk.clone().with_costs(FAR);
+    let schunk = schunk.clone().with_tuning(FAR);
     let mut most = 0;
     assert_eq!(expected.len(), schunk.nchunks());
     for (nchunk, plain) in expected.iter().enumerate().step_by(step) {

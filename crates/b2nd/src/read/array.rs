@@ -102,7 +102,7 @@ use crate::{Dtype, Geometry, NdError};
 /// # Far away
 /// An array on a web server opens by its URL with the options of the crate `b2-http`:
 /// `NdArray::open_with("https://example.org/field.b2nd", &b2_http::options())`. With
-/// [`ReadCosts::REMOTE`](b2_frame::ReadCosts::REMOTE), more is read at once than from a disk, and what a call needs is
+/// [`ReadTuning::REMOTE`](b2_frame::ReadTuning::REMOTE), more is read at once than from a disk, and what a call needs is
 /// requested together. The crate `b2-async` reads with futures. A store of your own only has to answer requests for ranges:
 ///
 /// ```
@@ -110,7 +110,7 @@ use crate::{Dtype, Geometry, NdError};
 /// use std::ops::Range;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
-/// use b2_frame::{RangeResponse, OpenResponse, ReadCosts, RemoteFile, RemoteSource, SuperChunk, Version};
+/// use b2_frame::{RangeResponse, OpenResponse, ReadTuning, RemoteFile, RemoteSource, SuperChunk, Version};
 /// use b2nd::{ArrayBuilder, NdArray, source};
 /// use bytes::Bytes;
 ///
@@ -136,7 +136,7 @@ use crate::{Dtype, Geometry, NdError};
 /// let (first, last) = (both(0..len.min(OpenResponse::FIRST)), both(len.saturating_sub(OpenResponse::LAST)..len));
 /// let opening = OpenResponse::new(first, last, len, Version::default().etag(Some("\"1\"".into())));
 ///
-/// let options = SuperChunk::options().costs(ReadCosts::REMOTE);
+/// let options = SuperChunk::options().tuning(ReadTuning::REMOTE);
 /// let array = NdArray::from_super_chunk(options.from_reader(Arc::new(RemoteFile::new(server, opening)), "far")?)?;
 /// assert_eq!(array.slice((3, 7))?.read::<Vec<u32>>()?, [(3 * 400 + 7) ^ 0x5bd1]);
 /// assert!(requests.load(Ordering::Relaxed) <= 4); // of which two have opened the file

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use b2_core::Control;
 use b2_frame::{
     Destination, Extent, FrameError, FrameFile, FrameFiles, FrameHeader, OpenFile, OpenPlan, Plan, Read,
-    ReadCosts, ReadOptions, Request, Step, Storage,
+    ReadOptions, ReadTuning, Request, Step, Storage,
 };
 use bytes::Bytes;
 
@@ -97,14 +97,14 @@ enum State {
 impl RangedOpening {
     /// Ranges with larger gaps are fetched separately, at the same time. Stores serve several requests in the time of one,
     /// but the bytes in a gap cost transfer time.
-    pub const COSTS: ReadCosts = ReadCosts::LOCAL.head(0).at_once(4 << 20);
+    pub const TUNING: ReadTuning = ReadTuning::LOCAL.head_len(0).coalesce_max(4 << 20);
 
     /// Begins with the first bytes of the frame, of which `asked` were requested, and its last ones, if they are known:
-    /// they contain the checksums. Costs of the options are replaced by [`COSTS`](Self::COSTS).
+    /// they contain the checksums. The tuning of the options is replaced by [`TUNING`](Self::TUNING).
     pub fn new(options: ReadOptions, asked: u64, first: Bytes, end: Bytes) -> Self {
         let mut fetched = FetchedRanges::default();
         fetched.put(0..asked, first);
-        Self { options: options.costs(Self::COSTS), fetched, end, state: State::Start }
+        Self { options: options.tuning(Self::TUNING), fetched, end, state: State::Start }
     }
 
     /// Begins with an array that is open already, such as a [`lone_chunk`](NdArray::lone_chunk).

@@ -9,7 +9,7 @@ use b2_http::HttpFile;
 use b2_store::MemberLocation;
 use b2kit::chunk::{FilterSlot, SpecialKind};
 use b2kit::frame::{
-    Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadCosts, RetryPolicy, RootedDir, Storage,
+    Checksums, Entry, FrameError, INDEX_NAME, ReadAt, ReadTuning, RetryPolicy, RootedDir, Storage,
     retry_on_change,
 };
 use b2kit::nd::NdError;
@@ -327,7 +327,7 @@ impl ArrayBase {
         } else if source.hasattr(intern!(py, "fetch"))? && source.hasattr(intern!(py, "size"))? {
             let name = name.unwrap_or_default();
             let ranges = Arc::new(Remote::new(source, &name)?);
-            let options = read_options().costs(ReadCosts::REMOTE).offset(offset);
+            let options = read_options().tuning(ReadTuning::REMOTE).offset(offset);
             opened = how
                 .run(py, |_| NdArray::from_super_chunk(options.from_reader(ranges.file(), name.as_str())?))?;
             remote = Some(ranges);
@@ -728,7 +728,7 @@ struct OnServer {
 fn open_url(url: &str, offset: u64) -> Result<OnServer, NdError> {
     let http = connections().reopened();
     let name = http.hide(url);
-    let options = read_options().costs(ReadCosts::REMOTE).file_system(Arc::new(http.clone()));
+    let options = read_options().tuning(ReadTuning::REMOTE).file_system(Arc::new(http.clone()));
     let array = NdArray::open_with(&name, &options.offset(offset))?;
     let file = match http.open_file(name.as_ref()) {
         Ok(file) => file,

@@ -97,7 +97,7 @@ impl RangeReader {
     ) -> PyResult<Self> {
         let py = dtype.py();
         let options = SuperChunk::options().plugins(plugins()).limits(Limits::default());
-        let options = options.costs(RangedOpening::COSTS.small(0).at_once(DECODE_LEN));
+        let options = options.tuning(RangedOpening::TUNING.whole_chunk_max(0).coalesce_max(DECODE_LEN));
         let items = Dtype::opaque(format!("|V{}", dtype.itemsize()), dtype.itemsize());
         let array = NdArray::lone_chunk(&options, &shape, items, blocks, blocksize, Arc::new(Nowhere));
         let opening = RangedOpening::opened_array(array.or_raise(py)?);

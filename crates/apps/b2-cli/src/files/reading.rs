@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use b2kit::frame::WriteOptions;
-use b2kit::frame::{Compare, ReadCosts, ReadOptions};
+use b2kit::frame::{Compare, ReadOptions, ReadTuning};
 use b2kit::{FrameWriter, Limits, SuperChunk};
 
 use super::urls;
@@ -28,7 +28,7 @@ impl Global {
             let stored = urls::open(path).and_then(|file| file.len()).unwrap_or(0);
             let options = self.reading_stored(stored);
             // If there is no file system for the URL, opening the frame reports why.
-            let options = options.costs(ReadCosts::REMOTE);
+            let options = options.tuning(ReadTuning::REMOTE);
             return match urls::file_system(path) {
                 Ok(fs) => options.file_system(fs),
                 Err(_) => options,
