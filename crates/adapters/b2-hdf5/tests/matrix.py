@@ -416,6 +416,17 @@ def scales(group):
 
 
 h5("scales", "dimension scales", scales, attrs={"_ARRAY_DIMENSIONS": ["lat", "lon"]})
+
+
+def scale_and_labels(group):
+    made = data(ints)(group)
+    lat = group.create_dataset("lat", data=np.linspace(-90, 90, 20))
+    lat.make_scale("lat")
+    made.dims[0].attach_scale(lat)
+    made.dims[0].label, made.dims[1].label = "north", "x"
+
+
+h5("scale_and_labels", "labels next to a scale", scale_and_labels, attrs={"_ARRAY_DIMENSIONS": ["lat", "x"]})
 h5("labels", "labels of dimensions", lambda g: [setattr(d, "label", t) for d, t in zip(data(ints)(g).dims, ["time", "x"])], attrs={"_ARRAY_DIMENSIONS": ["time", "x"]})
 
 

@@ -60,10 +60,12 @@ const SCALE_NAMES: usize = 1 << 12;
 const INDEXES: usize = 256;
 /// The text that netCDF writes for a dimension without a variable.
 const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
+/// The attribute with the labels of dimensions.
+const LABELS: &str = "DIMENSION_LABELS";
 /// Attributes that describe how data sets share dimensions. Their content is in `_ARRAY_DIMENSIONS`.
 const OF_DIMENSIONS: [&str; 7] = [
     "DIMENSION_LIST",
-    "DIMENSION_LABELS",
+    LABELS,
     "REFERENCE_LIST",
     "_Netcdf4Dimid",
     "_Netcdf4Coordinates",
@@ -339,6 +341,7 @@ impl Hdf5 {
         let is_scale = is_scale(&stored);
         attrs.values.retain(|(name, _)| !OF_DIMENSIONS.contains(&&**name));
         attrs.left_out.retain(|text| !OF_DIMENSIONS.iter().any(|name| text.starts_with(name)));
+        attrs.left_out.extend(self.lost_labels(&stored, dims.as_deref().unwrap_or_default()));
         if is_scale {
             attrs.values.retain(|(name, _)| name != "CLASS" && name != "NAME");
         }
@@ -463,27 +466,46 @@ impl Hdf5 {
         ndim: usize,
     ) -> Result<Option<Vec<String>>, String> {
         if let Some(scales) = self.scales(stored)? {
-            let names = scales.into_iter().enumerate().map(|(axis, scale)| {
-                let found = scale.map_or(Ok(None), |address| self.name_of(group, address));
-                found.map(|name| name.unwrap_or_else(|| format!("dim_{axis}")))
-            });
+            let names = scales.into_iter().map(|scale| scale.map_or(Ok(None), |at| self.name_of(group, at)));
             let names = names.collect::<Result<Vec<_>, _>>();
             let names = names.map_err(|what| format!("the name of a dimension: {what}"))?;
-            return Ok((names.len() == ndim).then_some(names));
+            let labels = self.labels(stored).unwrap_or_default();
+            let named = names.iter().enumerate().map(|(axis, name)| {
+                let label = labels
+                    .get(axis)
+                    .filter(|label| !label.is_empty() && !names.contains(&Some((*label).clone())));
+                name.as_ref().or(label).cloned().unwrap_or_else(|| format!("dim_{axis}"))
+            });
+            return Ok(Some(named.collect()).filter(|_| names.len() == ndim));
         }
         if is_scale(stored) && ndim == 1 {
             return Ok(Some(vec![name.to_owned()]));
         }
-        let Some(labels) = stored.iter().find(|attr| attr.name == "DIMENSION_LABELS") else {
-            return Ok(None);
+        let labels = self.labels(stored).map_err(|what| format!("the names of dimensions: {what}"))?;
+        let names = labels
+            .into_iter()
+            .enumerate()
+            .map(|(axis, label)| if label.is_empty() { format!("dim_{axis}") } else { label });
+        Ok(Some(names.collect::<Vec<_>>()).filter(|names| !names.is_empty() && names.len() == ndim))
+    }
+
+    /// The labels of the dimensions, empty for those without one.
+    fn labels(&self, stored: &[Attribute]) -> Result<Vec<String>, String> {
+        let Some(labels) = stored.iter().find(|attr| attr.name == LABELS) else { return Ok(Vec::new()) };
+        let Value::Array(labels) = self.value(labels)? else { return Ok(Vec::new()) };
+        Ok(labels.iter().map(|label| label.as_str().unwrap_or_default().to_owned()).collect())
+    }
+
+    /// Names the labels of dimensions that got other names, which are mostly those of their scales.
+    fn lost_labels(&self, stored: &[Attribute], dims: &[String]) -> Vec<String> {
+        let labels = match self.labels(stored) {
+            Ok(labels) => labels,
+            Err(what) => return vec![format!("{LABELS}: {what}")],
         };
-        let labels = self.value(labels).map_err(|what| format!("the names of dimensions: {what}"))?;
-        let Value::Array(labels) = labels else { return Ok(None) };
-        let names = labels.iter().enumerate().map(|(axis, label)| match label.as_str() {
-            Some(label) if !label.is_empty() => label.to_owned(),
-            _ => format!("dim_{axis}"),
-        });
-        Ok(Some(names.collect::<Vec<_>>()).filter(|names| names.len() == ndim))
+        let lost = labels.iter().zip(dims).enumerate();
+        let lost = lost.filter(|(_, (label, name))| !label.is_empty() && label != name);
+        lost.map(|(axis, (label, name))| format!("{LABELS}: {label:?} (dimension {axis} is {name:?})"))
+            .collect()
     }
 
     /// The addresses of the scales of the dimensions, the first one of each; `None` if no dimension has ever had one.
