@@ -27,6 +27,7 @@ pub mod text;
 #[doc(hidden)]
 pub mod ticks;
 
+mod cf_time;
 mod date;
 mod extended;
 mod float;

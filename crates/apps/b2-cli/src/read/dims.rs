@@ -46,7 +46,13 @@ pub(crate) fn points(
     let mut items = Vec::new();
     let view = found.view(&[]).ok()?;
     view.read(&resolve(&[], &shape).ok()?, &mut items).ok()?;
-    Some(Coordinates::new(&dtype, items, found.labels().unit))
+    // All items are the same where netCDF has a dimension without a variable.
+    let mut each = items.chunks_exact(dtype.itemsize().max(1));
+    let first = each.next()?;
+    if len > 1 && each.all(|item| item == first) {
+        return None;
+    }
+    Some(Coordinates::new(&dtype, items, &found.labels()))
 }
 
 /// Whether this is the name of a file in the same folder, and nothing else.
