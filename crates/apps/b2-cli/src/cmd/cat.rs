@@ -5,13 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use b2_view::limits::{Limits, NoLogarithm, scale};
 use b2kit::Dtype;
 use b2kit::base::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
 use crate::files::{ModeOf, Output, members, refuse_blosc2_name, refuse_same};
 use crate::npy;
-use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
+use crate::print::{Lines, Map, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage, signals};
 use crate::read::plain::Plain;
 use crate::read::{Data, Hdf5, Input, Selection, View, slice};
@@ -51,8 +52,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Values of the first and the last colour [default: the smallest and the largest value]
+    ///
+    /// LOW:HIGH are values. With % they are shares of the values that are drawn: 2%:98% leaves out the smallest and the
+    /// largest of them.
     #[arg(long, value_name = "LOW:HIGH", allow_hyphen_values = true, requires = "png")]
-    range: Option<Range>,
+    range: Option<Limits>,
     /// Overwrite OUT; send bytes to a terminal
     #[arg(long)]
     force: bool,
@@ -283,7 +287,10 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     refuse_terminal(&output, args)?;
     let range = match args.range {
-        Some(range) => Some(range),
+        Some(Limits::Values(range)) => Some(range),
+        Some(shares @ Limits::Shares(..)) => {
+            Some(range_of_shares(&simple, view, shares).with_context(named)?)
+        }
         None => range_of(&simple, view).with_context(named)?,
     };
     let png = Png::new(simple, range.map(Scale::from), width, height);
@@ -309,6 +316,23 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
     output.send(&stream.tail())?;
     drop(progress);
     output.finish()
+}
+
+/// Most pixels of a picture of which shares are found, since all numbers are sorted in memory.
+const MAX_SORTED: u64 = 1 << 27;
+
+/// The range between two shares of the numbers of a picture.
+fn range_of_shares(simple: &Simple, view: &View<'_>, shares: Limits) -> Result<Range> {
+    let pixels = view.shape().iter().fold(1, |n: u64, &length| n.saturating_mul(length));
+    ensure!(pixels <= MAX_SORTED, "--range: with more than {MAX_SORTED} pixels in values, not in shares");
+    let (mut buffer, mut numbers) = (Vec::new(), Vec::new());
+    numbers.try_reserve_exact(usize::try_from(pixels)?)?;
+    for piece in view.pieces() {
+        view.read(&piece, &mut buffer)?;
+        simple.numbers(&buffer, &mut numbers);
+    }
+    let scale = scale(&numbers, Some(shares), Map::default(), false, simple.is_float());
+    scale.map(|scale| scale.range).map_err(|NoLogarithm| anyhow!("--range: no logarithm"))
 }
 
 /// The range of all numbers of a picture.

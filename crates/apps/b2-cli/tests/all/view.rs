@@ -245,6 +245,38 @@ fn dates_are_written_as_such() {
         let found = texts(&folder.ok_text(&["view", name, "--format", "svg"]));
         assert!(found.contains(&"2021-07".to_owned()) && found.contains(&"2022-01".to_owned()), "{found:?}");
     }
+    // Times of CF along an axis, in a calendar that has dates and in one that has none.
+    let hours: Vec<u8> = (0..400).flat_map(|day| (f64::from(day) * 24.0).to_le_bytes()).collect();
+    for (calendar, has_dates) in [("standard", true), ("noleap", false)] {
+        let layers = ["units=\"hours since 2021-03-01\"", &format!("calendar=\"{calendar}\"")];
+        let layers = [&["--vlmeta"], &layers[..1], &["--vlmeta"], &layers[1..]].concat();
+        folder.pack("s/time.b2nd", &npy("<f8", false, "(400,)", &hours), &layers);
+        let found = texts(&folder.ok_text(&["view", "s/x.b2nd", "--format", "svg", "--slice=:100"]));
+        assert_eq!(found.contains(&"2021-04-03".to_owned()), has_dates, "{found:?}");
+        assert_eq!(found.contains(&"time".to_owned()), has_dates, "{found:?}");
+        assert_eq!(found.contains(&"time, hours since 2021-03-01".to_owned()), !has_dates, "{found:?}");
+    }
+}
+
+/// The same notation in all commands.
+#[test]
+fn ranges_are_values_or_shares() {
+    let folder = Folder::new();
+    let items: Vec<f32> = (0..400).map(|k| if k == 7 { 1e30 } else { k as f32 }).collect();
+    folder.pack("a", &npy("<f4", false, "(20, 20)", &floats(items)), &[]);
+    let png = |range: &str| {
+        folder.ok(&["cat", "a", "--png", range, "-o", "a.png", "--force"]);
+        folder.read("a.png")
+    };
+    assert_eq!(png("--range=0%:100%"), png("--range=0:399"));
+    assert_eq!(png("--range=25%:50%"), png("--range=101:200"));
+    assert_ne!(png("--range=25%:50%"), png("--range=0:399"));
+    let show = |range: &str| folder.ok_text(&["show", "a", "--picture", "--no-stats", range]);
+    assert_eq!(show("--range=25%:50%"), show("--range=101:200"));
+    for command in [&["cat", "a", "--png"][..], &["show", "a"], &["view", "a", "-o", "x.png"]] {
+        let told = folder.fails(2, &[command, &["--range=1%..99%"]].concat());
+        assert!(told.contains("expected two numbers, such as -2:30 or 2%:98%"), "{told}");
+    }
 }
 
 /// Packs an array as `a`, and damages one of its chunks.
