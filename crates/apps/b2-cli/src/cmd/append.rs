@@ -58,6 +58,7 @@ fn append_items(
     let axis = edit::axis("--axis", args.axis.unwrap_or(0), array.shape().len())?;
     let (several, mut added) = (inputs.len() > 1, false);
     for input in &mut inputs {
+        input.refuse_foreign_items()?;
         added |= add_dimension(input, array.shape(), axis);
     }
     let (items, grown) = edit::join(array, inputs, axis, global)?;

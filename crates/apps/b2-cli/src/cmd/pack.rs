@@ -396,9 +396,9 @@ fn pack(
     let operands = if args.raw {
         inputs.iter().map(|input| Operand::raw(input, output)).collect::<Result<Vec<_>>>()?
     } else {
-        let mut operands = Operand::several(inputs, output, args.each)?;
+        let operands = Operand::several(inputs, output, args.each)?;
         // With --each all of them are .npy arrays.
-        for (operand, input) in operands.iter_mut().zip(inputs) {
+        for (operand, input) in operands.iter().zip(inputs) {
             operand.refuse_foreign(input)?;
         }
         operands

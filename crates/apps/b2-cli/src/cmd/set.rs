@@ -45,7 +45,10 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     let input = Operand::open(&args.input, &args.target.file)?;
     args.target.change(global, || {
         let (nitems, committed) = match args.target.open_for_data(global)? {
-            Editor::Array(mut array) => set_items(&mut array, &parts, input, global),
+            Editor::Array(mut array) => {
+                input.refuse_foreign_items()?;
+                set_items(&mut array, &parts, input, global)
+            }
             Editor::SuperChunk(mut frame) => set_bytes(&mut frame, &parts, args, input, global),
         }?;
         Ok((format!("{} set", count(nitems, "item")), committed))

@@ -331,8 +331,11 @@ const OTHER_FORMATS: [&str; 50] = [
 
 /// Rejects the name of another format for a Blosc2 file.
 pub(crate) fn refuse_other_format(output: &Path) -> Result<()> {
-    let ending = members::extension(output).filter(|ending| OTHER_FORMATS.contains(&ending.as_str()));
-    ending.map_or(Ok(()), |ending| {
+    // A link is written through.
+    let target = if output.is_symlink() { real_name(output).ok() } else { None };
+    let names = [Some(output), target.as_deref()].into_iter().flatten();
+    let mut endings = names.filter_map(members::extension);
+    endings.find(|ending| OTHER_FORMATS.contains(&ending.as_str())).map_or(Ok(()), |ending| {
         bail!(
             "{}: the new file is Blosc2, and .{ending} is the name of another format: name it .b2nd or .b2frame",
             output.display()

@@ -172,4 +172,6 @@ fn long_doubles_keep_their_digits() {
     let items = [item(0xC90F_DAA2_2168_C235, 0x4000), item(0xFFFF_FFFF_FFFF_FFFF, 0x7FFE)].concat();
     folder.pack("a", &npy("<f16", false, "(2,)", &items), &[]);
     assert_eq!(folder.ok_text(&["cat", "--csv", "a"]), "3.1415926535897932385\n1.189731495357231765e+4932\n");
+    folder.pack("c", &npy("<c32", false, "(1,)", &items), &[]);
+    assert_eq!(folder.ok_text(&["cat", "--csv", "c"]), "3.1415926535897932385+1.189731495357231765e+4932j\n");
 }
