@@ -132,11 +132,13 @@ fn color() -> ColorChoice {
 }
 
 /// Names that other programs use for these commands. For them, the parser would suggest a name that only looks similar.
-const OTHER_NAMES: [(&str, &str); 12] = [
+const OTHER_NAMES: [(&str, &str); 14] = [
     ("stat", "info"),
     ("tree", "info --tree"),
     ("version", "--version"),
+    ("cp", "copy"),
     ("dump", "cat"),
+    ("head", "show"),
     ("print", "show"),
     ("extract", "unpack"),
     ("test", "verify"),

@@ -222,6 +222,9 @@ impl ReaderAt for Reader {
     }
 }
 
+/// Bytes that are compressed between two looks at signals.
+const PART_LEN: usize = 1 << 20;
+
 /// Writes an `.npz` file.
 pub(crate) struct NpzWriter<W: Write> {
     zip: ZipArchiveWriter<W>,
@@ -234,7 +237,7 @@ impl<W: Write> NpzWriter<W> {
         Self { zip: ZipArchiveWriter::new(writer), level }
     }
 
-    /// Adds an array. `each` is called after each piece, with its bytes.
+    /// Adds an array. `each` is called after each part of a piece, with its bytes.
     ///
     /// # Errors
     /// Fails if an `.npy` file cannot hold it, if it cannot be read, or the archive not be written, or as `each` does.
@@ -263,8 +266,10 @@ impl<W: Write> NpzWriter<W> {
                 writer.write_all(&header)?;
                 for piece in pieces {
                     let piece = piece?;
-                    writer.write_all(&piece)?;
-                    each(piece.len() as u64)?;
+                    for part in piece.chunks(PART_LEN) {
+                        writer.write_all(part)?;
+                        each(part.len() as u64)?;
+                    }
                 }
                 writer.finish()?.1
             }
@@ -274,8 +279,10 @@ impl<W: Write> NpzWriter<W> {
                 writer.write_all(&header)?;
                 for piece in pieces {
                     let piece = piece?;
-                    writer.write_all(&piece)?;
-                    each(piece.len() as u64)?;
+                    for part in piece.chunks(PART_LEN) {
+                        writer.write_all(part)?;
+                        each(part.len() as u64)?;
+                    }
                 }
                 let (encoder, end) = writer.finish()?;
                 encoder.finish()?;

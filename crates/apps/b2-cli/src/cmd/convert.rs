@@ -4,6 +4,7 @@ mod args;
 mod back;
 mod glob;
 mod job;
+mod listing;
 mod nodes;
 mod others;
 mod part;
@@ -20,6 +21,7 @@ use b2kit::{ArrayBuilder, NdArray};
 
 pub(crate) use self::args::Args;
 use self::job::{Job, compare};
+pub(crate) use self::listing::Listing;
 use self::nodes::{Content, Item, Node, SourceFile};
 use self::part::Part;
 use crate::args::{Encoding, Format, Global, plugins};

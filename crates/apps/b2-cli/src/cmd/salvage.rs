@@ -264,6 +264,7 @@ fn to_json(report: &SalvageReport, nbytes: u64, fill: &str) -> Value {
 fn to_table(report: &SalvageReport, array: Option<&NdArray>, nbytes: u64, fill: &str) -> Table {
     let mut table = Table::default();
     let chunks = match (report.nlost, report.certain) {
+        (0, true) if report.recovered == 1 => "1 recovered".into(),
         (0, true) => format!("all {} recovered", report.recovered),
         (0, false) => {
             format!("{} recovered, in the order of the file; others may be missing", report.recovered)

@@ -88,6 +88,28 @@ fn zarr_becomes_arrays_and_stores() {
 }
 
 #[test]
+fn zarr_and_npz_are_listed() {
+    let folder = Folder::new();
+    folder.zarr("in.zarr");
+    folder.change(&["convert", "in.zarr", "all.b2d"]);
+    folder.change(&["convert", "all.b2d", "all.npz"]);
+    for (name, format) in [("in.zarr", "Zarr"), ("all.npz", ".npz")] {
+        let told = folder.ok_text(&["info", name]);
+        assert!(told.contains(format) && told.contains("/a  <i4 4 x 6"), "{told}");
+        let facts = folder.info(&[name]);
+        assert_eq!((&facts["format"], &facts["entries"][1]["shape"]), (&json!(format), &json!([4, 6])));
+        assert_eq!(folder.info(&[&format!("{name}::a")])["entries"][0]["path"], "/a");
+        let told = folder.ok_text(&["info", name, "all.b2d::/a"]);
+        assert!(told.starts_with(&format!("{name}: {format}, 1 array\n")), "{told}");
+        assert_eq!(folder.ok_text(&["ls", name]), "/a\n");
+        assert_eq!(folder.ok_text(&["ls", "-l", name]), "/a  <i4  (4, 6)  96 bytes\n");
+        let line: Value = serde_json::from_str(&folder.ok_text(&["ls", "--json", name])).unwrap();
+        assert_eq!((&line["nbytes"], &line["stored"]), (&json!(96), &Value::Null));
+        assert!(folder.fails(1, &["info", &format!("{name}::no")]).contains("no: no such "));
+    }
+}
+
+#[test]
 fn arrays_become_zarr_and_come_back() {
     let folder = Folder::new();
     folder.zarr("in.zarr");
@@ -159,7 +181,7 @@ fn what_cannot_be_read_is_named() {
     assert_eq!(folder.ok_text(&["ls", "x.b2d"]), "/a\n");
     assert!(folder.fails(1, &["convert", "in.zarr", "/no", "y.b2nd"]).contains("no such group or array"));
     assert!(folder.fails(1, &["convert", "in.zarr", "/a", "y.b2nd", "--mask-and-scale"]).contains("HDF5"));
-    for name in ["pack", "info", "cat"] {
+    for name in ["pack", "show", "cat"] {
         let output = folder.run(&[name, "in.zarr"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && told.contains("b2kit convert"), "{name}: {told}");

@@ -6,6 +6,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
+use b2_view::items::double;
+
 use super::app::{App, Mode, Sample};
 use super::graphics::Graphics;
 use super::look::{Cell, Chunks};
@@ -677,7 +679,13 @@ fn number(x: f64) -> String {
 
 /// The ends of a scale as text.
 fn ends(app: &App, scale: Scale) -> [String; 2] {
-    [scale.range.low, scale.range.high].map(|x| app.format().date(x).unwrap_or_else(|| number(x)))
+    let ends = [scale.range.low, scale.range.high];
+    let [low, high] = ends.map(|x| app.format().date(x).unwrap_or_else(|| number(x)));
+    match low == high && ends[0] < ends[1] {
+        // Numbers that differ in a later digit.
+        true => ends.map(double),
+        false => [low, high],
+    }
 }
 
 /// Breaks a text into lines of at most this many characters, between words where possible.
