@@ -51,7 +51,7 @@ impl CfTime {
     pub(crate) fn times(self, numbers: &[f64]) -> Option<Vec<i64>> {
         let time = |x: &f64| {
             let time = (x * self.unit).round() + self.start as f64;
-            if !(time.abs() < MAX_TIME) {
+            if time.is_nan() || time.abs() >= MAX_TIME {
                 return Some(NAT);
             }
             Some(time as i64).filter(|time| *time >= self.first)
