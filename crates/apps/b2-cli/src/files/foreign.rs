@@ -11,7 +11,7 @@ use b2kit::frame::{Disk, FileKind, Links, ReadAt, ReadFiles};
 use super::stdio::is_stdin;
 use super::urls;
 
-/// Number of bytes to look at, from the start of a file.
+/// Number of bytes to examine from the start of a file.
 pub(crate) const LOOK: u64 = 4096;
 
 /// A recognised format, such as "an HDF5 file", and advice for the user.
@@ -107,7 +107,7 @@ const MAGICS: [(&[u8], &str, &str); 54] = [
     (b"PK\x05\x06", "a zip archive without members", "there is nothing in it"),
 ];
 
-/// Signatures at other places.
+/// Signatures at other offsets.
 const INSIDE: [(usize, &[u8], &str, &str); 8] = [
     (344, b"n+1\0", NIFTI, CONVERT),
     (344, b"ni1\0", "the header of a NIfTI file", EXPORT),
@@ -121,8 +121,8 @@ const INSIDE: [(usize, &[u8], &str, &str); 8] = [
 
 const HDF5: Foreign = Foreign { what: "an HDF5 file (NetCDF 4 files are such)", hint: CONVERT };
 
-/// Recognises a file by its first bytes, up to [`LOOK`] of them, and tables also by their name. `None` if it may be
-/// anything.
+/// Recognises a file by its first bytes, up to [`LOOK`] of them, and tables also by their name. `None` if its format
+/// is unknown.
 pub(crate) fn recognise(path: &Path, head: &[u8], len: u64) -> Option<Foreign> {
     // HDF5 allows other bytes before its signature, such as those of MATLAB.
     if user_blocks(head.len() as u64).any(|at| {
@@ -192,7 +192,7 @@ pub(crate) fn recognise_file(
     Ok(None)
 }
 
-/// Whether the first block is one of a tar archive, also of one without a signature: its sum is in it.
+/// Whether the first block is that of a tar archive, which even without a signature contains its own checksum.
 fn is_tar(head: &[u8]) -> bool {
     let (Some(block), Some(field)) = (head.get(..512), head.get(148..156)) else { return false };
     let told = std::str::from_utf8(field).ok().map(|text| text.trim_matches([' ', '\0']));
@@ -271,7 +271,7 @@ pub(crate) fn is_zarr(path: &Path) -> bool {
     [".zarray", "zarr.json", ".zgroup", ".zmetadata"].iter().any(|name| path.join(name).exists())
 }
 
-/// Whether a file is an `.npz` file; not if it cannot be read.
+/// Whether a file is an `.npz` file; false if it cannot be read.
 #[cfg(feature = "hdf5")]
 pub(crate) fn is_npz(path: &Path) -> bool {
     found(path).is_some_and(|found| found.what == NPZ)

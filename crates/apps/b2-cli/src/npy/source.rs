@@ -9,12 +9,12 @@ use b2kit::nd::{Region, SharedRegions};
 use super::header::nbytes;
 use super::transpose::reverse_axes;
 
-/// Runs with smaller gaps between them are read together, since that costs less than another call.
+/// Runs with gaps of up to this many bytes are read together, since that costs less than another call.
 const MAX_GAP: u64 = 16 << 10;
 /// Maximum number of bytes to read together.
 const MAX_SPAN: u64 = 4 << 20;
 
-/// Bytes that can be read at any position, by several threads at once.
+/// Bytes that several threads can read concurrently at any position.
 pub(crate) trait ByteSource {
     /// Fills `buf` with the bytes from `offset` on.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes in memory that count how they are read.
+    /// Bytes in memory that count reads.
     struct Memory {
         bytes: Vec<u8>,
         reads: Cell<usize>,
