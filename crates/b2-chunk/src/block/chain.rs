@@ -73,7 +73,7 @@ pub(crate) enum Shortcut {
     Items,
 }
 
-/// The filters of a chain: their places in the plugins, and their properties with any filter.
+/// The filters of a chain: their indices in the plugins, and the shared properties of their blocks.
 pub(crate) type KeptChain = Vec<(usize, Active<'static>)>;
 
 /// Up to six filters, in the order in which they are applied or undone.
@@ -106,7 +106,7 @@ impl<'a> Chain<'a> {
         Ok(chain)
     }
 
-    /// Returns what [`restored`](Self::restored) makes the same chain from, without looking at any filter.
+    /// Returns a form from which [`restored`](Self::restored) recreates this chain without a lookup of filters.
     pub(crate) fn kept(&self, plugins: &Plugins) -> Option<KeptChain> {
         let kept = |active: &Active<'_>| {
             let index = plugins.filter_index(active.filter.id())?;
@@ -115,7 +115,7 @@ impl<'a> Chain<'a> {
         self.as_slice().iter().map(kept).collect()
     }
 
-    /// Makes a chain again, with the same plugins.
+    /// Recreates a chain, with the same plugins.
     pub(crate) fn restored(plugins: &'a Plugins, kept: &KeptChain) -> Option<Self> {
         let mut chain: Chain<'a> = Chain::EMPTY;
         for (slot, (index, active)) in chain.slots.iter_mut().zip(kept) {

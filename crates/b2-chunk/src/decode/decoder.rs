@@ -542,7 +542,7 @@ pub(crate) fn codec_context<'a>(layout: &'a Layout, dparams: &'a DParams) -> Cod
         .blockshape(&dparams.container.blockshape)
 }
 
-/// Returns how many bytes of a stream of `len` bytes to decode when the first `need` are wanted.
+/// Returns how many bytes of a stream of `len` bytes to decode when the first `need` are requested.
 ///
 /// The buffer has room for `len` bytes. A codec that cannot stop early would allocate a second buffer of that size for
 /// a shorter prefix, so long streams are decoded in full.

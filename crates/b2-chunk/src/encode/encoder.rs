@@ -176,7 +176,7 @@ impl<'a> BlockEncoder<'a> {
         Ok(EncodedLen { len: out.len, all_zero })
     }
 
-    /// Compresses a variable-length block. Returns `None` if the block can be stored as it is.
+    /// Compresses a variable-length block. Returns `None` if the block can be stored unchanged.
     pub(crate) fn encode_vl(&mut self, nblock: usize, src: &[u8]) -> Result<Option<Vec<u8>>, ChunkError> {
         let mut out = memory::zeroed(src.len().saturating_sub(1))?;
         let (mut a, mut b) = (std::mem::take(&mut self.scratch.a), std::mem::take(&mut self.scratch.b));
@@ -208,7 +208,7 @@ fn codec_context<'a>(cparams: &'a CParams, dict: Option<&'a [u8]>) -> CodecConte
         .blockshape(cparams.blockshape())
 }
 
-/// Returns the encoder in `kept`, which is made if it is not there.
+/// Returns the encoder in `kept`, creating it if necessary.
 fn codec<'k>(
     kept: &'k mut Option<KeptEncoder>,
     cparams: &CParams,

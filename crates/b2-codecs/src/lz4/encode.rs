@@ -200,8 +200,8 @@ unsafe fn sequences<T: Table>(
     let mut tested = false;
     // An empty table entry is 0, so position 0 counts as indexed.
     let mut pos = start.max(1);
-    // SAFETY: what is looked up is at `pos` or `next`, at most `last_start` and thus 16 bytes before the end.
-    // Positions only grow, by one at least from lookup to lookup, and the table holds earlier ones or 0, so a
+    // SAFETY: lookups are at `pos` or `next`, at most `last_start` and thus at least 16 bytes before the end.
+    // Positions grow by at least one from lookup to lookup, and the table holds earlier positions or 0, so a
     // candidate is below `pos`. A match ends at `limit` at most. `back` is at most `cand` and `pos - anchor`.
     unsafe {
         while pos <= last_start {
@@ -284,7 +284,7 @@ pub(super) fn looks_like_noise(stream: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Short streams leave their positions in the table. What it holds must not show, whenever it is cleared.
+    /// Short streams leave their positions in the table. They must not affect the output, whenever the table is cleared.
     #[test]
     fn short_streams_are_independent() {
         let stream = |len: usize, step: usize| -> Vec<u8> {
@@ -304,7 +304,7 @@ mod tests {
         let lens = if cfg!(miri) { [300, 20] } else { [SHORT, 1000] };
         let mut reused = fresh();
         for round in 0..if cfg!(miri) { 3 } else { 200 } {
-            // The long one does not use the table in this way, but leaves it full.
+            // The long stream does not use old entries, but leaves the table full.
             let long = if round % 50 == 49 { 40_000 } else { lens[1] };
             for len in [lens[0] - round, lens[1], 0, 15, 16, 17, long] {
                 let src = stream(len, 50 + round % 3);

@@ -83,7 +83,7 @@ enum Stop {
     ManyLong(At),
 }
 
-/// Most literals in a run without length bytes.
+/// Maximum number of literals in a run without length bytes.
 const SHORT_RUN: usize = 14;
 /// Input required from a token on: the token, a short run, the distance, a length byte. It also covers copying a short
 /// run as 16 bytes.
@@ -110,13 +110,13 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
     else {
         return Stop::Unusual(at);
     };
-    // Where counting of the current `long` long matches began, not counting long literal runs.
+    // The input position at which counting of the current `long` long matches began, without long literal runs.
     let (mut long, mut counted_from) = (0, ip);
     let input = src.as_ptr();
     let output = dst.as_mut_ptr();
     // `ip` and `op` advance only after a complete sequence.
     while ip <= last_ip && op <= last_op {
-        // SAFETY: `SRC_MARGIN` bytes are there from `ip` on.
+        // SAFETY: there are `SRC_MARGIN` bytes from `ip` on.
         let token = usize::from(unsafe { *input.add(ip) });
         let mut nliterals = token >> 4;
         let mut next = ip + 1;

@@ -101,9 +101,9 @@ impl Isa {
     }
 }
 
-/// Decodes with `run`, one of these loops, and then once more what it left at the end of the input, from a copy with room
-/// behind it: in short streams that is most of all. `ROOM` is the length of that copy: `2 * SLACK` and what `run` requires
-/// of the input from a token on.
+/// Decodes with `run`, one of these loops, then decodes the rest of the input, where `run` had to stop, from a copy that has
+/// space after it. In short streams, the rest is most of the input. `ROOM` is the length of that copy: `2 * SLACK` plus the
+/// input that `run` requires from a token on.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn to_the_end<const ROOM: usize>(
@@ -118,7 +118,7 @@ pub(crate) fn to_the_end<const ROOM: usize>(
     let Some(rest) = src.get(ip..end).filter(|rest| (1..=copier::SLACK).contains(&rest.len())) else {
         return At { ip, op };
     };
-    // More room would not help if the output is full, or if there is as much already.
+    // More space does not help if the output is full, or if there is enough already.
     if dst.len() - op < copier::SLACK || src.len() - end >= ROOM - copier::SLACK {
         return At { ip, op };
     }

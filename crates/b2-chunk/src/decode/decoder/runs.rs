@@ -8,7 +8,7 @@ use crate::ChunkError;
 use crate::decode::streams::Stream;
 use crate::model::layout::Body;
 
-/// Most streams per block: one for each byte of an item.
+/// Maximum number of streams per block: one for each byte of an item.
 const MAX_STREAMS: usize = 255;
 
 /// The pattern that a block repeats.
