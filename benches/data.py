@@ -1,4 +1,4 @@
-"""Data for `bench.py speed`: flat little-endian files and datasets.json, which says what they are.
+"""Data for `bench.py speed`: flat little-endian files and datasets.json, which describes them.
 
     data.py FOLDER NAMES [FILE.npy ...]
 
@@ -148,7 +148,7 @@ def field_f32(n):
     return out
 
 
-# Name: bytes per item, bytes, generator of so many items.
+# Name: bytes per item, bytes, generator of this many items.
 SETS = {
     "linspace_f64": (8, SIZE, linspace_f64),
     "walk_f32": (4, SIZE, walk_f32),

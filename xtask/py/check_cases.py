@@ -1,4 +1,4 @@
-"""Reads with C-Blosc2 what this project wrote.
+"""Reads with C-Blosc2 the files that this project wrote.
 
     check_cases.py --dir DIR
 
@@ -92,7 +92,7 @@ class Check:
         return {"path": os.path.basename(target), "raw": raw, **facts, **self.change_layers(schunk)}
 
     def change_layers(self, schunk):
-        """Adds, replaces and deletes vlmetalayers, and replaces a fixed one: what they are then."""
+        """Adds, replaces and deletes vlmetalayers, and replaces a fixed one. Returns the results."""
         vl = {k: bytes.fromhex(v) for k, v in self.get("vlmetalayers", {}).items()}
         names = list(vl)
         if names:

@@ -1,4 +1,4 @@
-"""The fixtures of each producer: what they are called, what is in them and how they are made.
+"""The fixtures of each producer: names, contents and how they are created.
 
 Listing needs no blosc2 and no NumPy; both are imported when a fixture is made.
 """

@@ -41,7 +41,7 @@ impl ReadAt for FileWindow {
     }
 }
 
-/// The uncompressed bytes of a frame, decoded as they are read.
+/// The uncompressed bytes of a frame, decoded on demand.
 pub(crate) struct FrameData(pub(crate) SuperChunk);
 
 impl ReadAt for FrameData {

@@ -27,13 +27,13 @@ const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (b"{", "apparently JSON; for a Zarr array it has only the metadata"),
 ];
 
-/// Guesses what another file is.
+/// Guesses the format of another file.
 pub(crate) fn guess(first: &[u8]) -> String {
     let other = OTHER_FORMATS.iter().find(|(start, _)| first.starts_with(start));
     other.map_or_else(String::new, |(_, what)| format!(". It is {what}"))
 }
 
-/// Guesses what a zip archive without Blosc2 files is by the name of its first file.
+/// Guesses the format of a zip archive without Blosc2 files from the name of its first file.
 pub(crate) fn guess_zip(first: &[u8]) -> &'static str {
     let len = match first.get(26..28) {
         Some([low, high]) => usize::from(u16::from_le_bytes([*low, *high])),

@@ -185,7 +185,7 @@ pub enum Links {
 }
 
 /// Finds and opens files for reading. Storage that can only be read, such as a web server, implements
-/// [`open`](Self::open) and, if it can tell more about a path than by opening it, [`kind`](Self::kind).
+/// [`open`](Self::open) and, if it can determine the kind of a path without opening it, [`kind`](Self::kind).
 pub trait ReadFiles: Debug + Send + Sync {
     /// Opens a regular file for reading. Anything else is refused, so this never blocks.
     ///

@@ -99,11 +99,11 @@ use crate::{Dtype, Geometry, NdError};
 /// # Ok::<(), b2nd::NdError>(())
 /// ```
 ///
-/// # Far away
+/// # Remote arrays
 /// An array on a web server opens by its URL with the options of the crate `b2-http`:
 /// `NdArray::open_with("https://example.org/field.b2nd", &b2_http::options())`. With
 /// [`ReadCosts::REMOTE`](b2_frame::ReadCosts::REMOTE), more is read at once than from a disk, and what a call needs is
-/// requested together. The crate `b2-async` reads with futures. A store of your own only has to answer requests for ranges:
+/// requested together. The crate `b2-async` reads with futures. A custom store only has to serve range requests:
 ///
 /// ```
 /// use std::io;
@@ -185,7 +185,7 @@ struct ArrayInner {
     about: Arc<About>,
 }
 
-/// What an array is, without its frame.
+/// The description of an array, without its frame.
 #[derive(Debug)]
 pub(crate) struct About {
     meta: ArrayMeta,
@@ -212,7 +212,7 @@ impl NdArray {
     /// Opens an array: a contiguous frame in a file, or the directory of a sparse frame.
     ///
     /// # Errors
-    /// [`NdError::Frame`] as for [`SuperChunk::open`]. [`NdError::Unreadable`] if the frame is no array, with one of these as
+    /// [`NdError::Frame`] as for [`SuperChunk::open`]. [`NdError::Unreadable`] if the frame is not an array, with one of these as
     /// [`detail`](NdError::detail): [`NotAnArray`](NdError::NotAnArray), [`NoItems`](NdError::NoItems),
     /// [`Meta`](NdError::Meta), [`Contradiction`](NdError::Contradiction), [`Limit`](NdError::Limit).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, NdError> {
@@ -242,7 +242,7 @@ impl NdArray {
     ///
     /// # Errors
     /// [`NdError::Frame`] as for [`SuperChunk::from_bytes`]; one of the details that [`open`](Self::open) names, by
-    /// itself, if the frame is no array.
+    /// itself, if the frame is not an array.
     pub fn from_bytes(frame: impl Into<Bytes>) -> Result<Self, NdError> {
         Self::from_super_chunk(SuperChunk::from_bytes(frame)?)
     }
@@ -337,7 +337,7 @@ impl NdArray {
         check_items(frame.metalayers(), &frame.dparams().limits)
     }
 
-    /// Returns what the array is, without keeping its frame open.
+    /// Returns the description of the array, which does not keep its frame open.
     pub(crate) fn about(&self) -> Arc<About> {
         self.0.about.clone()
     }

@@ -47,7 +47,7 @@ impl FetchedRanges {
             Some(len) => extent.within(len)?,
             None => extent.range.clone(),
         };
-        // What follows it in the part that reaches furthest.
+        // The bytes that follow it in the part that extends the furthest.
         let rest = |at: u64| {
             let from = |start: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
             let parts = self.parts.range(..=at).filter(|(start, part)| from(**start) < part.len());

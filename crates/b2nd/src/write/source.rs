@@ -386,7 +386,7 @@ as_slices! {
     [T: Element, const N: usize] &[T; N];
 }
 
-/// Returns a region of the values as borrowed memory, if they are stored as they are in memory.
+/// Returns a region of the values as borrowed memory, if the memory layout is that of stored items.
 pub(crate) fn lend<'a, T: Element>(items: &'a [T], region: &Region<'_>) -> Option<StridedItems<'a>> {
     check_length(items, region).ok()?;
     let bytes = stored(items, region.dtype).ok()??;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures reading and writing with the filters inside h5py, beside those of hdf5plugin.
+"""Measures reading and writing with the filters inside h5py, next to those of hdf5plugin.
 
     python tests/speed.py [--libraries FOLDER] [--rounds N]
 
