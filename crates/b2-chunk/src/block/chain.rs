@@ -74,7 +74,7 @@ pub(crate) enum Shortcut {
 }
 
 /// The filters of a chain: their indices in the plugins, and the shared properties of their blocks.
-pub(crate) type KeptChain = Vec<(usize, Active<'static>)>;
+pub(crate) type SavedChain = Vec<(usize, Active<'static>)>;
 
 /// Up to six filters, in the order in which they are applied or undone.
 #[derive(Clone, Copy)]
@@ -107,7 +107,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Returns a form from which [`restored`](Self::restored) recreates this chain without a lookup of filters.
-    pub(crate) fn kept(&self, plugins: &Plugins) -> Option<KeptChain> {
+    pub(crate) fn saved(&self, plugins: &Plugins) -> Option<SavedChain> {
         let kept = |active: &Active<'_>| {
             let index = plugins.filter_index(active.filter.id())?;
             Some((index, active.with(&Shuffle)))
@@ -116,7 +116,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Recreates a chain, with the same plugins.
-    pub(crate) fn restored(plugins: &'a Plugins, kept: &KeptChain) -> Option<Self> {
+    pub(crate) fn restored(plugins: &'a Plugins, kept: &SavedChain) -> Option<Self> {
         let mut chain: Chain<'a> = Chain::EMPTY;
         for (slot, (index, active)) in chain.slots.iter_mut().zip(kept) {
             *slot = active.with(plugins.filter_at(*index)?);

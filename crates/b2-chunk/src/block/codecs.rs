@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use b2_codecs::{CodecContext, CodecId, Decoder, Encoder};
 
-use crate::block::chain::{Chain, KeptChain, Shortcut};
+use crate::block::chain::{Chain, SavedChain, Shortcut};
 use crate::model::layout::Layout;
 use crate::{CParams, ChunkHeader, Compatibility, FilterSlot, Plugins, SplitMode};
 
@@ -56,7 +56,7 @@ pub(crate) struct KeptHeader {
     blocksize: usize,
     compatibility: Compatibility,
     header: ChunkHeader,
-    chain: Option<(KeptChain, Shortcut)>,
+    chain: Option<(SavedChain, Shortcut)>,
 }
 
 impl KeptHeader {
@@ -110,7 +110,7 @@ impl KeptHeader {
         shortcut: Shortcut,
     ) {
         if self.has_filters_of(plugins, header) {
-            self.chain = filters.kept(plugins).map(|chain| (chain, shortcut));
+            self.chain = filters.saved(plugins).map(|chain| (chain, shortcut));
         }
     }
 
@@ -144,7 +144,7 @@ pub(crate) struct KeptLayout {
     pub(crate) plugins: Plugins,
     pub(crate) layout: Layout,
     /// The filters to undo, once a block has been decoded.
-    pub(crate) chain: Option<KeptChain>,
+    pub(crate) chain: Option<SavedChain>,
     /// The short way to decompress chunks with this header, if there is one.
     pub(crate) plan: Option<Plan>,
 }

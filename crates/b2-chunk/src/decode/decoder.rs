@@ -20,7 +20,7 @@ use b2_codecs::{CodecContext, CodecFormat};
 use b2_filters::{FilterContext, FilterProperties, FilteredBlock, Planes};
 
 pub use self::block_parts::BlockParts;
-use crate::block::chain::{Active, Chain, KeptChain};
+use crate::block::chain::{Active, Chain, SavedChain};
 use crate::block::codecs::KeptDecoder;
 use crate::block::fill::fill;
 use crate::block::scratch::{InUse, MAX_PLANES, ROOM};
@@ -114,8 +114,8 @@ impl<'a> BlockDecoder<'a> {
     }
 
     /// Returns what further decoders of chunks with this layout may use.
-    pub(crate) fn kept_filters(&self) -> Option<KeptChain> {
-        self.filters.kept(&self.dparams.plugins)
+    pub(crate) fn saved_filters(&self) -> Option<SavedChain> {
+        self.filters.saved(&self.dparams.plugins)
     }
 
     /// Exchanges the state of the codec, which further decoders of the same chunk may reuse.

@@ -7,7 +7,7 @@
 use b2_filters::{FilterContext, FilteredBlock};
 
 use crate::DParams;
-use crate::block::chain::KeptChain;
+use crate::block::chain::SavedChain;
 use crate::block::codecs::Plan;
 use crate::block::scratch::{MAX_PLANES, ROOM, Scratch};
 use crate::decode::decoder::codec_context;
@@ -28,7 +28,7 @@ fn header_of(chunk: &[u8]) -> Option<[u128; 2]> {
 }
 
 /// Returns how to decompress chunks like this one, or `None` if they need more than this module does.
-pub(crate) fn plan(chunk: &[u8], layout: &Layout, chain: &KeptChain, dparams: &DParams) -> Option<Plan> {
+pub(crate) fn plan(chunk: &[u8], layout: &Layout, chain: &SavedChain, dparams: &DParams) -> Option<Plan> {
     let header = &layout.header;
     let len = header.nbytes();
     if !header.is_extended()

@@ -89,7 +89,7 @@ impl<'a> BlockEncoder<'a> {
         nstreams: usize,
         out: &mut [u8],
     ) -> Result<EncodedLen, ChunkError> {
-        let mut out = Out { bytes: out, len: 0 };
+        let mut out = StreamOutput { bytes: out, len: 0 };
         if let Some(item) = self.known_item(src, nstreams) {
             (0..nstreams).for_each(|j| out.run(item.get(j).copied().unwrap_or(0)));
             return Ok(EncodedLen { len: out.len, all_zero: item.iter().all(|&byte| byte == 0) });
@@ -156,7 +156,7 @@ impl<'a> BlockEncoder<'a> {
         nblock: usize,
         block: &[u8],
         nstreams: usize,
-        out: &mut Out<'_>,
+        out: &mut StreamOutput<'_>,
     ) -> Result<EncodedLen, ChunkError> {
         let codec = &mut *codec(&mut self.scratch.encoder, self.cparams, self.dict)?.codec;
         let stream_len = block.len() / nstreams;
@@ -240,12 +240,12 @@ pub(crate) fn most(len: usize, nstreams: usize) -> usize {
 }
 
 /// Output buffer for the streams of a block.
-struct Out<'o> {
+struct StreamOutput<'o> {
     bytes: &'o mut [u8],
     len: usize,
 }
 
-impl Out<'_> {
+impl StreamOutput<'_> {
     fn run(&mut self, value: u8) {
         let token = (-i32::from(value)).to_le_bytes();
         let [a, b, c, d] = token;
