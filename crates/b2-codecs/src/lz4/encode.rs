@@ -59,12 +59,12 @@ impl Table for Large {
 
 /// A table that still holds positions of earlier streams, all at most `base`. They count as empty, and the positions of
 /// this stream are stored with `base` added.
-struct Reused<'a> {
+struct ReusedTable<'a> {
     table: &'a mut Small,
     base: u16,
 }
 
-impl Table for Reused<'_> {
+impl Table for ReusedTable<'_> {
     const ALL_IN_REACH: bool = true;
 
     #[inline(always)]
@@ -92,7 +92,7 @@ impl Tables {
     }
 
     /// Returns the small table, without positions, for a stream of up to [`SHORT`] bytes.
-    fn reused(&mut self, len: usize) -> Reused<'_> {
+    fn reused(&mut self, len: usize) -> ReusedTable<'_> {
         let base = match usize::from(self.highest) + len {
             end if end <= usize::from(u16::MAX) => self.highest,
             _ => {
@@ -101,7 +101,7 @@ impl Tables {
             }
         };
         self.highest = base + len as u16;
-        Reused { table: &mut self.small, base }
+        ReusedTable { table: &mut self.small, base }
     }
 }
 

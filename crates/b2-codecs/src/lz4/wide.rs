@@ -3,13 +3,13 @@
 #![allow(unsafe_code)]
 
 use crate::lz77::copier::{self, Copier, SLACK};
-use crate::lz77::{At, Isa, Set, length_bytes, to_the_end};
+use crate::lz77::{At, Isa, IsaKind, length_bytes, to_the_end};
 
 /// Decodes LZ4 sequences until one needs the exact decoder, and returns its position. The block ends at byte `end` of
 /// `src`, which is after `at`; any bytes may follow. The position `end` means that the block is complete.
 #[inline]
 pub(super) fn sequences(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    if isa.set() == Set::Generic {
+    if isa.kind() == IsaKind::Generic {
         return at;
     }
     to_the_end::<{ 2 * SLACK + SRC_MARGIN }>(src, end, dst, at, |src, end, dst, at| {
@@ -19,12 +19,12 @@ pub(super) fn sequences(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At
 
 #[inline]
 fn sequences_before(isa: Isa, src: &[u8], end: usize, dst: &mut [u8], at: At) -> At {
-    match isa.set() {
+    match isa.kind() {
         // SAFETY: the value says that the CPU has these instructions.
-        Set::Avx512 => unsafe { avx512(src, end, dst, at) },
+        IsaKind::Avx512 => unsafe { avx512(src, end, dst, at) },
         // SAFETY: as above.
-        Set::Avx2 => unsafe { avx2(src, end, dst, at) },
-        Set::Generic => at,
+        IsaKind::Avx2 => unsafe { avx2(src, end, dst, at) },
+        IsaKind::Generic => at,
     }
 }
 

@@ -27,10 +27,10 @@ pub(crate) struct At {
 
 /// An instruction set that this CPU supports. Only [`Isa::best`] and [`Isa::available`] create values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Isa(Set);
+pub(crate) struct Isa(IsaKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Set {
+pub(crate) enum IsaKind {
     #[cfg(target_arch = "x86_64")]
     Avx512,
     #[cfg(target_arch = "x86_64")]
@@ -76,27 +76,27 @@ impl Isa {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vbmi");
-            all.extend((avx2 && avx512).then_some(Self(Set::Avx512)));
-            all.extend(avx2.then_some(Self(Set::Avx2)));
+            all.extend((avx2 && avx512).then_some(Self(IsaKind::Avx512)));
+            all.extend(avx2.then_some(Self(IsaKind::Avx2)));
         }
-        all.push(Self(Set::Generic));
+        all.push(Self(IsaKind::Generic));
         all
     }
 
     /// Returns the kind of this set. The CPU supports its instructions.
     #[cfg(target_arch = "x86_64")]
     #[inline]
-    pub(crate) fn set(self) -> Set {
+    pub(crate) fn kind(self) -> IsaKind {
         self.0
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => "avx512",
+            IsaKind::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => "avx2",
-            Set::Generic => "generic",
+            IsaKind::Avx2 => "avx2",
+            IsaKind::Generic => "generic",
         }
     }
 }
