@@ -49,7 +49,7 @@ impl Failing {
     }
 }
 
-// SAFETY: All calls go to the system's allocator as they are, or return null, which says that there is no memory.
+// SAFETY: All calls go unchanged to the system's allocator, or return null, which means out of memory.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if Self::fails(layout.size()) {

@@ -1,4 +1,4 @@
-//! Members stored as a range of something else.
+//! Members stored as a range of an archive or frame.
 
 use std::io;
 use std::sync::Arc;

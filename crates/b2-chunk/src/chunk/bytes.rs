@@ -76,7 +76,7 @@ use crate::{ChunkError, ChunkHeader};
 /// use b2_chunk::{LazyChunk, LazyHead};
 /// # let values: Vec<u32> = (0..10_000).collect();
 /// # let chunk = Chunk::compress(&values, &Compression::lz4().blocksize(8000))?;
-/// let (stored, dparams) = (chunk.as_bytes(), DParams::default()); // stored far away
+/// let (stored, dparams) = (chunk.as_bytes(), DParams::default()); // stored remotely
 /// let mut have = 32;
 /// let lazy = loop {
 ///     match LazyChunk::parse(&stored[..have], stored.len() as u64, &dparams)? {

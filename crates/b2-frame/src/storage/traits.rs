@@ -53,7 +53,7 @@ pub trait ReadAt: Send + Sync {
         self.read_at(range)
     }
 
-    /// Returns how many reads should be in flight at once. More than one means that reads have high latency, as from a
+    /// Returns how many reads should be in flight concurrently. More than one means that reads have high latency, as from a
     /// web server: readers then send their requests concurrently from separate threads.
     fn in_flight(&self) -> usize {
         1

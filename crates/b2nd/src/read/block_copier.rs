@@ -258,7 +258,7 @@ fn survey(moves: &dyn CopyPlan, part: &ChunkPart, nblock: usize) -> Survey {
     survey
 }
 
-/// Copies items that lie far apart in a block whose last filter is not undone yet. Undoing it for these items only takes
+/// Copies widely spaced items of a block whose last filter is not undone yet. Undoing it for these items only takes
 /// less time than for all between them.
 fn pick(
     parts: &BlockParts<'_>,

@@ -134,7 +134,7 @@ impl RangedOpening {
     /// Continues with the bytes fetched so far. Returns the ranges that are missing, or none once the array is open.
     ///
     /// # Errors
-    /// When this is no array, or its bytes contradict each other.
+    /// When this is not an array, or its bytes are inconsistent.
     pub fn step(&mut self) -> Result<Vec<Range<u64>>, NdError> {
         let (mut plan, mut wanted) = match std::mem::replace(&mut self.state, State::Start) {
             State::Start => {

@@ -36,7 +36,7 @@ fn empty_arrays_of_c_grow() {
         assert_eq!(old.chunkshape().contains(&0), version != "2.15.2");
         for (change, shape) in changes {
             let mut editor = NdArray::edit_bytes(frame.clone()).unwrap();
-            // A change that fails leaves the array as it was.
+            // A change that fails leaves the array unchanged.
             assert!(editor.append(Axis(1), source::value(7u8).with_length(3)).is_err());
             change(&mut editor).unwrap();
             editor.rollback().unwrap();
