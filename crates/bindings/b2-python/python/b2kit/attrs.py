@@ -219,7 +219,7 @@ def arranged(
         if not isinstance(name, str):
             raise WrongTypeError(f"the name of an attribute is a string, not {type(name).__name__}")
         if name == INDEXES:
-            raise ArgumentError(f"{INDEXES} describes indexes of python-blosc2, and is no attribute")
+            raise ArgumentError(f"{INDEXES} describes indexes of python-blosc2, and is not an attribute")
         if name == _MAP or (name not in own and (name in rest or len(name.encode()) > _LONGEST)):
             if name in own:
                 own.remove(name)

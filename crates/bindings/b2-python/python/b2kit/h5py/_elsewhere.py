@@ -222,7 +222,7 @@ def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any
     base, inner = dataset.dtype.subdtype or (dataset.dtype, ())
     nbytes = math.prod(chosen.shape) * dataset.dtype.itemsize
     if nbytes > _UNEXPLAINED + sum(source.nbytes for _, source, _ in _parts(dataset)):
-        raise LimitError(f"{dataset._shown}: {nbytes} bytes, far more than its sources have")
+        raise LimitError(f"{dataset._shown}: {nbytes} bytes, much more than its sources have")
     out = np.empty(chosen.shape + inner, base)
     fill = dataset.fillvalue
     if base.hasobject and fill is None:
@@ -297,7 +297,7 @@ def _points(region: Region, axes: tuple[Axis, ...] | None, shape: tuple[int, ...
     if axes is None:
         return region.all_points(shape)
     if math.prod(map(len, axes)) > 1 << 24:
-        raise UnsupportedError("a mapping of very many items between selections of which one is no product")
+        raise UnsupportedError("a mapping of very many items, with a selection that is not a product")
     grid = np.meshgrid(*(axis.positions(np.arange(len(axis))) for axis in axes), indexing="ij")
     return np.stack([part.ravel() for part in grid], axis=-1)
 

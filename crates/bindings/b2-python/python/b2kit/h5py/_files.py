@@ -462,7 +462,7 @@ def _open(name: Any, storage_options: Mapping[str, Any] | None) -> tuple[str, st
         path = absolute(name)
         return os.fspath(name), os.path.dirname(path), _b2kit.Hdf5Objects(path)
     if not (hasattr(name, "read") and hasattr(name, "seek")):
-        raise ArgumentError(f"{name!r} is no path, URL or file: a file has the methods `read` and `seek`")
+        raise ArgumentError(f"{name!r} is not a path, URL or file: a file has the methods `read` and `seek`")
     filename = getattr(name, "name", None)
     filename = filename if isinstance(filename, str) else repr(name)
     return filename, None, _b2kit.Hdf5Objects(filename, file=name)

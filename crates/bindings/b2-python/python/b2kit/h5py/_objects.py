@@ -334,4 +334,4 @@ def text_of(name: Any) -> str:
         return name.decode("utf-8", "surrogateescape")
     if isinstance(name, str):
         return name
-    raise ArgumentError(f"{name!r} is no name")
+    raise ArgumentError(f"{name!r} is not a name")
