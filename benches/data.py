@@ -2,8 +2,8 @@
 
     data.py FOLDER NAMES [FILE.npy ...]
 
-NAMES are those of the sets that are wanted, with commas in between; empty for all of them.
-Deterministic: numbered PCG64 generators. What is there already, as large as it should be, is kept. The .npy files
+NAMES are the requested sets, separated by commas; empty for all of them.
+Deterministic: numbered PCG64 generators. Existing files of the right size are kept. The .npy files
 are real arrays; their items are written as they are, without the header.
 """
 
@@ -80,7 +80,7 @@ def image_u16(n):
 
 
 def text_u8(n):
-    """Words of a made-up language, with numbers in between."""
+    """Words of an invented language, with numbers in between."""
     r = rng(5)
     words = [bytes(r.integers(97, 123, r.integers(2, 11)).astype("u1")) + b" " for _ in range(4000)]
     picks = np.minimum(r.zipf(1.3, n // 4), 4000) - 1
