@@ -110,7 +110,7 @@ unsafe fn sequences_with<C: Copier, const FEW_LONG: bool>(
     else {
         return Stop::Unusual(at);
     };
-    // The input position at which counting of the current `long` long matches began, without long literal runs.
+    // The input position from which the current `long` long matches are counted, without long literal runs.
     let (mut long, mut counted_from) = (0, ip);
     let input = src.as_ptr();
     let output = dst.as_mut_ptr();

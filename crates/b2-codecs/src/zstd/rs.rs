@@ -130,7 +130,7 @@ impl Decoder for RuzstdDecoder {
         if let Some(ids) = self.dict_ids {
             state.force_dict(ids.used).map_err(backend)?;
         }
-        // Decode block by block, at most 128 KiB each, and collect the output at once, so that a frame which decodes
+        // Decode block by block, at most 128 KiB each, and collect the output after each block, so that a frame which decodes
         // to too many bytes is noticed early.
         let mut blocks = &src[head.len..];
         while !state.is_finished() {
