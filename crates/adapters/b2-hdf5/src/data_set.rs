@@ -16,7 +16,7 @@ use crate::filters::Filter;
 use crate::filters::blosc::Ready;
 use crate::hdf5::{Attrs, Data, DataSetParts, StoredChunk};
 use crate::netcdf3::Variable;
-use crate::parts::{Part, Parts};
+use crate::parts::{BoxPart, Parts};
 use crate::{Hdf5Error, attrs};
 
 /// A data set of HDF5, or a variable of NetCDF.
@@ -287,7 +287,7 @@ impl DataSet {
         // Threads without a part help to decode the chunks of the others.
         let threads = control.max_threads().checked_div(parts.len()).unwrap_or(1).max(1);
         let within = control.quiet().threads(threads);
-        let read = |buffer: &mut Vec<u8>, mut part: Part<'_>| -> Result<(), Stop> {
+        let read = |buffer: &mut Vec<u8>, mut part: BoxPart<'_>| -> Result<(), Stop> {
             let read = |start: &[u64], shape: &[u64], dst: &mut [u8]| -> Result<(), Stop> {
                 self.read_part(start, shape, dst, &within).map_err(|error| match control.check() {
                     Ok(()) => error.into(),

@@ -19,14 +19,14 @@ const ROW: u64 = 256;
 
 /// A part of a box.
 #[derive(Debug)]
-pub(crate) struct Part<'d> {
+pub(crate) struct BoxPart<'d> {
     pub(crate) start: Vec<u64>,
     pub(crate) shape: Vec<u64>,
     /// The destinations of its items: rows of equal length, in C order.
     rows: Vec<&'d mut [u8]>,
 }
 
-impl Part<'_> {
+impl BoxPart<'_> {
     /// Returns its size in bytes.
     pub(crate) fn nbytes(&self) -> u64 {
         self.rows.iter().fold(0, |nbytes, row| nbytes.saturating_add(row.len() as u64))
@@ -73,7 +73,7 @@ struct Axis {
 
 /// A box in parts.
 pub(crate) struct Parts<'d> {
-    pub(crate) parts: Vec<Part<'d>>,
+    pub(crate) parts: Vec<BoxPart<'d>>,
     /// Maximum number of parts that are read concurrently.
     pub(crate) most: usize,
 }
@@ -95,17 +95,17 @@ impl<'d> Parts<'d> {
         let cut = best.and_then(|axis| Some((axis.threads, ends(bounds, &axis)?, axis)));
         let Some((most, ends, Axis { axis, step, .. })) = cut else {
             let (start, shape) = (bounds.start.to_vec(), bounds.shape.to_vec());
-            return Self { parts: vec![Part { start, shape, rows: vec![dst] }], most: 1 };
+            return Self { parts: vec![BoxPart { start, shape, rows: vec![dst] }], most: 1 };
         };
         let first = bounds.start.get(axis).copied().unwrap_or_default();
         let mut from = first;
-        let mut parts: Vec<Part<'d>> = Vec::with_capacity(ends.len());
+        let mut parts: Vec<BoxPart<'d>> = Vec::with_capacity(ends.len());
         for &end in &ends {
             let (mut start, mut shape) = (bounds.start.to_vec(), bounds.shape.to_vec());
             if let (Some(start), Some(shape)) = (start.get_mut(axis), shape.get_mut(axis)) {
                 (*start, *shape) = (from, end.saturating_sub(from));
             }
-            parts.push(Part { start, shape, rows: Vec::new() });
+            parts.push(BoxPart { start, shape, rows: Vec::new() });
             from = end;
         }
         let mut rest = dst;
@@ -241,7 +241,7 @@ mod tests {
             let limits = Limits::default().max_memory(1 << (20 + rng.below(8)));
             let bounds = BoxBounds { start: &start, shape: &shape };
             let Parts { parts, most } = Parts::of(bounds, Some(&chunks), &control, &limits, &mut found);
-            assert_eq!(parts.iter().map(Part::nbytes).sum::<u64>(), expected.len() as u64);
+            assert_eq!(parts.iter().map(BoxPart::nbytes).sum::<u64>(), expected.len() as u64);
             cut += usize::from(parts.len() > 1);
             rows += usize::from(parts[0].rows.len() > 1);
             let mut buffer = Vec::new();

@@ -36,7 +36,7 @@ impl Scale {
     /// Reads the attributes of a data set; `None` if there is nothing to apply.
     ///
     /// # Errors
-    /// Fails if a factor or offset is no number, or if the items are half floats or long doubles.
+    /// Fails if a factor or offset is not a number, or if the items are half floats or long doubles.
     pub fn of(data: &DataSet) -> Result<Option<Self>, Hdf5Error> {
         // Not every data set without these attributes has a dtype.
         match data.attrs().iter().any(|(name, _)| APPLIED.contains(&&**name)) {

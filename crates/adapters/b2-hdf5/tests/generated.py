@@ -6,8 +6,8 @@ Every data set has a random version of the format, layout, shape, maximum shape,
 regions that are written, resizes, and chunks that are stored without some of their filters. `generated.json` lists them:
 
     file, path     file, and path of the data set
-    about          how it was made
-    dtype, shape   as b2kit has them
+    about          how it was created
+    dtype, shape   of b2kit's array
     at, len        position in `expected.bin` of the items as h5py or netCDF4 reads them
     boxes          random boxes, each a start and a shape
     attrs          attributes: a number, a text, a list of texts, or dtype, shape and items in hexadecimal digits

@@ -40,7 +40,7 @@ use self::data::Stores;
 pub use self::datatype::{End, Member, OtherFloat, Type};
 use self::groups::Listing;
 use self::header::{Below, Message};
-use self::items::{Items, Unfit};
+use self::items::{Items, UnsupportedItems};
 pub use self::messages::Target;
 use self::messages::{Attribute, Layout, Space};
 pub use self::objects::{Description, ExternalPart, ObjectKind, Objects, RawAttribute, StoredLayout};
@@ -274,7 +274,7 @@ impl Hdf5 {
     }
 
     /// Reads the messages of a data set.
-    fn described(&self, found: &[Message], path: &str) -> Result<Described, Hdf5Error> {
+    fn described(&self, found: &[Message], path: &str) -> Result<DataSetMessages, Hdf5Error> {
         let damaged = Self::damaged(path);
         let content = |kind| {
             let message = found.iter().find(|message: &&Message| message.kind == kind);
@@ -301,7 +301,7 @@ impl Hdf5 {
             },
         };
         let is_external = found.iter().any(|message| message.kind == header::EXTERNAL);
-        Ok(Described { kind, space, layout, filters, fill, is_external })
+        Ok(DataSetMessages { kind, space, layout, filters, fill, is_external })
     }
 
     fn data_set(
@@ -313,7 +313,8 @@ impl Hdf5 {
     ) -> Result<DataSetParts, Hdf5Error> {
         let damaged = Self::damaged(path);
         let wrong = |what: &str| Hdf5Error::damaged(path, format!("the {what} message is malformed"));
-        let Described { kind, space, layout, filters, fill, is_external } = self.described(found, path)?;
+        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+            self.described(found, path)?;
         let stored = self.below.attributes(found).map_err(&damaged)?;
         let Space::Shape(shape, most) = space else {
             return Err(Hdf5Error::unsupported(path, "no items and no shape (a null dataspace)"));
@@ -542,9 +543,9 @@ impl Hdf5 {
             Space::Null => return Err("no items and no shape (a null dataspace)".into()),
         };
         let items = Items::new(&kind, self.below.offset_size).map_err(|unfit| match unfit {
-            Unfit::Unsupported(what) => what,
-            Unfit::Damaged => damaged(),
-            Unfit::Array(error) => error.to_string(),
+            UnsupportedItems::Unsupported(what) => what,
+            UnsupportedItems::Damaged => damaged(),
+            UnsupportedItems::Array(error) => error.to_string(),
         })?;
         let count = usize::try_from(product(&shape)).map_err(|_| damaged())?;
         let data =
@@ -574,7 +575,7 @@ impl Hdf5 {
 }
 
 /// The header messages of a data set, parsed.
-struct Described {
+struct DataSetMessages {
     kind: Type,
     space: Space,
     layout: Layout,
@@ -584,11 +585,11 @@ struct Described {
     is_external: bool,
 }
 
-fn unfit(path: &str) -> impl Fn(Unfit) -> Hdf5Error + '_ {
+fn unfit(path: &str) -> impl Fn(UnsupportedItems) -> Hdf5Error + '_ {
     |unfit| match unfit {
-        Unfit::Unsupported(what) => Hdf5Error::unsupported(path, what),
-        Unfit::Damaged => Hdf5Error::damaged(path, "the datatype message is malformed"),
-        Unfit::Array(error) => Hdf5Error::array(path)(error),
+        UnsupportedItems::Unsupported(what) => Hdf5Error::unsupported(path, what),
+        UnsupportedItems::Damaged => Hdf5Error::damaged(path, "the datatype message is malformed"),
+        UnsupportedItems::Array(error) => Hdf5Error::array(path)(error),
     }
 }
 

@@ -9,7 +9,7 @@ use super::groups::Listing;
 use super::header;
 use super::items::Items;
 use super::messages::{self, Layout, Space, Target};
-use super::{Attrs, Data, DataSetParts, Described, Hdf5, datatype, unfit};
+use super::{Attrs, Data, DataSetMessages, DataSetParts, Hdf5, datatype, unfit};
 use crate::boxes::product;
 use crate::data_set::DataSet;
 use crate::filters::Filter;
@@ -243,7 +243,8 @@ impl Objects<'_> {
         self.0.begin();
         let found = self.0.messages(address, name)?;
         let damaged = Hdf5::damaged(name);
-        let Described { kind, space, layout, filters, fill, is_external } = self.0.described(&found, name)?;
+        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+            self.0.described(&found, name)?;
         let (shape, most) = match space {
             Space::Shape(shape, most) => (Some(shape), most),
             Space::Null => (None, None),
@@ -290,7 +291,8 @@ impl Objects<'_> {
         self.0.begin();
         let hdf5 = self.0;
         let found = hdf5.messages(address, name)?;
-        let Described { kind, space, layout, filters, fill, is_external } = hdf5.described(&found, name)?;
+        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+            hdf5.described(&found, name)?;
         let Space::Shape(shape, most) = space else {
             return Err(Hdf5Error::unsupported(name, "no items and no shape (a null dataspace)"));
         };

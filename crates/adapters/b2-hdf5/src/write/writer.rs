@@ -652,7 +652,7 @@ fn unicode(items: &[u8], dtype: &Dtype) -> Result<Vec<String>, String> {
         for unit in item.chunks_exact(4) {
             let bytes = unit.try_into().unwrap_or([0; 4]);
             let number = if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
-            let found = char::from_u32(number).ok_or_else(|| format!("{number:#x} is no character"))?;
+            let found = char::from_u32(number).ok_or_else(|| format!("{number:#x} is not a character"))?;
             if found == '\0' {
                 zeros += 1;
                 continue;
