@@ -142,7 +142,7 @@ fn full_list(command: &Command, width: usize) -> StyledStr {
 
 /// A part of the text below the options of a help page.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum HelpSection {
     /// Lines that are not wrapped, without their indentation.
     Examples(Vec<String>),
     /// A paragraph, which is wrapped when it is shown.
@@ -150,11 +150,11 @@ pub(crate) enum Part {
 }
 
 /// The parts of a text. Examples follow the line `Examples:`; all other lines are cut only to fit the source.
-pub(crate) fn parts(text: &str) -> Vec<Part> {
+pub(crate) fn parts(text: &str) -> Vec<HelpSection> {
     let plain = |line: &str| line.strip_prefix("  ").unwrap_or(line).to_owned();
     let part = |block: &str| match block.strip_prefix("Examples:\n") {
-        Some(lines) => Part::Examples(lines.lines().map(plain).collect()),
-        None => Part::Text(block.lines().collect::<Vec<_>>().join(" ")),
+        Some(lines) => HelpSection::Examples(lines.lines().map(plain).collect()),
+        None => HelpSection::Text(block.lines().collect::<Vec<_>>().join(" ")),
     };
     text.split("\n\n").filter(|block| !block.is_empty()).map(part).collect()
 }
@@ -162,8 +162,8 @@ pub(crate) fn parts(text: &str) -> Vec<Part> {
 /// A text whose paragraphs are single lines, for the parser to wrap.
 fn flowing(text: &str) -> String {
     let line = |part| match part {
-        Part::Examples(lines) => format!("Examples:\n  {}", lines.join("\n  ")),
-        Part::Text(text) => text,
+        HelpSection::Examples(lines) => format!("Examples:\n  {}", lines.join("\n  ")),
+        HelpSection::Text(text) => text,
     };
     parts(text).into_iter().map(line).collect::<Vec<_>>().join("\n\n")
 }

@@ -10,7 +10,7 @@ pub(crate) mod plugins;
 pub(crate) mod values;
 pub(crate) mod version;
 
-pub(crate) use options::{Encoding, FilesFrom, Global, Source, Sources, When};
+pub(crate) use options::{ComparePolicy, Encoding, FilesFrom, Global, Source, Sources};
 pub(crate) use placement::Placement;
 pub(crate) use plugins::dparams;
 pub(crate) use values::{Codec, Dims, Filters, Format, Level, MetaArg, Shape};

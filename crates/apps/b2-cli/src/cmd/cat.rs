@@ -201,8 +201,7 @@ fn form(args: &Args) -> Result<Form> {
         _ => return Ok(given),
     };
     if args.chunk.is_some() {
-        let why =
-            format!("--chunk writes plain bytes, and OUT ends in .{ending}: --raw says that this is meant");
+        let why = format!("--chunk writes plain bytes, and OUT ends in .{ending}; --raw confirms this");
         return Err(Usage(why).into());
     }
     Ok(form)
@@ -278,7 +277,9 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
     let simple = Simple::new(dtype);
     let is_number = dtype.fields().is_none() && simple.value(&vec![0; dtype.itemsize()]).number().is_some();
     if !is_number {
-        return Err(anyhow!("--png: items of {dtype} have no colours, only numbers have").context(named()));
+        return Err(
+            anyhow!("--png: items of {dtype} are not numbers, so they have no colours").context(named())
+        );
     }
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     refuse_terminal(&output, args)?;

@@ -45,13 +45,13 @@ pub(crate) struct Args {
     /// The new file
     #[arg(value_name = "OUT", required_unless_present_any = ["to", "stdout"], conflicts_with_all = ["to", "stdout"])]
     output: Option<PathBuf>,
-    /// The new file, in another place on the command line (-: standard output)
+    /// The new file, given as an option (-: standard output)
     #[arg(short = 'o', long = "output", value_name = "OUT", conflicts_with = "stdout")]
     to: Option<PathBuf>,
-    /// Write to standard output, as -o -
+    /// Write to standard output, like -o -
     #[arg(short = 'c', long)]
     stdout: bool,
-    /// Take this member of a store, as IN::KEY
+    /// Read this member of a store, like IN::KEY
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Overwrite OUT: a file, or the directory of a sparse frame
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Faster, but OUT may be lost or damaged if the power fails within the next half minute.
     #[arg(long)]
     no_sync: bool,
-    /// Give OUT the time of modification of IN
+    /// Copy the modification time of IN to OUT
     #[arg(long, conflicts_with = "stdout")]
     keep_time: bool,
     #[command(flatten)]

@@ -41,10 +41,10 @@ pub(crate) struct Args {
     /// What to compare it with
     #[arg(value_name = "B")]
     second: PathBuf,
-    /// Leave metalayers and vlmetalayers out
+    /// Ignore metalayers and vlmetalayers
     #[arg(long)]
     data_only: bool,
-    /// Take numbers as equal that differ by at most X, and NaN as equal to NaN
+    /// Treat numbers that differ by at most X as equal, and NaN as equal to NaN
     #[arg(long, value_name = "X", value_parser = tolerance)]
     tolerance: Option<f64>,
     /// Print one JSON object: whether they are the same, and the differences

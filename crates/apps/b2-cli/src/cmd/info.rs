@@ -453,7 +453,7 @@ impl Facts {
                 },
             );
             if frame.is_restored() {
-                table.row("header", "damaged, read from its copy; salvage writes a sound file");
+                table.row("header", "damaged, read from its copy; salvage writes an intact file");
             }
             if let Some(len) = frame.block_starts_len() {
                 table.row("block starts", format!("{} for remote readers", size(len)));

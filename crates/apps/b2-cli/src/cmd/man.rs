@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Command;
 use clap_mangen::Man;
 
-use crate::args::help::{self, Part};
+use crate::args::help::{self, HelpSection};
 use crate::files::{Output, destination};
 use crate::process::Usage;
 
@@ -35,7 +35,7 @@ pub(crate) struct Args {
         conflicts_with = "command"
     )]
     directory: Option<PathBuf>,
-    /// Replace pages that are there
+    /// Overwrite existing pages
     #[arg(long, requires = "directory")]
     force: bool,
 }
@@ -160,7 +160,7 @@ fn about(command: &Command) -> String {
 }
 
 /// The text of a command, without references to other help pages.
-fn parts_of(command: &Command) -> Vec<Part> {
+fn parts_of(command: &Command) -> Vec<HelpSection> {
     help::parts(&command.get_after_help().map(ToString::to_string).unwrap_or_default())
 }
 
@@ -178,9 +178,9 @@ fn reference(name: &str) -> String {
 }
 
 /// Writes paragraphs, to be wrapped by the formatter.
-fn text(page: &mut Vec<u8>, parts: &[Part]) -> io::Result<()> {
+fn text(page: &mut Vec<u8>, parts: &[HelpSection]) -> io::Result<()> {
     for part in parts {
-        if let Part::Text(text) = part {
+        if let HelpSection::Text(text) = part {
             writeln!(page, "{}\n.PP", escape(text))?;
         }
     }
@@ -188,9 +188,9 @@ fn text(page: &mut Vec<u8>, parts: &[Part]) -> io::Result<()> {
 }
 
 /// Writes the examples, which are not wrapped.
-fn examples(page: &mut Vec<u8>, heading: &str, parts: &[Part]) -> io::Result<()> {
+fn examples(page: &mut Vec<u8>, heading: &str, parts: &[HelpSection]) -> io::Result<()> {
     for part in parts {
-        if let Part::Examples(lines) = part {
+        if let HelpSection::Examples(lines) = part {
             writeln!(page, "{heading} EXAMPLES\n.nf")?;
             lines.iter().try_for_each(|line| writeln!(page, "{}", escape(line)))?;
             writeln!(page, ".fi")?;

@@ -72,12 +72,12 @@ pub(crate) struct Args {
     /// Faster, but OUT may be lost or damaged if the power fails within the next half minute.
     #[arg(long, conflicts_with = "rm")]
     no_sync: bool,
-    /// Take IN as plain bytes, also .npy, HDF5 and others
+    /// Treat IN as plain bytes, even .npy, HDF5 and others
     #[arg(long)]
     raw: bool,
     /// Each IN holds .npy arrays that follow each other: write a file for each of them (-d), or join them
     ///
-    /// Of several arrays in many.npy the new files are many.0.b2nd, many.1.b2nd and so on.
+    /// Several arrays in many.npy become many.0.b2nd, many.1.b2nd and so on.
     #[arg(long, conflicts_with_all = ["raw", "rm", "recursive"])]
     each: bool,
     /// Join all IN along this dimension into one array; negative ones count from the end
@@ -88,7 +88,7 @@ pub(crate) struct Args {
         conflicts_with_all = ["directory", "stack", "rm", "recursive"]
     )]
     concat: Option<i64>,
-    /// Join all IN, of one shape, along a new dimension, which is the first one unless given
+    /// Join all IN, which have the same shape, along a new dimension [default: the first one]
     #[arg(
         long,
         value_name = "AXIS",

@@ -191,9 +191,7 @@ fn fill_item(text: &str, dtype: Option<&Dtype>, itemsize: usize) -> Result<Vec<u
         return Ok(Vec::new());
     }
     let Some(dtype) = dtype else {
-        return Err(format!(
-            "{text}: the file does not say what its items of {itemsize} bytes are; only zero fits"
-        ));
+        return Err(format!("{text}: the type of the items of {itemsize} bytes is unknown; only zero fits"));
     };
     let DtypeKind::Simple { code, big_endian } = dtype.kind() else {
         return Err(format!("{text}: items of {dtype} are not plain numbers; only zero fits"));

@@ -43,10 +43,10 @@ pub(crate) struct Args {
     /// Put the new files into this folder
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
-    /// Take this member of a store, as FILE::KEY
+    /// Read this member of a store, like FILE::KEY
     #[arg(long, value_name = "KEY", conflicts_with_all = ["recursive", "rm"])]
     key: Option<String>,
-    /// Replace files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
     /// With --rm, also remove files with data that the new file does not keep, such as metalayers

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::args::{FilesFrom, Global, Source};
-use crate::files::{Output, again};
+use crate::files::{Output, retry_read};
 use crate::print::{count, printable, printable_json};
 use crate::process::error::exceeds_output;
-use crate::process::{AlreadyReported, Progress, Skipped, one_line_beside, say, signals};
+use crate::process::{AlreadyReported, PartlyChecked, Progress, one_line_beside, say, signals};
 use crate::read::plain::Plain;
 use crate::read::{Hdf5, Input, Selection, Store, View, damage};
 use crate::write::checksums_text;
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     }
     match () {
         () if told.failed => Err(AlreadyReported.into()),
-        () if told.skipped > 0 => Err(Skipped.into()),
+        () if told.skipped > 0 => Err(PartlyChecked.into()),
         () => Ok(()),
     }
 }
@@ -106,7 +106,7 @@ impl Tally {
             (self.unseen, "not compared with checksums (--no-checksums): decoded only"),
             (self.compared, "with checksums: all data compared"),
             (self.changed, "changed by another program since the checksums were written"),
-            (self.without, "without checksums: decoded, but damage that still decodes is not seen"),
+            (self.without, "without checksums: decoded, but damage that still decodes is not detected"),
         ];
         let mut parts: Vec<String> = parts
             .iter()
@@ -124,7 +124,7 @@ impl Tally {
 
 /// Verifies a file and prints its result line.
 fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, global: Global) -> Result<()> {
-    let verified = again(|| verify(file, global));
+    let verified = retry_read(|| verify(file, global));
     match &verified {
         Ok(found) => {
             tally.skipped += found.skipped.len() as u64;
@@ -168,7 +168,7 @@ fn answer(file: &Path, output: &mut Output, tally: &mut Tally, json: bool, globa
 fn escaped(name: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(name);
     let safe = printable(&text);
-    // Bytes that are not UTF-8 stay as they are.
+    // Bytes that are not UTF-8 are unchanged.
     if safe == text { name.to_vec() } else { safe.into_bytes() }
 }
 

@@ -101,9 +101,9 @@ const MAGICS: [(&[u8], &str, &str); 54] = [
     (b"\x80\x04\x95", "a pickle of Python", EXPORT),
     (b"\x80\x05\x95", "a pickle of Python", EXPORT),
     (b"{\\rtf", "a text document", EXPORT),
-    (b"\0asm", "a program", "it is no data"),
+    (b"\0asm", "a program", "it is not data"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an office document", EXPORT),
-    (b"\x7fELF", "a program", "it is no data"),
+    (b"\x7fELF", "a program", "it is not data"),
     (b"PK\x05\x06", "a zip archive without members", "there is nothing in it"),
 ];
 
@@ -119,7 +119,7 @@ const INSIDE: [(usize, &[u8], &str, &str); 8] = [
     (257, b"ustar", "a tar archive", UNPACKED),
 ];
 
-const HDF5: Foreign = Foreign { what: "an HDF5 file (NetCDF 4 files are such)", hint: CONVERT };
+const HDF5: Foreign = Foreign { what: "an HDF5 file (or NetCDF 4)", hint: CONVERT };
 
 /// Recognises a file by its first bytes, up to [`LOOK`] of them, and tables also by their name. `None` if its format
 /// is unknown.
@@ -226,7 +226,7 @@ fn archive(head: &[u8]) -> Foreign {
     Foreign { what: "a zip archive", hint: UNPACKED }
 }
 
-/// Opens a regular file or a URL. Does not block if the path has become a FIFO meanwhile.
+/// Opens a regular file or a URL. Does not block if the path has become a FIFO in the meantime.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Arc<dyn ReadAt>> {
     if urls::is_url(path) { urls::open(path) } else { Disk.open(path, Links::Follow) }
 }
@@ -309,7 +309,7 @@ mod tests {
     fn formats_are_told_by_content() {
         let what =
             |name: &str, head: &[u8]| recognise(Path::new(name), head, 1 << 20).map(|found| found.what);
-        assert_eq!(what("x.bin", b"\x89HDF\r\n\x1a\n...."), Some("an HDF5 file (NetCDF 4 files are such)"));
+        assert_eq!(what("x.bin", b"\x89HDF\r\n\x1a\n...."), Some("an HDF5 file (or NetCDF 4)"));
         assert_eq!(what("x.png", b"\x89PNG\r\n\x1a\n"), Some("a PNG image"));
         assert_eq!(what("x.csv", b"a,b\n1,2\n"), Some("a table in text (CSV)"));
         assert_eq!(what("x.csv", b"a,b\n\xc3"), Some("a table in text (CSV)"), "a character that is cut");

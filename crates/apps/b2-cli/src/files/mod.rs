@@ -25,7 +25,7 @@ pub(crate) use foreign::Foreign;
 pub(crate) use group_commit::GroupCommit;
 pub(crate) use input_removal::InputRemoval;
 pub(crate) use mode::{ModeOf, keep_time};
-pub(crate) use retry::again;
+pub(crate) use retry::retry_read;
 pub(crate) use staged_output::write_through;
 pub(crate) use stdio::{is_pipe, is_stdin, refuse_stdin, spool_pipe, spool_stdin};
 pub(crate) use walk::{InputFile, Take, walk};

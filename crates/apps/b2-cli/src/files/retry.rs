@@ -14,7 +14,7 @@ use crate::process::signals;
 
 /// Runs `work`, which must only read, and retries it if the data has changed in the meantime. There is no retry once output
 /// has been sent.
-pub(crate) fn again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retry_read<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let before = destination::sent();
     let recover = |(): &mut (), error: &anyhow::Error, pause: Duration| {
         let retries = is_changed(error) && destination::sent() == before;
@@ -48,7 +48,7 @@ mod tests {
             count += 1;
             if count < 3 { Err(changed().into()) } else { Err::<(), _>(anyhow::anyhow!("other")) }
         };
-        assert_eq!(again(work).unwrap_err().to_string(), "other");
+        assert_eq!(retry_read(work).unwrap_err().to_string(), "other");
         assert_eq!(count, 3);
     }
 }

@@ -11,7 +11,7 @@ use super::destination::Output;
 use super::stdio::is_stream;
 use super::urls;
 use crate::args::Format;
-use crate::process::error::Hold;
+use crate::process::error::WithheldMessages;
 use crate::process::one_line;
 
 /// Calls `write` with the path of the new file.
@@ -43,7 +43,7 @@ pub(crate) fn write_through(
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
     // The file is complete only when the output has received it.
-    let hold = Hold::start();
+    let hold = WithheldMessages::start();
     write(&complete).map_err(|error| renamed(error, &complete, path))?;
     let mut file = File::open(&complete)?;
     file.rewind()?;
@@ -72,7 +72,7 @@ fn upload(url: &Path, format: Format, force: bool, write: impl FnOnce(&Path) -> 
     }
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
-    let hold = Hold::start();
+    let hold = WithheldMessages::start();
     write(&complete).map_err(|error| renamed(error, &complete, url))?;
     let file = Disk.open(&complete, Links::Follow)?;
     urls::upload(&*file, url, force).with_context(named)?;

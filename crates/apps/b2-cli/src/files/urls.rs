@@ -43,7 +43,7 @@ pub(crate) fn check_upload(url: &Path) -> io::Result<()> {
         true => stores::check(),
         false => Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "nothing is uploaded to web servers: a URL to write to starts with s3://, gs:// or az://",
+            "web servers accept no uploads: a URL to write to starts with s3://, gs:// or az://",
         )),
     }
 }

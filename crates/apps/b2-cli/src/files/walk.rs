@@ -64,7 +64,7 @@ pub(crate) fn walk(
         say(&format!("-r: {} left out (-v says why)", count(walk.left, "file")));
     }
     if walk.found.is_empty() {
-        bail!("-r: there is nothing to do in {}", crate::print::joined(&names(operands), ", "));
+        bail!("-r: there are no inputs in {}", crate::print::joined(&names(operands), ", "));
     }
     Ok(walk.found)
 }

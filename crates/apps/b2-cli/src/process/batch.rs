@@ -11,7 +11,7 @@ use super::signals;
 /// Runs a command for each file. A failure does not stop the others.
 ///
 /// # Errors
-/// For a single file returns its error; for several returns [`Failures`]. Stops at once if standard output was closed,
+/// For a single file returns its error; for several returns [`Failures`]. Stops immediately if standard output was closed,
 /// or if the command line is invalid.
 pub(crate) fn each(files: &[PathBuf], run: impl FnMut(&Path) -> Result<()>) -> Result<()> {
     each_then(files, run, |_| vec![])

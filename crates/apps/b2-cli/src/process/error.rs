@@ -11,7 +11,7 @@ use b2kit::chunk::ChunkError;
 use b2kit::frame::FrameError;
 use b2kit::nd::NdError;
 
-use super::signals::{self, Stopped};
+use super::signals::{self, StoppedBySignal};
 use crate::print::printable;
 
 /// An invalid command line, whatever the files contain: exit code 2.
@@ -32,7 +32,7 @@ pub(crate) struct AlreadyReported;
 /// Nothing failed, but something could not be checked, which was already reported: exit code 3.
 #[derive(Debug, thiserror::Error)]
 #[error("not everything was checked")]
-pub(crate) struct Skipped;
+pub(crate) struct PartlyChecked;
 
 /// A failure of a command that uses exit code 1 for a regular result, such as `diff`: exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -76,9 +76,9 @@ static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
 /// Withholds the messages of [`succeeded`] until [`release`](Self::release). If dropped before, it prints nothing.
 #[must_use]
-pub(crate) struct Hold(());
+pub(crate) struct WithheldMessages(());
 
-impl Hold {
+impl WithheldMessages {
     pub(crate) fn start() -> Self {
         *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
         Self(())
@@ -90,7 +90,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for WithheldMessages {
     fn drop(&mut self) {
         HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -123,7 +123,7 @@ pub(crate) fn report(result: &anyhow::Result<()>) -> u8 {
 /// The exit code and the error message, unless it was already reported.
 pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
     if let (Err(error), Some(code)) = (result, signals::exit_code()) {
-        let message = if is_stop(error) { Stopped.to_string() } else { one_line(error) };
+        let message = if is_stop(error) { StoppedBySignal.to_string() } else { one_line(error) };
         return (code, Some(message));
     }
     match result {
@@ -132,14 +132,14 @@ pub(crate) fn outcome(result: &anyhow::Result<()>) -> (u8, Option<String>) {
         Err(error) => {
             let code = match () {
                 () if error.is::<Usage>() || error.is::<Trouble>() => 2,
-                () if error.is::<Skipped>() => 3,
+                () if error.is::<PartlyChecked>() => 3,
                 () => 1,
             };
             let message = match error.downcast_ref::<Failures>() {
                 Some(failures) => failures.lines().join("\nb2kit: "),
                 None => one_line(error),
             };
-            (code, (!error.is::<AlreadyReported>() && !error.is::<Skipped>()).then_some(message))
+            (code, (!error.is::<AlreadyReported>() && !error.is::<PartlyChecked>()).then_some(message))
         }
     }
 }
@@ -158,7 +158,7 @@ pub(crate) fn causes(error: &anyhow::Error) -> impl Iterator<Item = &(dyn Error 
 /// Whether the work was stopped by a signal, and did not fail for another reason.
 fn is_stop(error: &anyhow::Error) -> bool {
     causes(error).any(|cause| {
-        cause.is::<Stopped>() || cause.is::<Cancelled>() || kind(cause) == Some(ErrorKind::Cancelled)
+        cause.is::<StoppedBySignal>() || cause.is::<Cancelled>() || kind(cause) == Some(ErrorKind::Cancelled)
     })
 }
 

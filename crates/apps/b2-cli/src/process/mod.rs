@@ -12,8 +12,8 @@ pub(crate) mod signals;
 pub(crate) mod threads;
 
 pub(crate) use error::{
-    AlreadyReported, ClosedPipe, Skipped, Trouble, Usage, WriteFailure, one_line, one_line_beside, outcome,
-    say,
+    AlreadyReported, ClosedPipe, PartlyChecked, Trouble, Usage, WriteFailure, one_line, one_line_beside,
+    outcome, say,
 };
 pub(crate) use pipeline::{PipelineLimits, buffer, pump, resize};
 pub(crate) use progress::Progress;

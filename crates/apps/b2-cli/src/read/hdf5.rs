@@ -187,7 +187,7 @@ impl Hdf5 {
         })
     }
 
-    /// The attributes as they are in vlmetalayers, but one by one: names and encoded values.
+    /// The attributes encoded as in vlmetalayers, each separately: names and values.
     fn attributes(&self, entry: &Entry) -> Result<Vec<(String, Vec<u8>)>> {
         let values = match &entry.content {
             Content::DataSet(data) => data.attrs().to_vec(),

@@ -156,7 +156,7 @@ impl Input {
         if self.frame().is_some_and(SuperChunk::is_restored) {
             let path = path.display();
             say(&format!(
-                "{path}: its header is damaged and was read from a copy; salvage writes a sound file"
+                "{path}: its header is damaged and was read from a copy; salvage writes an intact file"
             ));
         }
         if self.frame().is_some_and(|frame| frame.checksums() == Checksums::Changed) {

@@ -42,9 +42,11 @@ pub(crate) fn numbers(dtype: &Dtype, field: Option<&str>, fills: Vec<f64>) -> Re
         NoNumbers::NoFields => anyhow!("--field: the items have no fields"),
         NoNumbers::Records(all) => anyhow!("the items are records: --field picks one of {}", names(all)),
         NoNumbers::NoSuchField(all) => anyhow!("--field {}: there are {}", field_name(), names(all)),
-        NoNumbers::Array => anyhow!("--field {}: an array in each record is not drawn", field_name()),
+        NoNumbers::Array => {
+            anyhow!("--field {}: a field with an array in each record cannot be drawn", field_name())
+        }
         NoNumbers::Other(dtype) => {
-            anyhow!("items of {} are not drawn; `b2kit show` prints them", printable(&dtype))
+            anyhow!("items of {} cannot be drawn; `b2kit show` prints them", printable(&dtype))
         }
     })
 }

@@ -153,7 +153,7 @@ impl<'a> Selection<'a> {
             }
             _ => fit,
         };
-        // A whole row of blocks is decoded at once, since cutting them would decode them several times. A server is asked
+        // A whole row of blocks is decoded at a time, since cutting them would decode them several times. A server is asked
         // for whole rows of chunks.
         let lens = self.axes.iter().zip(&self.blocks).map(|(axis, block)| axis.len.min(*block)).take(1);
         let row = lens.chain(self.axes.iter().skip(1).map(|axis| axis.len));

@@ -239,7 +239,7 @@ fn inputs_stay_where_something_would_be_lost() {
         folder.refuses(&["unpack", "--rm", name, "-o", "y.npy"], &format!("{name}: --rm: {why}"));
         folder.refuses(&["unpack", "--rm", name, "-o", "y.npy", "--force"], &format!("{name}: --rm: {why}"));
     }
-    let files = "--rm removes only regular files, and no links";
+    let files = "--rm removes only regular files, not links";
     folder.refuses(&["unpack", "--rm", "s.b2nd"], &format!("s.b2nd: {files}"));
     assert_eq!(folder.names(), ["a.b2nd", "a.npy", "m.b2nd", "more.b2nd", "s.b2nd"]);
     #[cfg(unix)]
@@ -327,8 +327,8 @@ fn folders_with_trouble() {
     let folder = Folder::new();
     let items = npy("<i4", false, "(10,)", &counting(10));
     std::fs::create_dir_all(folder.path("in/empty")).unwrap();
-    folder.refuses(&["pack", "-r", "in"], "-r: there is nothing to do in in");
-    folder.refuses(&["unpack", "-r", "in"], "-r: there is nothing to do in in");
+    folder.refuses(&["pack", "-r", "in"], "-r: there are no inputs in in");
+    folder.refuses(&["unpack", "-r", "in"], "-r: there are no inputs in in");
     folder.write("in/a.npy", &items);
     folder.write("in/bad.png", b"\x89PNG\r\n\x1a\n");
     let told = slashes(folder.fails(1, &["pack", "-r", "in", "-d", "new"]));

@@ -161,7 +161,7 @@ fn refusals() {
         &["cat", "zip"],
         "zip: not a Blosc2 file but a store of Blosc2 files: --key picks a member, b2kit ls lists them",
     );
-    folder.refuses(&["ls", "a"], "a: not a store: it has no members (b2kit info tells what it is)");
+    folder.refuses(&["ls", "a"], "a: not a store: it has no members (b2kit info shows what it is)");
     folder.refuses(&["cat", "a", "--key", "/a"], "a: not a store: it has no members");
     folder.refuses(&["info", "a", "--tree"], "a: --tree: not a store");
     folder.write("deflated", &zip(&[("a.b2nd", b"\x4b\x04\x00")], 8, 0));

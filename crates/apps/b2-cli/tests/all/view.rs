@@ -38,7 +38,7 @@ fn missing_items_are_not_drawn_in_lines() {
         let svg = folder.ok_text(&[&["view", "f", "--format", "svg"], more].concat());
         (svg.matches("<polyline").count(), svg.contains(">missing<"))
     };
-    // Options with values before and after them, and a range option that takes one.
+    // A line before the missing items and one after them; a single line if a range includes some of them.
     assert_eq!(line(&[]), (2, true));
     assert_eq!(line(&["--slice=:2"]), (1, false));
     assert_eq!(line(&["--range=-1e35:1e35", "--slice=:4"]), (1, false));

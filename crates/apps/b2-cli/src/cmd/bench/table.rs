@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Measure only these levels
     #[arg(long, value_name = "0..9,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=9), default_value = "1,5,9")]
     clevels: Vec<u8>,
-    /// Measure these filters; give it again for others
+    /// Measure these filters (may be repeated)
     ///
     /// Written as for `b2kit pack`. The default is none, shuffle and bitshuffle, one after the other.
     #[arg(long, value_name = "LIST", value_parser = filters_parser(), hide_possible_values = true)]

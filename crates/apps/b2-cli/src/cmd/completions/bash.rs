@@ -29,7 +29,7 @@ _b2kit() {
 
 const MIDDLE: &str = r#"        esac
     done
-    # The whole word, which bash has cut at each '=' and ':', and the part of it that stays as it is.
+    # The whole word, which bash has cut at each '=' and ':', and the part of it that is unchanged.
     at=$COMP_CWORD
     word=${COMP_WORDS[at]}
     while ((at > 1)) && [[ $word == [=:]* || ${COMP_WORDS[at - 1]} == [=:] ]]; do

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::look::{Answer, Chunks, Facts, Item, Look, What};
+use super::look::{Answer, Chunks, Facts, Item, Look, ViewData};
 use crate::print::{Map, Scale, count, printable};
 use crate::read::Axis;
 use crate::read::sample::{LineSample, PlaneSample};
@@ -152,11 +152,11 @@ impl App {
     /// The data needed for a screen with room for this many pixels (rows, columns) and cells of values.
     pub(super) fn look(&self, pixels: [usize; 2], cells: [usize; 2]) -> Look {
         let what = match (&self.facts, self.mode) {
-            (None, _) => What::Facts,
+            (None, _) => ViewData::Facts,
             (Some(_), Mode::PixelGrid) if self.axes.iter().all(|axis| axis.len > 0) => {
-                What::PixelGrid { axes: self.grid_axes(cells) }
+                ViewData::PixelGrid { axes: self.grid_axes(cells) }
             }
-            (Some(_), Mode::Chunks) => What::Chunks { most: pixels[0] * pixels[1] },
+            (Some(_), Mode::Chunks) => ViewData::Chunks { most: pixels[0] * pixels[1] },
             (Some(facts), Mode::Picture | Mode::Histogram) => {
                 // A histogram counts all items unless there are too many.
                 let (most, longest) = match self.mode {
@@ -164,24 +164,24 @@ impl App {
                     _ => (pixels, pixels[1]),
                 };
                 match (self.dims.as_slice(), facts.fields.get(self.field)) {
-                    ([dim], Some(field)) => What::Line {
+                    ([dim], Some(field)) => ViewData::Line {
                         field: field.clone(),
                         axes: self.shown_axes(),
                         dim: *dim,
                         window: self.windows[0].clone(),
                         most: longest,
                     },
-                    ([rows, columns], Some(field)) => What::Plane {
+                    ([rows, columns], Some(field)) => ViewData::Plane {
                         field: field.clone(),
                         axes: self.shown_axes(),
                         dims: [*rows, *columns],
                         windows: [self.windows[0].clone(), self.windows[1].clone()],
                         most,
                     },
-                    _ => What::Facts,
+                    _ => ViewData::Facts,
                 }
             }
-            _ => What::Facts,
+            _ => ViewData::Facts,
         };
         let item = self.item_axes();
         Look { key: self.key.clone(), refresh: self.refresh, what, item }
@@ -308,7 +308,7 @@ impl App {
             let named = |field: &Option<String>| asked.is_some() && field.as_ref() == asked;
             self.field = facts.fields.iter().position(named).unwrap_or(0);
             if let Some(field) = asked.filter(|_| !facts.fields.iter().any(named)) {
-                self.message = Some(format!("--field {}: there is none that can be drawn", printable(field)));
+                self.message = Some(format!("--field {}: no such field can be drawn", printable(field)));
             }
             if facts.fields.is_empty() || self.dims.is_empty() {
                 self.mode = Mode::PixelGrid;
@@ -771,13 +771,13 @@ mod tests {
         press(&mut app, "r");
         assert_ne!(look(&app), first);
         press(&mut app, "2");
-        let Look { what: What::PixelGrid { axes }, .. } = look(&app) else { panic!() };
+        let Look { what: ViewData::PixelGrid { axes }, .. } = look(&app) else { panic!() };
         assert_eq!(axes.iter().map(|axis| axis.len).collect::<Vec<_>>(), [1, 10, 4]);
         (0..100).for_each(|_| app.key(Key::Down));
-        let Look { what: What::PixelGrid { axes }, .. } = look(&app) else { panic!() };
+        let Look { what: ViewData::PixelGrid { axes }, .. } = look(&app) else { panic!() };
         assert_eq!((axes[1].start, axes[1].len), (19, 1));
         press(&mut app, "4");
-        assert_eq!(look(&app).what, What::Chunks { most: 2400 });
+        assert_eq!(look(&app).what, ViewData::Chunks { most: 2400 });
     }
 
     #[test]
@@ -794,7 +794,7 @@ mod tests {
         assert_eq!(app.place(), "[<0>, 5:8, 8:23]");
         facts.axes[2].len = 0;
         app.told(Answer::Opened(None, Box::new(facts.clone())));
-        assert_eq!(app.look([1, 1], [1, 1]).what, What::Facts, "there is nothing to read");
+        assert_eq!(app.look([1, 1], [1, 1]).what, ViewData::Facts, "there is nothing to read");
         for key in "+-0.,xdogv1234clpn".chars() {
             app.key(Key::Char(key));
         }
@@ -802,6 +802,6 @@ mod tests {
         app.told(Answer::Opened(None, Box::new(facts)));
         app.key(Key::Escape);
         press(&mut app, "1");
-        assert!(matches!(app.look([9, 9], [1, 1]).what, What::Plane { .. }));
+        assert!(matches!(app.look([9, 9], [1, 1]).what, ViewData::Plane { .. }));
     }
 }

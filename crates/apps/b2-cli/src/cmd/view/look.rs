@@ -24,13 +24,13 @@ pub(super) struct Look {
     pub(super) key: Option<String>,
     /// Number of requests to read the file again.
     pub(super) refresh: u64,
-    pub(super) what: What,
+    pub(super) what: ViewData,
     /// The item at the crosshair: one position in each dimension.
     pub(super) item: Option<Vec<Axis>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum ViewData {
     /// Facts about the file.
     Facts,
     Plane {

@@ -12,7 +12,7 @@ use b2kit::chunk::SpecialKind;
 use b2kit::frame::Entry;
 use b2kit::{Dtype, ErrorKind};
 
-use super::look::{Answer, Cell, Chunks, Facts, Item, Look, Opening, What};
+use super::look::{Answer, Cell, Chunks, Facts, Item, Look, Opening, ViewData};
 use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
@@ -99,21 +99,21 @@ struct Reader {
     answers: Sender<Answer>,
     /// The store, if the file is one; `None` before it was opened.
     store: Option<Option<Store>>,
-    open: Option<Open>,
+    open: Option<OpenInput>,
     /// The last request for the open file.
     seen: Option<ViewedItem>,
 }
 
 /// Progress of a request, so that moving the crosshair does not restart it.
 struct ViewedItem {
-    what: What,
+    what: ViewData,
     /// Number of completed steps of [`NEAR`] or [`FAR`]; all of them if there are no steps.
     steps: usize,
     /// The last of these steps read one of this many blocks.
     every: u64,
 }
 
-struct Open {
+struct OpenInput {
     key: Option<String>,
     refresh: u64,
     data: Data,
@@ -165,7 +165,7 @@ impl Reader {
                     _ => Data::open(&source, *global)?,
                 };
                 let (key, points) = (look.key.clone(), HashMap::new());
-                self.open = Some(Open { key, refresh: look.refresh, data, source, points });
+                self.open = Some(OpenInput { key, refresh: look.refresh, data, source, points });
                 self.tell_facts()?;
             }
         }
@@ -196,7 +196,7 @@ impl Reader {
     }
 
     fn tell_facts(&self) -> Result<()> {
-        let Some(Open { key, data, .. }) = &self.open else { return Ok(()) };
+        let Some(OpenInput { key, data, .. }) = &self.open else { return Ok(()) };
         let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
         let labels = data.labels();
         let drawn = |field: &Option<String>| sample::numbers(&dtype, field.as_deref(), Vec::new()).is_ok();
@@ -217,8 +217,8 @@ impl Reader {
     }
 
     /// Performs the remaining steps of a request, coarse ones first.
-    fn read(&self, open: &Open, number: u64, seen: &mut ViewedItem) -> Result<()> {
-        let Open { data, source, .. } = open;
+    fn read(&self, open: &OpenInput, number: u64, seen: &mut ViewedItem) -> Result<()> {
+        let OpenInput { data, source, .. } = open;
         let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
         // Tests of damaged files do not wait for better pictures.
         let budgets = if cfg!(feature = "headless") { &budgets[..2] } else { budgets };
@@ -231,8 +231,8 @@ impl Reader {
         };
         let cost = |decoded: u64| Cost { decoded, looks: Some((number, self.newest.clone())) };
         match &seen.what {
-            What::Facts => {}
-            What::Plane { field, axes, dims, windows, most } => {
+            ViewData::Facts => {}
+            ViewData::Plane { field, axes, dims, windows, most } => {
                 let numbers = numbers(field)?;
                 for decoded in budgets {
                     let cost = cost(*decoded);
@@ -250,7 +250,7 @@ impl Reader {
                     }
                 }
             }
-            What::Line { field, axes, dim, window, most } => {
+            ViewData::Line { field, axes, dim, window, most } => {
                 let numbers = numbers(field)?;
                 for decoded in budgets {
                     let cost = cost(*decoded);
@@ -263,7 +263,7 @@ impl Reader {
                     }
                 }
             }
-            What::PixelGrid { axes } => {
+            ViewData::PixelGrid { axes } => {
                 let dtype = data.dtype_or(self.opening.dtype.as_deref())?;
                 let mut buffer = Vec::new();
                 let nbytes = axes.iter().fold(dtype.itemsize() as u64, |n, axis| n.saturating_mul(axis.len));
@@ -272,7 +272,7 @@ impl Reader {
                 let texts = buffer.chunks_exact(dtype.itemsize().max(1)).map(|item| text(&dtype, item));
                 let _ = self.answers.send(Answer::PixelGrid { axes: axes.clone(), texts: texts.collect() });
             }
-            What::Chunks { most } => {
+            ViewData::Chunks { most } => {
                 let cost = cost(budgets.iter().fold(0, |most, budget| most.max(*budget)));
                 let mut chunks = self.chunks(data, *most, &cost)?;
                 let _ = self.answers.send(Answer::Chunks(chunks.clone()));
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
 
     /// All responses to a request.
-    fn all(worker: &Worker, what: What) -> Vec<Answer> {
+    fn all(worker: &Worker, what: ViewData) -> Vec<Answer> {
         worker.ask(Look { key: None, refresh: 0, what, item: None });
         let mut told = Vec::new();
         loop {
@@ -430,14 +430,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = array(folder.path());
         let worker = Worker::start(opening(&path)).unwrap();
-        let told = all(&worker, What::Chunks { most: 100 });
+        let told = all(&worker, ViewData::Chunks { most: 100 });
         let Some(Answer::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 1, 8));
         assert!(
             chunks.cells.iter().all(|cell| matches!(cell, Cell::Stored { ratio } if *ratio > 1.0)),
             "{chunks:?}"
         );
-        let told = all(&worker, What::Chunks { most: 3 });
+        let told = all(&worker, ViewData::Chunks { most: 3 });
         let Some(Answer::Chunks(chunks)) = told.last() else { panic!("{told:?}") };
         assert_eq!((chunks.count, chunks.each, chunks.cells.len()), (8, 3, 3));
     }

@@ -38,7 +38,7 @@ pub(super) struct Files {
 }
 
 /// An open file.
-pub(super) struct Open {
+pub(super) struct OpenFile {
     pub(super) file: Arc<dyn ReadAt>,
     pub(super) len: u64,
     /// Changes when the file changes.
@@ -63,7 +63,7 @@ impl Files {
         let mut list = Vec::new();
         below(&folder, folder.path().to_owned(), "", 0, &mut list)?;
         if list.is_empty() {
-            bail!("{}: there are no files here that end in one of {}", path.display(), ENDINGS.join(", "));
+            bail!("{}: there are no files with one of the extensions {}", path.display(), ENDINGS.join(", "));
         }
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self { list, folder: Some(folder), remote: None })
@@ -78,7 +78,7 @@ impl Files {
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none; any error of opening it.
-    pub(super) fn open(&self, number: usize, name: &str) -> io::Result<Open> {
+    pub(super) fn open(&self, number: usize, name: &str) -> io::Result<OpenFile> {
         let served = self.list.get(number).ok_or(io::ErrorKind::NotFound)?;
         let mut path = served.path.clone();
         if is_chunk(name) {
@@ -89,7 +89,7 @@ impl Files {
         }
         if let Some(file) = &self.remote {
             let len = file.len()?;
-            return Ok(Open { file: file.clone(), len, etag: format!("\"{len:x}\"") });
+            return Ok(OpenFile { file: file.clone(), len, etag: format!("\"{len:x}\"") });
         }
         let file = match &self.folder {
             Some(folder) => folder.open(&path, Links::Refuse)?,
@@ -99,7 +99,7 @@ impl Files {
         let changed = std::fs::symlink_metadata(&path).and_then(|data| data.modified()).ok();
         let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let etag = format!("\"{len:x}-{:x}\"", changed.map_or(0, |time| time.as_nanos()));
-        Ok(Open { file, len, etag })
+        Ok(OpenFile { file, len, etag })
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::files::{Files, Open};
+use super::files::{Files, OpenFile};
 use super::link::encoded;
 use super::page::Page;
 use crate::print::figure::escaped;
@@ -66,7 +66,7 @@ enum Body {
     Bytes(Vec<u8>),
     Static(&'static [u8]),
     /// Bytes of a file.
-    File(Open, Range<u64>),
+    File(OpenFile, Range<u64>),
 }
 
 impl Server {
@@ -242,8 +242,8 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The requested range of a file.
-fn range(head: &str, open: Open) -> Answer {
-    let Open { len, ref etag, .. } = open;
+fn range(head: &str, open: OpenFile) -> Answer {
+    let OpenFile { len, ref etag, .. } = open;
     let headers =
         format!("content-type: application/octet-stream\r\naccept-ranges: bytes\r\netag: {etag}\r\n");
     let Some(asked) = header(head, "range") else {
