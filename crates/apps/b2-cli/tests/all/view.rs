@@ -154,7 +154,7 @@ fn records_have_fields_and_text_has_none() {
     let svg = folder.ok_text(&["view", "r", "--field", "speed", "--format", "svg"]);
     assert_eq!(image(&svg).2, image(&folder.ok_text(&["view", "s", "--format", "svg"])).2);
     assert_eq!(texts(&svg)[0], "r speed");
-    assert!(folder.fails(1, &["view", "r", "--field", "name"]).contains("not drawn"));
+    assert!(folder.fails(1, &["view", "r", "--field", "name"]).contains("cannot be drawn"));
     assert!(folder.fails(1, &["view", "r", "--field", "none"]).contains("speed, name, n"));
     folder.pack("u", &npy("<U1", false, "(1, 2)", &[65, 0, 0, 0, 66, 0, 0, 0]), &[]);
     assert!(folder.fails(1, &["view", "u"]).contains("b2kit show"));
