@@ -2,12 +2,11 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use b2_view::labels::Labels;
 use b2kit::Dtype;
-use b2kit::frame::{FileKind, ReadAt};
+use b2kit::frame::FileKind;
 
 use super::hdf5::Hdf5;
 use super::input::Input;
@@ -17,8 +16,7 @@ use super::slice::{Axis, PieceSize, Pieces, pick, resolve};
 use crate::args::{Global, Source};
 use crate::files::foreign::open_regular;
 use crate::files::{is_pipe, is_stdin, spool_pipe, spool_stdin, urls};
-use crate::npy;
-use crate::npy::source::ByteSource;
+use crate::formats::npy;
 use crate::print::shown;
 use crate::process::{Usage, resize};
 
@@ -27,12 +25,6 @@ use crate::process::{Usage, resize};
 pub(crate) enum Data {
     Blosc(Input),
     Plain(Box<dyn Plain>),
-}
-
-impl ByteSource for Arc<dyn ReadAt> {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        ReadAt::read_exact_at(&**self, offset, buf)
-    }
 }
 
 impl Data {

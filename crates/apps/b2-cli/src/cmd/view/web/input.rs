@@ -11,7 +11,7 @@ use super::link::name_of;
 use crate::args::plugins;
 use crate::files::foreign::{self, open_regular};
 use crate::files::{Foreign, urls};
-use crate::npy::{NpyHeader, RawSource};
+use crate::formats::npy::{NpyHeader, RawSource};
 
 /// A file for the page.
 pub(super) struct Input {
@@ -74,7 +74,8 @@ mod tests {
         let path = folder.path().join("a.npy");
         let dtype = b2kit::Dtype::parse("<i4").unwrap();
         let items: Vec<u8> = (0..12_i32).flat_map(i32::to_le_bytes).collect();
-        fs::write(&path, [crate::npy::header_bytes(&dtype, &[3, 4]).unwrap(), items].concat()).unwrap();
+        fs::write(&path, [crate::formats::npy::header_bytes(&dtype, &[3, 4]).unwrap(), items].concat())
+            .unwrap();
         let made = Input::of(&path).unwrap();
         let array = b2kit::NdArray::open(&made.path).unwrap();
         assert_eq!((array.shape(), array.all().read::<Vec<i32>>().unwrap()[11]), (&[3, 4][..], 11));
