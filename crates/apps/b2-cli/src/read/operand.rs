@@ -281,7 +281,7 @@ pub(crate) fn refuse_directory(path: &Path) -> Result<()> {
     }
 }
 
-fn refusal(name: &str, Foreign { what, hint }: Foreign) -> Trouble {
+fn refusal(name: &str, Foreign { what, hint, .. }: Foreign) -> Trouble {
     Trouble(anyhow!(
         "{name}: {what}, not an .npy file or raw items: {hint} (--raw stores its bytes as they are)"
     ))

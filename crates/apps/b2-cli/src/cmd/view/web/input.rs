@@ -9,6 +9,8 @@ use tempfile::TempDir;
 
 use super::link::name_of;
 use crate::args::plugins;
+use b2_view::formats::FormatKind;
+
 use crate::files::foreign::{self, open_regular};
 use crate::files::{Foreign, urls};
 use crate::formats::npy::{NpyHeader, RawSource};
@@ -31,7 +33,7 @@ impl Input {
         if path.is_dir() {
             // Folders may hold anything; what is in them is listed by its name.
             return match foreign::directory(path).filter(|found| !found.is_ours()) {
-                Some(Foreign { what, hint }) => {
+                Some(Foreign { what, hint, .. }) => {
                     bail!("{}: {what}, which the page does not show; {hint}", named())
                 }
                 None => Ok(own()),
@@ -53,8 +55,8 @@ impl Input {
         }
         let head = file.read_at(0..foreign::LOOK.min(len))?;
         let found = foreign::recognise_file(path, &head, len, |buf, at| file.read_exact_at(at, buf))?;
-        match found.filter(|found| !found.is_ours() && found.hint != foreign::STORE) {
-            Some(Foreign { what, hint }) => {
+        match found.filter(|found| !found.is_ours() && found.kind != FormatKind::Store) {
+            Some(Foreign { what, hint, .. }) => {
                 bail!("{}: {what}, which the page does not show; {hint}", named())
             }
             None => Ok(own()),
