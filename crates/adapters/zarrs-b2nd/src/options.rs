@@ -16,12 +16,8 @@ const IMAGECODECS_FILTERS: &[(&str, &[&str])] =
     &[("NOFILTER", &[]), ("NOSHUFFLE", &[]), ("SHUFFLE", &["shuffle"]), ("BITSHUFFLE", &["bitshuffle"])];
 
 /// The codecs and filters: the built-in ones and zfp. The Python package also has pcodec.
-pub(crate) static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
-    Plugins::builtin()
-        .with_codec(b2_zfp::FixedAccuracy)
-        .with_codec(b2_zfp::FixedPrecision)
-        .with_codec(b2_zfp::FixedRate)
-});
+pub(crate) static PLUGINS: LazyLock<Plugins> =
+    LazyLock::new(|| Plugins::builtin().with_codecs(b2_zfp::codecs()));
 
 /// A Blosc2 filter by name, with or without a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
