@@ -1,7 +1,7 @@
 //! Damaged files: errors or values, within seconds, and no panic.
 //!
-//! `B2KIT_HDF5_MUTANTS` is how many there are to be, and with `B2KIT_HDF5_PYTHON` the files of `matrix.py` are used
-//! besides those in `tests/data`. `B2KIT_HDF5_MUTANTS_FROM` is the number of the first one, so that many can be read in pieces.
+//! `B2KIT_HDF5_MUTANTS` sets the number of mutants, and with `B2KIT_HDF5_PYTHON` the files of `matrix.py` are used
+//! in addition to those in `tests/data`. `B2KIT_HDF5_MUTANTS_FROM` is the number of the first one, so that many can be read in pieces.
 //! With `ulimit -v` memory is limited, too. Every second mutant has its checksums computed again, so that what they protect is
 //! reached.
 
@@ -23,13 +23,13 @@ use b2_testkit::hdf5::{checked_blocks, seal};
 use b2_testkit::{Rng, hostile};
 use bytes::Bytes;
 
-/// Mutants unless another number is asked for.
+/// Default number of mutants.
 const MUTANTS: usize = 3000;
-/// Reading one must not take longer: an endless loop, not a slow machine, is what this finds.
+/// Time limit for reading one; long enough that only an endless loop, not a slow machine, exceeds it.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Reading one must not keep processors busy for longer.
+/// Limit of the processor time for reading one.
 const HARDEST: Duration = Duration::from_secs(10);
-/// Bytes of a data set of which everything is read.
+/// Data sets up to this size, in bytes, are read completely.
 const MAX_READ_LEN: u64 = 4 << 20;
 /// Larger files are not used.
 const LARGE: u64 = 200_000;
@@ -136,7 +136,7 @@ fn read_objects(file: &File) {
     }
 }
 
-/// Reads single items at both ends and in the middle, without what listing a file has found, and unpacks numbers. Whether that
+/// Reads single items at both ends and in the middle, without listing the file first, and unpacks numbers. Whether that
 /// fails does not matter.
 fn read_far(file: &File, path: &str) {
     let Ok(data) = file.data_set(path) else { return };
@@ -163,7 +163,7 @@ fn read_far(file: &File, path: &str) {
     }
 }
 
-/// The time of all threads on processors, which a busy machine does not change much, in steps of 10 ms; 0 where it is not known.
+/// The processor time of all threads in steps of 10 ms, which hardly depends on other load; 0 if unknown.
 fn processor_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program is in brackets, and may hold anything.
@@ -204,7 +204,7 @@ fn mutants_are_errors_or_values() {
         assert!(good + bad > 0, "{}", path.display());
     }
     let (mut good, mut bad) = (0, 0);
-    // The longest on the clock and on the processor, and which they were.
+    // The longest wall-clock and processor times, and their mutants.
     let (mut longest, mut hardest) = ((Duration::ZERO, 0), (Duration::ZERO, 0));
     // Read on another thread, so that one that never ends is named.
     let (to_reader, mutants) = mpsc::channel::<Vec<u8>>();

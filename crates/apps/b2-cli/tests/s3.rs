@@ -39,7 +39,7 @@ fn the_command_reads_and_writes_objects() {
     let moto = Moto::start();
     let dir = tempfile::tempdir().unwrap();
     let here = dir.path();
-    // 24 MB that do not compress, hence several parts; and a file of one part.
+    // 24 MB of incompressible data, hence several parts; and a file of one part.
     let large = ArrayBuilder::new::<u32>([3000, 2000]).chunks([300, 500]).blocks([50, 100]);
     large.write(here.join("large.b2nd"), source::by_index(item)).unwrap();
     let small = ArrayBuilder::new::<u32>([30, 20]);

@@ -2,7 +2,7 @@
 
 use b2_view::formats::{Format, FormatKind, recognise};
 
-/// Guesses what another file is.
+/// Guesses the format of another file.
 pub(crate) fn guess(first: &[u8]) -> String {
     let Some(Format { kind, what }) = recognise(first) else {
         let what = match first.first() {

@@ -12,7 +12,7 @@ use b2_wasm::host::{HostRequest, HostResponse};
 use b2nd::{ArrayBuilder, Dtype, NdArray};
 use bytes::Bytes;
 
-/// A page that answers requests from memory.
+/// A page that serves requests from memory.
 #[derive(Default)]
 struct TestPage {
     engine: Engine,
@@ -55,7 +55,7 @@ impl TestPage {
     fn call(&mut self, command: &str) -> Result<TaskOutput, String> {
         self.next += 1;
         self.engine.call(self.next, command);
-        // Each answer advances a task, so this terminates.
+        // Each response advances a task, so this terminates.
         for _ in 0..100_000 {
             self.engine.poll();
             if let Some((task, result)) = self.engine.done() {

@@ -95,12 +95,12 @@ impl Plugins {
         self.filters.iter().find(|f| f.id() == id).ok_or(ChunkError::UnknownFilter { id, at: None })
     }
 
-    /// Returns the place of a filter in the list of all.
+    /// Returns the index of a filter in the list of all filters.
     pub(crate) fn filter_index(&self, id: FilterId) -> Option<usize> {
         self.filters.iter().position(|f| f.id() == id)
     }
 
-    /// Returns the filter at a place of the list.
+    /// Returns the filter at an index of the list.
     pub(crate) fn filter_at(&self, index: usize) -> Option<&dyn Filter> {
         self.filters.get(index).map(|filter| &**filter)
     }

@@ -92,7 +92,7 @@ fn every_truncation_is_an_error() {
                 let mut cut = bytes[..len].to_vec();
                 cut[12..16].copy_from_slice(&(len as u32).to_le_bytes());
                 let result = Chunk::from_bytes(Bytes::from(cut)).and_then(|chunk| chunk.decompress_bytes());
-                // A shorter repeated value may be a valid chunk of its own.
+                // With a shorter repeated value it may be a valid chunk.
                 if chunk.header().special() != Some(SpecialKind::Value) {
                     assert!(result.is_err(), "{len} of {}: {:?}", bytes.len(), chunk.header());
                 }

@@ -1,4 +1,4 @@
-//! Streams written by the C library, as they are, cut short and damaged.
+//! Streams written by the C library, unchanged, truncated and damaged.
 
 use crate::common::*;
 use b2_codecs::*;

@@ -37,7 +37,7 @@ pub(crate) fn compression(
 }
 
 pub(crate) fn codec_id(py: Python<'_>, codec: &str) -> PyResult<CodecId> {
-    CodecId::from_name(codec).ok_or_else(|| argument(py, format!("no codec is called {codec:?}")))
+    CodecId::from_name(codec).ok_or_else(|| argument(py, format!("unknown codec {codec:?}")))
 }
 
 pub(crate) fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
@@ -53,7 +53,7 @@ pub(crate) fn slots(filters: &Bound<'_, PyList>) -> PyResult<Vec<FilterSlot>> {
             };
             match FilterId::from_name(&name) {
                 Some(id) => Ok(FilterSlot::new(id, meta)),
-                None => Err(argument(py, format!("no filter is called {name:?}"))),
+                None => Err(argument(py, format!("unknown filter {name:?}"))),
             }
         })
         .collect()

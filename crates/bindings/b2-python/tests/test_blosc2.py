@@ -483,7 +483,7 @@ def test_reading_beside_a_writer_with_locking(tmp_path):
     try:
         assert ready.wait(60)
         held, seen, reads = b2kit.open(path), set(), 0
-        # However slowly the writer gets on: the test ends when enough states were seen.
+        # The test ends when enough states were seen, however slow the writer is.
         while reads < 150 or len(seen) <= 5:
             reads += 1
             assert writer.is_alive()

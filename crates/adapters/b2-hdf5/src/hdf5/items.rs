@@ -9,11 +9,11 @@ use crate::attrs;
 #[derive(Clone, Debug)]
 pub(crate) struct Items {
     pub(crate) dtype: Dtype,
-    /// Dimensions of an item that is an array by itself. They become dimensions of the array.
+    /// Dimensions of an item that is itself an array. They become dimensions of the array.
     pub(crate) dims: Vec<u64>,
     /// Bytes of an item in the file.
     pub(crate) stored: usize,
-    /// Texts whose ends differ from those of NumPy.
+    /// Texts whose padding differs from that of NumPy.
     texts: Vec<TextPlace>,
     /// The names of enumerations, as attributes.
     pub(crate) names: Option<Value>,
@@ -21,18 +21,18 @@ pub(crate) struct Items {
     pub(crate) is_long_text: bool,
 }
 
-/// Where an item has a text, or many of them.
+/// The position of a text, or of many texts, in an item.
 #[derive(Clone, Debug, PartialEq)]
 struct TextPlace {
     at: usize,
     size: usize,
     end: End,
-    /// How many times it is repeated, and in how many bytes each time, for each array around it, the innermost one first.
+    /// Number of repetitions and their distance in bytes, for each enclosing array, starting with the innermost.
     times: Vec<(usize, usize)>,
 }
 
 impl TextPlace {
-    /// Gives the texts in an item the ends that NumPy expects.
+    /// Converts the padding of the texts in an item to that of NumPy.
     fn mend(&self, item: &mut [u8]) {
         if self.end != End::Zeros
             && let Some(rest) = item.get_mut(self.at..)
@@ -41,11 +41,11 @@ impl TextPlace {
         }
     }
 
-    /// Mends the texts of an array, the first of which is at the start of `part`.
+    /// Converts the padding of the texts of an array, the first of which is at the start of `part`.
     fn mend_all(&self, part: &mut [u8], times: &[(usize, usize)]) {
         let Some(((count, step), inner)) = times.split_last() else { return self.mend_one(part) };
         if (self.size, *step, inner.is_empty()) == (1, 1, true) {
-            // Single letters, of which there may be very many. A zero is the end of one already.
+            // There may be very many texts of one byte, which need no conversion of zeros.
             if self.end == End::Spaces {
                 part.iter_mut().take(*count).filter(|letter| **letter == b' ').for_each(|letter| *letter = 0);
             }
@@ -113,7 +113,7 @@ impl Items {
         Ok(Self { dtype, dims, stored, texts, names: names(inner), is_long_text: false })
     }
 
-    /// Items as they are stored, as bytes without a meaning. Only texts get the ends that NumPy expects.
+    /// Items as they are stored, as opaque bytes. Only the padding of texts is converted to that of NumPy.
     pub(crate) fn as_stored(kind: &Type, offset_size: u8) -> Result<Self, Unfit> {
         let stored = kind.size(offset_size).filter(|&size| size > 0).ok_or(Unfit::Damaged)?;
         let mut texts = Vec::new();
@@ -122,12 +122,12 @@ impl Items {
         Ok(Self { dtype, dims: Vec::new(), stored, texts, names: None, is_long_text: false })
     }
 
-    /// Whether stored bytes are the bytes of items.
+    /// Whether stored bytes are used unchanged as items.
     pub(crate) fn are_plain(&self) -> bool {
         self.texts.is_empty() && !self.is_long_text
     }
 
-    /// Gives the texts in `bytes` the ends that NumPy expects.
+    /// Converts the padding of the texts in `bytes` to that of NumPy.
     pub(crate) fn mend(&self, bytes: &mut [u8]) {
         if self.texts.is_empty() {
             return;
@@ -191,7 +191,7 @@ fn dtype(kind: &Type, at: usize, texts: &mut Vec<TextPlace>) -> Result<Dtype, Un
     Ok(Dtype::parse(&text)?)
 }
 
-/// Finds the texts in an item of any type; `at` is where in the item it is. `None` if it does not fit into memory.
+/// Finds the texts in an item of any type, which is at offset `at` of the whole item. `None` if they do not fit into memory.
 fn stored_texts(kind: &Type, at: usize, offset_size: u8, texts: &mut Vec<TextPlace>) -> Option<()> {
     match kind {
         Type::Text { size, end, .. } if *end != End::Zeros => {
@@ -227,7 +227,7 @@ fn field(member: &Member, at: usize, texts: &mut Vec<TextPlace>) -> Result<Field
     let shape = dims.iter().map(|&length| usize::try_from(length)).collect::<Result<Vec<_>, _>>();
     let shape = shape.map_err(|_| Unfit::Damaged)?;
     let count = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length)).ok_or(Unfit::Damaged)?;
-    // All items of an array have their texts.
+    // Each element of an array has its own texts.
     if count != 1 {
         let step = kind.itemsize();
         texts.iter_mut().skip(from).for_each(|place| place.times.push((count, step)));

@@ -50,7 +50,7 @@ use crate::boxes::product;
 use crate::filters::{Filter, Pipeline};
 use crate::{Hdf5Error, attrs};
 
-/// Most soft links that lead from one to the next.
+/// Maximum length of a chain of soft links.
 const MAX_LINKS: usize = 16;
 /// Maximum number of cached names of groups.
 const NAMES: usize = 1 << 18;
@@ -103,9 +103,9 @@ pub(crate) struct Hdf5 {
     indexes: Mutex<HashMap<u64, Weak<Chunks>>>,
     /// The names in groups, by the addresses of the groups.
     listings: Cache<Listing>,
-    /// The names that scales have by themselves.
+    /// The names that scales store in an attribute.
     scale_names: Cache<Option<String>>,
-    /// The lengths of dimensions without end, by the address of the scale; `None` if it is not one of netCDF.
+    /// The lengths of unlimited dimensions, by the address of the scale; `None` if netCDF did not write it.
     lengths: Mutex<BTreeMap<u64, Option<u64>>>,
 }
 
@@ -118,10 +118,10 @@ pub(crate) enum Object {
     Link(String),
 }
 
-/// A group, with those around it.
+/// A group and its ancestors.
 #[derive(Clone)]
 pub(crate) struct Group {
-    /// The address, after those of the groups that contain it.
+    /// The address, preceded by those of its ancestors.
     chain: Vec<u64>,
     messages: Arc<Vec<Message>>,
 }
@@ -136,7 +136,7 @@ impl Group {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attrs {
     pub(crate) values: Vec<(String, Value)>,
-    /// Those that are no values: their name and why.
+    /// Those that cannot be converted: their names and the reasons.
     pub(crate) left_out: Vec<String>,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct DataSetParts {
     pub(crate) stored: Option<u64>,
     /// Whether it is a dimension of netCDF that has no variable, and no items.
     pub(crate) is_dimension_only: bool,
-    /// The most that each dimension may become; `None` for no end.
+    /// The maximum length of each dimension; `None` for unlimited.
     pub(crate) max_shape: Vec<Option<u64>>,
 }
 
@@ -176,7 +176,7 @@ impl Hdf5 {
         })
     }
 
-    /// Begins a call, which may use as much metadata as any other.
+    /// Begins a call with a new budget for metadata.
     pub(crate) fn begin(&self) {
         self.below.pages.begin();
     }
@@ -224,7 +224,7 @@ impl Hdf5 {
         }
     }
 
-    /// Returns the names in a group, and where they lead.
+    /// Returns the names in a group and their targets.
     pub(crate) fn names(&self, group: &Group, path: &str) -> Result<Arc<Listing>, Hdf5Error> {
         self.below.listing(&self.listings, group.address(), &group.messages).map_err(Self::damaged(path))
     }
@@ -325,7 +325,7 @@ impl Hdf5 {
             return Err(Hdf5Error::unsupported(path, "a virtual data set, whose items are in others"));
         }
         let items = Items::new(&kind, self.below.offset_size).map_err(unfit(path))?;
-        // Texts of variable length are never filled but with nothing.
+        // The fill value of texts of variable length is always empty.
         let fill = fill.filter(|_| !items.is_long_text);
         if fill.as_ref().is_some_and(|fill| fill.len() != items.stored) {
             return Err(wrong("fill value"));
@@ -432,7 +432,7 @@ impl Hdf5 {
         })
     }
 
-    /// Returns the chunks of the data set at an address, which are those of all its names.
+    /// Returns the chunks of the data set at an address, shared by all names of the data set.
     fn chunks_of(
         &self,
         address: u64,
@@ -454,7 +454,7 @@ impl Hdf5 {
     /// The names of the dimensions, if they have some.
     ///
     /// # Errors
-    /// If one has a name that cannot be read.
+    /// Fails if a name cannot be read.
     fn dimensions(
         &self,
         group: &Group,
@@ -501,7 +501,7 @@ impl Hdf5 {
         scales.collect::<Result<Vec<_>, _>>().map(Some)
     }
 
-    /// The name of a scale: that in the group, or in one around it, otherwise its own, if it has one.
+    /// The name of a scale: that in the group or an ancestor, otherwise the one in its attribute, if any.
     fn name_of(&self, group: &Group, address: u64) -> Result<Option<String>, String> {
         for &around in group.chain.iter().rev() {
             let listing = self.below.listing(&self.listings, around, &self.below.messages(around)?)?;
@@ -613,6 +613,6 @@ struct ItemStorage {
     stores: Stores,
     chunks: Option<Vec<u32>>,
     layout: &'static str,
-    /// Bytes of the items; `None` if that is known only from the index of the chunks.
+    /// Stored bytes of the items; `None` if only the index of the chunks has it.
     stored: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Files that the scripts of this folder make, with the Python that `B2KIT_HDF5_PYTHON` names.
+//! Runs the scripts of this folder, which create files, with the Python that `B2KIT_HDF5_PYTHON` names.
 
 use std::ffi::OsString;
 use std::path::Path;

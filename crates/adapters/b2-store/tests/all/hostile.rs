@@ -279,7 +279,7 @@ fn members_and_directory_are_compared() {
         refused(read(&store, "/x"), what);
         assert_eq!(read(&store, "/y").unwrap(), b"hello");
     }
-    // An entry that is no longer a member, and one that the directory has lost.
+    // An entry that is not a member, and one that is missing in the directory.
     let store = archive(&flipped(directory + 46 + 4, 1)).unwrap().unwrap();
     assert!(store.keys().eq(["/y"]));
     refused(store.verify_directory(), "its name");
@@ -458,7 +458,7 @@ fn links_in_directories_are_not_followed() {
     assert!(store.set_attributes("/g", &[("a".to_owned(), vec![1])], &[], &options()).is_err());
     assert!(store.remove("/g/a").is_err());
     assert!(out.join("a.b2f").exists() && fs::read_dir(&out).unwrap().count() == 2);
-    // Removing a group removes links in it, not what they lead to.
+    // Removing a group removes links in it, not their targets.
     fs::remove_file(path.join("g")).unwrap();
     fs::rename(folder.path().join("was"), path.join("g")).unwrap();
     open(&path).remove("/g").unwrap();

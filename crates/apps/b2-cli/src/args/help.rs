@@ -7,14 +7,14 @@ use clap::{Arg, Command};
 
 use crate::print::picture::columns;
 
-/// Height of a usual terminal, in lines.
+/// Height of a typical terminal, in lines.
 const LINES: usize = 24;
-/// Longer lines are hard to read, in columns.
+/// Maximum width of a line, in columns: longer ones are hard to read.
 const COLUMNS: usize = 80;
-/// Lines are not wrapped to fewer columns.
+/// Minimum width for wrapping, in columns.
 const MIN_COLUMNS: usize = 30;
 
-/// The commands, grouped by purpose. Commands that are in no group go to the last one.
+/// The commands, grouped by purpose. Commands without a group are in the last one.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["info", "show", "view", "cat", "ls", "items"]),
     ("Make", &["pack", "unpack", "copy"]),
@@ -143,9 +143,9 @@ fn full_list(command: &Command, width: usize) -> StyledStr {
 /// A part of the text below the options of a help page.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part {
-    /// Lines that stay as they are, without their indentation.
+    /// Lines that are not wrapped, without their indentation.
     Examples(Vec<String>),
-    /// A paragraph, to be wrapped where it is shown.
+    /// A paragraph, which is wrapped when it is shown.
     Text(String),
 }
 

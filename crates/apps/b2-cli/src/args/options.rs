@@ -74,7 +74,7 @@ pub(crate) enum When {
 const VERIFIED_OUTPUT: u64 = 2 << 30;
 
 impl Global {
-    /// The time since `start`, for the end of a message with `--verbose`.
+    /// The time since `start`, appended to a message with `--verbose`.
     pub(crate) fn seconds(self, start: Instant) -> String {
         if self.verbose { format!(", {:.2} s", start.elapsed().as_secs_f64()) } else { String::new() }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-/// Where a new file goes if it is not called as its input.
+/// The location of a new file that is not named after its input.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Placement {
     /// The new file (-: standard output)

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Only the N-th chunk, as it is stored (frames)
     #[arg(long, value_name = "N", conflicts_with_all = ["npy", "csv", "text", "png"])]
     chunk: Option<usize>,
-    /// Write here instead of to standard output; appears when it is complete
+    /// Write to this file, which appears when it is complete
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Values of the first and the last colour [default: the smallest and the largest value]
@@ -187,7 +187,7 @@ fn tell(name: &str, nbytes: u64, start: Instant, global: Global) {
 /// The output format: as requested, otherwise from the extension of OUT.
 ///
 /// # Errors
-/// Returns [`Usage`] if the extension asks for a format that a stored chunk cannot be written in.
+/// Returns [`Usage`] if the extension implies a format that a stored chunk cannot be written in.
 fn form(args: &Args) -> Result<Form> {
     let given = args.form;
     if given.raw || given.npy || given.csv || given.text || given.png {
@@ -253,7 +253,7 @@ fn values(args: &Args, form: Form, global: Global) -> Result<()> {
             kept().push(text);
             Ok(())
         };
-        // A number takes much longer to write than to decode.
+        // Formatting a number takes much longer than decoding it.
         let work = (buffer.len() as u64).saturating_mul(16);
         let parts = buffer.chunks(batch).enumerate();
         in_order(&control, usize::MAX, work, 2 * workers(&control), parts, make, send)?;

@@ -130,7 +130,7 @@ fn copy(args: &Args, output: &Path, global: Global) -> Result<()> {
     tell(global, &args.input, (output, shown), start, args.encoding.codec == Some(Codec::Auto))
 }
 
-/// Memory for an index of `nchunks` chunks while it is written: entries and checksums, plain and as stored.
+/// Memory for an index of `nchunks` chunks while it is written: entries and checksums, plain and compressed.
 fn index_memory(nchunks: usize) -> u64 {
     (nchunks as u64).saturating_mul(32)
 }
@@ -434,7 +434,7 @@ impl Job<'_> {
             Some(typesize) => base.itemsize(typesize as usize),
             None => base,
         };
-        // A signal stops also the compression of one large chunk.
+        // A signal also stops the compression of a single large chunk.
         Ok(self.encoding.cparams_like(base, codec)?.with_control(signals::control()))
     }
 
@@ -447,7 +447,7 @@ impl Job<'_> {
             let mut total = 0_u64;
             for (name, _) in frame.vlmetalayers().iter().filter(|(name, _)| *name != INDEXES.as_bytes()) {
                 let content = frame.vlmetalayers().get(name).with_context(|| self.named())?;
-                // The limit holds for each of them, but there may be thousands.
+                // The limit applies to each of them, but there may be thousands.
                 total = total.saturating_add(content.as_ref().map_or(0, |content| content.len() as u64));
                 frame.dparams().limits.check_memory("vlmetalayers, in bytes", total)?;
                 layers.vlmeta.extend(content.map(|content| (name.to_vec(), content)));
@@ -474,7 +474,7 @@ fn like_header(frame: &SuperChunk, itemsize: usize) -> Compression {
     frame.header().compression().itemsize(itemsize).plugins(plugins::plugins())
 }
 
-/// End of the batch that starts at chunk `first`: as many chunks as are worth compressing in parallel.
+/// Returns the end of the batch that starts at chunk `first` and is large enough to be compressed in parallel.
 fn batch_end(frame: &SuperChunk, first: usize) -> Result<usize> {
     let mut nbytes = 0;
     let mut end = first;

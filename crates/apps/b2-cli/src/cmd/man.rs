@@ -81,7 +81,7 @@ fn everything(root: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The page about what the commands share.
+/// The page about everything that the commands share.
 fn overview(root: &Command) -> io::Result<Vec<u8>> {
     let mut page = start(root)?;
     let pages: Vec<String> =
@@ -166,7 +166,7 @@ fn parts_of(command: &Command) -> Vec<Part> {
 
 /// Starts a page.
 fn title(page: &mut Vec<u8>, name: &str) -> io::Result<()> {
-    // An apostrophe that is one, where the formatter knows it; `clap_mangen` uses it, too.
+    // Defines a plain apostrophe where the formatter supports it, as `clap_mangen` does.
     writeln!(page, ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '")?;
     let version = env!("CARGO_PKG_VERSION");
     writeln!(page, ".TH {} 1 \"\" \"b2kit {version}\" \"b2kit manual\"", escape(name))
@@ -187,7 +187,7 @@ fn text(page: &mut Vec<u8>, parts: &[Part]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the examples, which stay as they are.
+/// Writes the examples, which are not wrapped.
 fn examples(page: &mut Vec<u8>, heading: &str, parts: &[Part]) -> io::Result<()> {
     for part in parts {
         if let Part::Examples(lines) = part {

@@ -175,13 +175,13 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
     batch::each_then(&paths, run, |all| late.finish(all, global))
 }
 
-/// Files of `-d` that are complete, but neither synced nor under their names yet.
+/// Files of `-d` that are complete, but not yet synced and renamed.
 #[derive(Default)]
 struct Late {
     together: Arc<GroupCommit>,
     /// The messages about them, in the same order.
     untold: RefCell<Vec<PackReport>>,
-    /// Errors of those that were finished between two inputs.
+    /// Errors of files that were finished between two inputs.
     failed: RefCell<Vec<Error>>,
 }
 
@@ -195,15 +195,15 @@ struct PackReport {
 }
 
 impl Late {
-    /// Whether a new file can be put off: a frame in one file, under a new name or that of a file.
+    /// Whether the sync and rename of a new file can be deferred: for a contiguous frame that is new or replaces a file.
     fn takes(&self, output: &Path, args: &Args) -> bool {
         let format = args.encoding.format.unwrap_or(Format::Cframe);
         let free = fs::symlink_metadata(output).map_or(true, |there| there.is_file());
         format == Format::Cframe && !args.no_sync && free
     }
 
-    /// Syncs the files and gives them their names if there are many, or if it is to be done for `all`. Returns what went
-    /// wrong.
+    /// Syncs and renames the files if there are many, or if `all` is set. Returns the
+    /// errors.
     fn finish(&self, all: bool, global: Global) -> Vec<Error> {
         let mut failed = self.failed.take();
         if !all && !self.together.is_full() {
@@ -217,7 +217,7 @@ impl Late {
                 self::keep_time(&input, &output)?;
             }
             if signals::check().is_err() {
-                // It is complete, but reading it would be stopped.
+                // The file is complete, but a signal would stop reading it.
                 signals::done();
                 return Ok(());
             }
@@ -228,7 +228,7 @@ impl Late {
     }
 }
 
-/// Packs `input` into the file `output`, and removes it if that was asked for.
+/// Packs `input` into the file `output`, and removes the input if requested.
 fn pack_one(args: &Args, input: &Path, output: &Path, late: &Late, global: Global) -> Result<()> {
     let removal = removal(args, input, output)?;
     // An input is removed when its new file is on disk.
@@ -237,7 +237,7 @@ fn pack_one(args: &Args, input: &Path, output: &Path, late: &Late, global: Globa
     removal.map_or(Ok(()), |removal| removal.finish(global))
 }
 
-/// Packs all files, with `-r` also those in folders, except for those there that are packed already.
+/// Packs all files, with `-r` also those in folders, except for files in folders that are already packed.
 fn pack_all(args: &Args, paths: &[PathBuf], global: Global) -> Result<()> {
     let look = |path: &Path| {
         let packed = Take::No("packed already");
@@ -288,7 +288,7 @@ fn is_packed(path: &Path) -> Result<bool> {
 /// What `--rm` will remove.
 ///
 /// # Errors
-/// Fails if the input must stay: unless `--allow-lossy` is given, that is also so where the new file does not keep everything.
+/// Fails if the input must not be removed, for example because the new file does not keep everything and `--allow-lossy` is not given.
 fn removal(args: &Args, input: &Path, output: &Path) -> Result<Option<InputRemoval>> {
     if !args.placement.rm {
         return Ok(None);
@@ -338,7 +338,7 @@ fn pack_each(args: &Args, input: &Path, output: &Path, late: &Late, global: Glob
     Ok(())
 }
 
-/// The name of a new file that was given none: `.b2nd` for arrays, `.b2frame` or `.chunk` for other data.
+/// The default name of a new file: `.b2nd` for arrays, `.b2frame` or `.chunk` for other data.
 fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
     if stdio::is_stdin(input) {
         return Err(
@@ -362,7 +362,7 @@ fn new_name(input: &Path, encoding: &Encoding) -> Result<PathBuf> {
     Ok(new.into())
 }
 
-/// Packs the inputs, which are joined if there are several, into the file `output`, which is called `shown` in messages.
+/// Packs the inputs, which are joined if there are several, into the file `output`. `shown` is its name in messages.
 fn pack(
     args: &Args,
     inputs: &[PathBuf],
@@ -487,7 +487,7 @@ fn pack_operands(
 }
 
 impl Args {
-    /// How the inputs become one array, if they do.
+    /// How the inputs are joined to one array, if they are.
     fn join(&self) -> Option<Join> {
         self.concat.map(Join::Concat).or(self.stack.map(Join::Stack))
     }

@@ -277,7 +277,7 @@ pub(crate) fn verify(path: &Path, global: Global) -> Result<VerifyResult> {
                 verified => verified?,
             };
             if let Some(store) = Store::of(&input, file, global)? {
-                // The hash is that of the frame that contains the members, as `cat` prints it, not of the members.
+                // The hash covers the frame that contains the members, as `cat` prints it, not the members.
                 let members = verify_members(&store, file, global, &mut Sha256::new())?;
                 verified.skipped.extend(members.skipped);
                 verified.notes.extend(members.notes);
@@ -309,7 +309,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     for key in store.every_key() {
         let named = || format!("key {key}");
         let input = store.member(key)?;
-        // The limit is for the store as a whole, and each member alone may be below it.
+        // The limit applies to the whole store; each member alone may be below it.
         let own = input.unstored(limit).with_context(named)?;
         let before = hasher.clone();
         let verified = match unstored.saturating_add(own) {
@@ -347,7 +347,7 @@ fn verify_members(store: &Store, file: &Path, global: Global, hasher: &mut Sha25
     Ok(all)
 }
 
-/// Decodes a data set of HDF5, or all of a file or group, one after the other.
+/// Decodes an HDF5 data set, or all data sets of a file or group in order.
 fn verify_hdf5(
     file: &Hdf5,
     name: Option<&str>,

@@ -217,9 +217,9 @@ struct Picture<'a> {
     data: &'a Data,
     numbers: Numbers,
     labels: Labels,
-    /// The selected items; of dimensions that are not drawn a single one.
+    /// The selected items, with a single position in dimensions that are not drawn.
     axes: Vec<Axis>,
-    /// The dimensions that are drawn: rows and columns, or one.
+    /// The dimensions that are drawn: rows and columns, or just one.
     drawn: Vec<usize>,
     cost: Cost,
     global: Global,

@@ -134,7 +134,7 @@ pub(crate) fn is_zarr(path: &Path) -> bool {
     [".zarray", "zarr.json", ".zgroup", ".zmetadata"].iter().any(|name| path.join(name).exists())
 }
 
-/// Whether a file is an `.npz` file; not if it cannot be read.
+/// Whether a file is an `.npz` file; false if it cannot be read.
 #[cfg(feature = "hdf5")]
 pub(crate) fn is_npz(path: &Path) -> bool {
     found(path).is_some_and(|found| found.kind == FormatKind::Npz)

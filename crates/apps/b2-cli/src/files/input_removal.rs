@@ -25,7 +25,7 @@ pub(crate) struct InputRemoval {
 struct State {
     len: u64,
     modified: Option<SystemTime>,
-    /// Device and number of the file, and when it was changed in any way.
+    /// Device and inode of the file, and the time of its last status change.
     #[cfg(unix)]
     identity: (u64, u64, i64, i64),
     #[cfg(not(unix))]
@@ -49,7 +49,7 @@ impl State {
 }
 
 impl InputRemoval {
-    /// Notes the state of an input, before it is opened.
+    /// Records the state of an input before it is opened.
     ///
     /// # Errors
     /// Fails if the input is not a regular file.
@@ -65,7 +65,7 @@ impl InputRemoval {
     /// Checks that the new file will be on disk.
     ///
     /// # Errors
-    /// Fails if it goes to a stream, a device or a URL.
+    /// Fails if the output is a stream, a device or a URL.
     pub(crate) fn check_output(&self, output: &Path) -> Result<()> {
         let safe = !is_stream(output) && !urls::is_url(output);
         ensure!(safe, "{}: --rm needs a file that is on disk in the end", output.display());

@@ -1,4 +1,4 @@
-//! Retries reads that fail because another program has changed the data meanwhile: compacting a sparse frame removes
+//! Retries reads that fail because another program has changed the data in the meantime: compacting a sparse frame removes
 //! the files of the state that was opened. Everything is read again, so that the output shows a single state.
 
 use std::thread::sleep;
@@ -12,7 +12,7 @@ use super::destination;
 use crate::process::error::{Trouble, causes, kind};
 use crate::process::signals;
 
-/// Runs `work`, which must only read, and retries it if the data was changed meanwhile. There is no retry once output
+/// Runs `work`, which must only read, and retries it if the data has changed in the meantime. There is no retry once output
 /// has been sent.
 pub(crate) fn again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let before = destination::sent();

@@ -1,4 +1,4 @@
-//! New files that are written elsewhere first, because they go to a pipe, a device or an object store.
+//! New files that are first written to a temporary file, because the output is a pipe, a device or an object store.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -42,7 +42,7 @@ pub(crate) fn write_through(
     ensure!(!output.is_terminal(), "{}: compressed data is not shown on a terminal", named());
     let folder = tempfile::Builder::new().prefix("b2kit-").tempdir().context("a temporary folder")?;
     let complete = folder.path().join("new");
-    // It is written when the output has it.
+    // The file is complete only when the output has received it.
     let hold = Hold::start();
     write(&complete).map_err(|error| renamed(error, &complete, path))?;
     let mut file = File::open(&complete)?;

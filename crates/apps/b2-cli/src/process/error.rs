@@ -39,14 +39,14 @@ pub(crate) struct Skipped;
 #[error("{}", one_line(.0))]
 pub(crate) struct Trouble(pub(crate) anyhow::Error);
 
-/// The new file was written, and something failed afterwards.
+/// The new file was written, but a later step failed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum WriteFailure {
     #[error("written, but cannot be read again")]
     Unreadable,
     #[error("written, but may not survive a power loss")]
     Unsynced,
-    /// Said of the input, which `--rm` should remove.
+    /// The input, which `--rm` should remove, is still there.
     #[error("written, but not removed (--rm)")]
     NotRemoved,
 }
@@ -71,10 +71,10 @@ impl Failures {
 /// Metadata (header, trailer, index, each vlmetalayer) may use at most 1/16 of the memory limit.
 pub(crate) const METADATA_SHARE: u64 = 16;
 
-/// Messages that wait until it is known whether they are true.
+/// Messages that are withheld until their files are synced and renamed.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Holds back what [`succeeded`] prints until it is [released](Self::release). If it is dropped before, nothing is printed.
+/// Withholds the messages of [`succeeded`] until [`release`](Self::release). If dropped before, it prints nothing.
 #[must_use]
 pub(crate) struct Hold(());
 
@@ -202,7 +202,7 @@ fn only_name<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
     }
 }
 
-/// A clearer text for errors of the disk than that of the system, if there is one.
+/// A clearer text than the system's for disk errors, if there is one.
 fn of_disk(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::StorageFull => Some("no space left on the disk"),
@@ -217,30 +217,30 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     one_line_beside("", error)
 }
 
-/// The same, for a place that has just named the file.
+/// The same, for output that has just named the file.
 pub(crate) fn one_line_beside(file: &str, error: &anyhow::Error) -> String {
     joined(error, file, names)
 }
 
-/// The same without the name of any file, for the members of a store, which stand below its name.
+/// The same without any file name, for the members of a store, which are listed below its name.
 pub(crate) fn one_line_below(error: &anyhow::Error) -> String {
     joined(error, "", |_, _| true)
 }
 
-/// Joins the error and its causes, after the name of a file that is printed elsewhere. `is_known` says whether a name needs
-/// no repetition, given the text so far.
+/// Joins the error and its causes, for text that follows the name of a file. `is_known` returns whether a name need not
+/// be repeated, given the text so far.
 fn joined(error: &anyhow::Error, file: &str, is_known: impl Fn(&str, &str) -> bool) -> String {
     let mut out = file.to_owned();
     for cause in error.chain() {
         let mut text = cause.to_string();
         if let Some(what) = cause.downcast_ref().and_then(of_disk) {
             text = what.to_owned();
-            // Files appear, and change, only when complete; data sent to a stream or a device cannot be taken back.
+            // Files appear, and change, only when complete; data sent to a stream or a device cannot be undone.
             if !out.starts_with("standard output") && !out.starts_with("/dev/") && !is_done(error) {
                 text.push_str("; nothing was written");
             }
         }
-        // Commands say first which file it is about.
+        // Commands prefix messages with the file.
         if only_name(cause).is_some_and(|name| is_known(&out, name)) {
             continue;
         }
@@ -259,7 +259,7 @@ fn joined(error: &anyhow::Error, file: &str, is_known: impl Fn(&str, &str) -> bo
         out.push_str(&text);
     }
     if let Some(limit) = error.chain().find_map(limit) {
-        // A number, since another one may lower the limit: the default depends on the file, and metadata get a part.
+        // Suggest a number, since the default depends on the file, and metadata get only a part of it.
         out.push_str(&match limit.name {
             "max_output" => " (--max-output BYTES raises it)".into(),
             "max_memory" => format!(" (--max-memory {} raises it)", limit.asked),
@@ -291,7 +291,7 @@ fn is_done(error: &anyhow::Error) -> bool {
     error.is::<WriteFailure>() || error.chain().any(|cause| frame_error(cause).is_some_and(told))
 }
 
-/// Whether there are more bytes of zeros and repeated values than `--max-output` allows.
+/// Whether bytes of zeros and repeated values exceed `--max-output`.
 pub(crate) fn exceeds_output(error: &anyhow::Error) -> bool {
     causes(error).any(|cause| limit(cause).is_some_and(|limit| limit.name == "max_output"))
 }

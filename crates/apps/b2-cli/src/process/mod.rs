@@ -1,6 +1,6 @@
 //! State of the whole process: exit codes and messages, signals, threads, the captured output of a batch,
 //! progress bars, and loops over several files or pieces.
-//! Code belongs here if it would be the same for any command that takes long and may be stopped.
+//! Code belongs here if any long-running command that can be stopped would need it.
 //! It may use `print`, but not the options or the formats of files.
 
 pub(crate) mod batch;

@@ -72,7 +72,7 @@ pub(crate) fn end() {
     IDLE.store(true, Ordering::SeqCst);
 }
 
-/// Marks the work as done and its result as in place. A signal that came too late is ignored; a later one ends the
+/// Marks the work as complete and its result as final. A signal received before is ignored; a later one ends the
 /// process at once.
 pub(crate) fn too_late() {
     end();

@@ -60,7 +60,7 @@ impl Items {
         Ok(())
     }
 
-    /// Reads a box like [`read`](Self::read) without counting it, for a look at what was read before.
+    /// Reads a box like [`read`](Self::read) without counting it, for items that are read a second time.
     ///
     /// # Errors
     /// Errors name the input.

@@ -14,7 +14,7 @@ use crate::formats::npy::{self, NpyHeader, RawSource};
 use crate::print::dims;
 use crate::process::{Trouble, Usage, allow_many_files, buffer, resize};
 
-/// An open input.
+/// An open input of a command.
 pub(crate) struct Operand {
     /// Path as given on the command line.
     pub(crate) name: String,

@@ -76,7 +76,7 @@ pub(crate) fn block_box(geometry: &Geometry, nchunk: u64, nblock: u64) -> (Vec<u
     (start, shape)
 }
 
-/// How to cut a selection: pieces of about `target` bytes, at most `max` unless a single item is larger.
+/// How to split a selection: pieces of about `target` bytes, at most `max` unless a single item is larger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceSize {
     pub(crate) target: u64,
@@ -89,7 +89,7 @@ impl Default for PieceSize {
     }
 }
 
-/// The pieces of a selection in C order, cut at the edges of chunks or blocks if possible.
+/// The pieces of a selection in C order, split at the edges of chunks or blocks if possible.
 pub(crate) struct Pieces {
     axes: Vec<Axis>,
     ranges: PieceRanges,

@@ -19,7 +19,7 @@ use crate::formats::npy;
 use crate::print::shown;
 use crate::process::{Usage, resize};
 
-/// An open file, or an array inside of it.
+/// An open file, or an array inside it.
 #[expect(clippy::large_enum_variant, reason = "there is one for each open file")]
 pub(crate) enum Data {
     Blosc(Input),
@@ -126,7 +126,7 @@ impl Data {
         }
     }
 
-    /// All data. Super-chunks are taken as bytes, since the last item may be incomplete.
+    /// Selects all data. Super-chunks are treated as bytes, since the last item may be incomplete.
     pub(crate) fn whole(&self) -> Result<View<'_>> {
         match self {
             Self::Blosc(input @ (Input::SuperChunk(_) | Input::Chunk(_))) => {

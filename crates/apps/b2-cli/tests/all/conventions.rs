@@ -1,4 +1,4 @@
-//! Words that users know from gzip, zstd and tar.
+//! Options and commands that users know from gzip, zstd and tar.
 
 use serde_json::{Value, json};
 

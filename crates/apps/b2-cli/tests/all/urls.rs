@@ -72,7 +72,7 @@ fn urls_are_read_wherever_files_are() {
     assert!(fails(&folder, &["append", &url, "a.b2nd"]).contains("127.0.0.1"));
 }
 
-/// Several pieces are fetched and decoded at once if the server is far away.
+/// Several pieces are fetched and decoded concurrently if latency is high.
 #[test]
 fn pieces_from_far_away_are_written_in_order() {
     let folder = Folder::new();

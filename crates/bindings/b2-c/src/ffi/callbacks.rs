@@ -49,7 +49,7 @@ pub(crate) fn notify_contexts() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Information about the current call for codecs and filters of users.
+/// Information about the current call for user-defined codecs and filters.
 pub(crate) struct CallContext {
     params: ProgramCallbacks<(blosc2_cparams, blosc2_dparams)>,
     chunk: AtomicPtr<c_void>,

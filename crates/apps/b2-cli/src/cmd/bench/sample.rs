@@ -69,7 +69,7 @@ impl Sample {
         Self::of_operand(operand, &[nitems], typesize, limit, options)
     }
 
-    /// Returns what writes the sample with these parameters.
+    /// Returns the command that writes the sample with these parameters.
     pub(super) fn builder(&self, codec: CodecId, level: u8, filters: &Filters) -> Result<ArrayBuilder> {
         let cparams =
             plugins::cparams(self.itemsize).codec(codec).level(level).filters(&filters.0).build()?;

@@ -1,4 +1,4 @@
-//! The table for people: all combinations of codec, level and filters, for one file after the other.
+//! The human-readable table: all combinations of codec, level and filters, one file at a time.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -177,7 +177,7 @@ fn best_of(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
 
 const BEST: [&str; 3] = ["balance", "smallest", "fastest"];
 
-/// All rows, which of them no other one beats, and the three best.
+/// All rows, the Pareto-optimal ones among them, and the three best.
 struct Table<'a> {
     file: &'a Path,
     sample: Sample,

@@ -24,11 +24,11 @@ use crate::read::sample::{self, Cost, line, plane};
 use crate::read::{Axis, Data, Input, Store, resolve};
 use crate::write::codec_text;
 
-/// Bytes of blocks to decode for a picture: at first, so that there is one at once, and then for better ones.
+/// Bytes of blocks to decode for a picture: few for an immediate first picture, then more for better ones.
 const NEAR: [u64; 4] = [2 << 20, 24 << 20, 256 << 20, 2 << 30];
 const FAR: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
-/// Most chunks of which all are looked at.
+/// Maximum number of chunks whose headers are all read.
 const MANY: u64 = 1_000_000;
 
 /// Largest grid of values, in bytes of its items.
@@ -79,7 +79,7 @@ impl Worker {
         Ok(Self { asks, told, newest })
     }
 
-    /// Asks for a look, and ends the one before.
+    /// Requests a look, and cancels the previous one.
     pub(super) fn ask(&self, look: Look) {
         let number = self.newest.fetch_add(1, Ordering::Relaxed) + 1;
         // The thread ends only with this value.
@@ -100,16 +100,16 @@ struct Reader {
     /// The store, if the file is one; `None` before it was opened.
     store: Option<Option<Store>>,
     open: Option<Open>,
-    /// The last look at the open file.
+    /// The last request for the open file.
     seen: Option<ViewedItem>,
 }
 
-/// Progress of a look, so that moving the crosshair does not restart it.
+/// Progress of a request, so that moving the crosshair does not restart it.
 struct ViewedItem {
     what: What,
-    /// How many of the steps of [`NEAR`] or [`FAR`] are done; all of them where there are no steps.
+    /// Number of completed steps of [`NEAR`] or [`FAR`]; all of them if there are no steps.
     steps: usize,
-    /// Of how many blocks one was read in the last of these.
+    /// The last of these steps read one of this many blocks.
     every: u64,
 }
 
@@ -118,7 +118,7 @@ struct Open {
     refresh: u64,
     data: Data,
     source: Source,
-    /// The coordinates that were looked for.
+    /// The coordinates, once they were looked up.
     points: HashMap<usize, Option<Coordinates>>,
 }
 
@@ -160,7 +160,7 @@ impl Reader {
                         source.key = Some(key.clone());
                         Data::Blosc(store.member(key)?)
                     }
-                    // One of its members is asked for next.
+                    // The next request names one of its members.
                     (Some(Some(_)), None) => return Ok(()),
                     _ => Data::open(&source, *global)?,
                 };
@@ -216,7 +216,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads what a look asks for, at first little of it, as far as that was not done.
+    /// Performs the remaining steps of a request, coarse ones first.
     fn read(&self, open: &Open, number: u64, seen: &mut ViewedItem) -> Result<()> {
         let Open { data, source, .. } = open;
         let budgets: &[u64] = if urls::is_url(&source.file) { &FAR } else { &NEAR };
@@ -284,7 +284,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Looks at the headers of chunks, of many only at those of every n-th.
+    /// Reads the headers of chunks, or of every n-th chunk if there are many.
     fn chunks(&self, data: &Data, most: usize, cost: &Cost) -> Result<Chunks> {
         let input = match data {
             Data::Blosc(input) => input,
@@ -320,7 +320,7 @@ impl Reader {
             };
             cells.push(cell);
         }
-        // It takes a look at each chunk.
+        // Finding dead space needs the header of each chunk.
         let far = urls::is_url(&self.opening.source.file);
         let dead = match far || count > MANY {
             true => None,
@@ -353,7 +353,7 @@ impl Reader {
     }
 }
 
-/// An item, one place of each dimension, as text.
+/// An item at one position in each dimension, as text.
 fn item(data: &Data, dtype: Option<&str>, axes: &[Axis]) -> Result<String> {
     let dtype = data.dtype_or(dtype)?;
     ensure!(dtype.itemsize() as u64 <= LARGE, "an item of {} bytes is too large", dtype.itemsize());
@@ -362,12 +362,12 @@ fn item(data: &Data, dtype: Option<&str>, axes: &[Axis]) -> Result<String> {
     Ok(text(&dtype, &buffer))
 }
 
-/// Maximum number of characters that are shown of an item.
+/// Maximum number of characters shown for an item.
 const LONGEST: usize = 64;
 
 /// The first characters of an item as text, with a mark if there are more.
 fn text(dtype: &Dtype, item: &[u8]) -> String {
-    // Long texts would take more memory than the screen shows.
+    // A long text would take much memory, most of which is never shown.
     let part = item.get(..item.len().min(4096)).filter(|_| dtype.fields().is_none()).unwrap_or(item);
     let text = items::item(dtype, part);
     match text.char_indices().nth(LONGEST) {
@@ -413,7 +413,7 @@ mod tests {
     use super::super::testing::{array, opening};
     use super::*;
 
-    /// All answers to a look.
+    /// All responses to a request.
     fn all(worker: &Worker, what: What) -> Vec<Answer> {
         worker.ask(Look { key: None, refresh: 0, what, item: None });
         let mut told = Vec::new();

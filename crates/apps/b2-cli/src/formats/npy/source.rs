@@ -10,7 +10,7 @@ use super::header::nbytes;
 use super::transpose::reverse_axes;
 use crate::files::ByteSource;
 
-/// Runs with smaller gaps between them are read together, since that costs less than another call.
+/// Runs with gaps of up to this many bytes are read together, since that costs less than another call.
 const MAX_GAP: u64 = 16 << 10;
 /// Maximum number of bytes to read together.
 const MAX_SPAN: u64 = 4 << 20;
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes in memory that count how they are read.
+    /// Bytes in memory that count reads.
     struct Memory {
         bytes: Vec<u8>,
         reads: Cell<usize>,

@@ -1,8 +1,8 @@
 //! Zarr, versions 2 and 3: reads arrays and groups in a directory or at a URL, and writes version 3.
 //!
-//! Chunks are decoded whole, those of shards one by one. Stores are untrusted: metadata and chunks are
+//! Chunks are decoded completely, those of shards individually. Stores are untrusted: metadata and chunks are
 //! checked before their numbers are used, and links in a directory are not followed.
-//! It deals with the format only, not with options or with what is made of the arrays.
+//! This layer handles only the format, not options or the use of the arrays.
 
 mod array;
 mod attributes;

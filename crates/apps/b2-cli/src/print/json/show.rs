@@ -18,7 +18,7 @@ pub(crate) type Sink<'s> = dyn FnMut(&str) -> Result<()> + 's;
 const MAX_DEPTH: usize = 1024;
 /// Maximum number of keys to remember for detecting duplicates. Larger maps are shown as pairs.
 const MAX_KEYS: usize = 1 << 20;
-/// Number of bytes to convert and pass on at once.
+/// Number of bytes to convert and pass on at a time.
 const BASE64_LEN: usize = 48 << 10;
 
 /// Writes the JSON form of the contents of a metalayer.

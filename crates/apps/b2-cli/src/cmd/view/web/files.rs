@@ -1,4 +1,4 @@
-//! The files that are served: those that were named, and nothing else.
+//! The files that are served: only those named on the command line.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use super::link::name_of;
 use crate::files::foreign::open_regular;
 use crate::files::urls;
 
-/// Endings of files that the page reads.
+/// Extensions of files that the page can read.
 const ENDINGS: &[&str] = &["b2nd", "b2frame", "b2f", "b2z", "b2e", "b2", "bl2"];
 /// The index of a sparse frame, a folder.
 const INDEX: &str = "chunks.b2frame";
-/// The most files of a folder that are listed, and how deep.
+/// Maximum number of listed files of a folder, and maximum depth.
 const MAX_FILES: usize = 10_000;
 const DEEPEST: usize = 16;
 
 /// A file that can be requested.
 #[derive(Debug)]
 struct ServedFile {
-    /// As it is shown.
+    /// The displayed name.
     name: String,
     path: PathBuf,
 }
@@ -41,12 +41,12 @@ pub(super) struct Files {
 pub(super) struct Open {
     pub(super) file: Arc<dyn ReadAt>,
     pub(super) len: u64,
-    /// Differs after the file was changed.
+    /// Changes when the file changes.
     pub(super) etag: String,
 }
 
 impl Files {
-    /// Finds what is at a path or URL.
+    /// Finds the files at a path or URL.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let one = |name: String| vec![ServedFile { name, path: path.to_owned() }];
         if urls::is_url(path) {
