@@ -1,7 +1,7 @@
 //! Where bytes come from and go to: paths, URLs, standard input and output, and new files that appear when they are
 //! complete.
 //! Code belongs here if it deals with names and kinds of files; what a Blosc2 file contains is for `read`.
-//! It may use the layers of processes, options.
+//! It may use the layers for processes and options.
 
 mod bytes;
 pub(crate) mod destination;
