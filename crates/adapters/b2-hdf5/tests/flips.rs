@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use b2_core::Limits;
 use b2_hdf5::File;
+use b2_testkit::hostile::flipped;
 use bytes::Bytes;
 
 /// Bits between flips unless another number is asked for.
@@ -64,10 +65,8 @@ fn flips_that_h5py_notices_are_errors() {
         assert!(wanted.is_some(), "{}", path.display());
         let found = FOUND.iter().filter(|(name, _)| path.ends_with(name)).map(|&(_, bit)| bit);
         for bit in (0..original.len() * 8).step_by(step).chain(found) {
-            let mut flipped = original.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
             count += 1;
-            match read(flipped) {
+            match read(flipped(&original, bit)) {
                 None => errors += 1,
                 found if found == wanted => {}
                 _ => {

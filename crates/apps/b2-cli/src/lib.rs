@@ -7,17 +7,11 @@ mod args;
 mod cli;
 mod cmd;
 mod files;
-#[cfg(feature = "hdf5")]
-mod nifti;
-mod npy;
-#[cfg(feature = "hdf5")]
-mod npz;
+mod formats;
 mod print;
 mod process;
 mod read;
 mod write;
-#[cfg(feature = "hdf5")]
-mod zarr;
 
 use std::ffi::OsString;
 use std::io::Write;

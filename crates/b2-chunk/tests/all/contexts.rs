@@ -5,6 +5,7 @@ use b2_chunk::{
     SpecialKind,
 };
 use b2_testkit::Rng;
+use b2_testkit::hostile::flipped;
 
 fn data(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Rng::new(seed);
@@ -76,8 +77,7 @@ fn damage_is_found_as_without_a_context() {
         for at in 0..chunk.cbytes() {
             // The reused state is that of an intact chunk before each damaged one.
             decompressor.decompress_into(chunk.as_bytes(), &mut plain).unwrap();
-            let mut damaged = chunk.as_bytes().to_vec();
-            damaged[at] ^= 1 << (at % 8);
+            let damaged = flipped(chunk.as_bytes(), 8 * at + at % 8);
             let nbytes = ChunkRef::from_slice(&damaged).map_or(0, |chunk| chunk.nbytes());
             if nbytes > 100_000 {
                 continue;

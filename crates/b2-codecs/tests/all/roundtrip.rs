@@ -182,8 +182,8 @@ mod dictionaries {
             for round in 0..300 {
                 let mut dict = dict.to_vec();
                 // Byte 8 is where the entropy tables start.
-                let head = 160.min(dict.len());
-                dict[8 + random.below(head)] = random.next() as u8;
+                let head = 160.min(dict.len() - 8);
+                b2_testkit::hostile::overwrite(&mut dict[8..8 + head], 1, &mut random);
                 if round % 3 == 0 {
                     dict.truncate(random.below(400));
                 }

@@ -13,13 +13,7 @@ use crate::errors::{argument, wrong_type};
 /// Returns the codecs and filters: the built-in ones, zfp and pcodec.
 pub(crate) fn plugins() -> Plugins {
     static ALL: OnceLock<Plugins> = OnceLock::new();
-    let all = || {
-        Plugins::builtin()
-            .with_codec(b2_zfp::FixedAccuracy)
-            .with_codec(b2_zfp::FixedPrecision)
-            .with_codec(b2_zfp::FixedRate)
-            .with_codec(b2_pco::Pco)
-    };
+    let all = || Plugins::builtin().with_codecs(b2_zfp::codecs()).with_codec(b2_pco::Pco);
     ALL.get_or_init(all).clone()
 }
 

@@ -208,13 +208,9 @@ mod tests {
 
     #[test]
     fn damage_is_no_panic() {
-        let mut seed = 1_u32;
+        let mut rng = b2_testkit::Rng::new(1);
         for _ in 0..20_000 {
-            let mut src = [0_u8; 24];
-            for byte in &mut src {
-                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                *byte = (seed >> 24) as u8;
-            }
+            let mut src = rng.bytes(24);
             src[..4].copy_from_slice(&64_u32.to_le_bytes());
             for bits in [8, 16, 24, 32, 64, 70] {
                 let _ = decode(&[NEIGHBOUR, 8, bits, 32], &src, &mut [0; 64]);

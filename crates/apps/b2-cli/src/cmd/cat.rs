@@ -10,7 +10,7 @@ use b2kit::base::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
 use crate::files::{ModeOf, Output, members, refuse_blosc2_name, refuse_same};
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage, signals};
 use crate::read::plain::Plain;

@@ -17,7 +17,7 @@ use crate::args::{Codec, Encoding, Format, Global, Shape, Source, plugins};
 use crate::files::{
     ModeOf, check_folder, claim, keep_time, refuse_other_format, spool_beside, stdio, urls, write_through,
 };
-use crate::npy::RawSource;
+use crate::formats::npy::RawSource;
 use crate::process::{Progress, buffer, signals};
 use crate::read::{Input, Selection, is_array_layer};
 use crate::write::{

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::files::{foreign, is_pipe, is_stdin, members};
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{Simple, Value, dims, items, joined, printable, printable_json, thousands};
 use crate::process::{AlreadyReported, ClosedPipe, Progress, Trouble};
 use crate::read::{Data, Hdf5, Input, Store, coordinates, is_array_layer};

@@ -16,10 +16,10 @@ use b2kit::{Chunk, Dtype};
 use self::join::Join;
 use crate::args::{Codec, Encoding, FilesFrom, Format, Global, Placement, plugins};
 use crate::files::{
-    GroupCommit, InputFile, InputRemoval, ModeOf, Take, check_folder, claim, foreign, keep_time, print_plan,
-    refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
+    ByteSource, GroupCommit, InputFile, InputRemoval, ModeOf, Take, check_folder, claim, foreign, keep_time,
+    print_plan, refuse_other_format, refuse_second_input, stdio, urls, walk, write_through,
 };
-use crate::npy::{self, source::ByteSource};
+use crate::formats::npy;
 use crate::process::{Progress, Usage, batch, buffer, signals};
 use crate::read::{Input, Items, Operand, refuse_directory, refuse_url_input};
 use crate::write::{Layers, NewFile, append_bytes, auto, check_one_chunk, chunksize, lossy, shape_of, tell};

@@ -12,7 +12,7 @@ use crate::files::{
     InputRemoval, ModeOf, Output, Take, claim, keep_time, members, print_plan, refuse_blosc2_name,
     refuse_same, stdio, urls, walk,
 };
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{printable, short_size};
 use crate::process::{Progress, Usage, batch, signals};
 use crate::read::{Input, Selection, is_array_layer};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use b2kit::frame::ReadAt;
 
-use crate::npy::source::ByteSource;
+use super::ByteSource;
 use crate::process::capture;
 
 /// Whether this names standard input.

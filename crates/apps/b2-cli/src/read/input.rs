@@ -71,7 +71,7 @@ impl Input {
             if !path.join(INDEX_NAME).exists() {
                 let none = matches!(b2_store::Store::open(path, &global.reading(path)), Ok(None));
                 ensure!(none, "a store; --key picks a member, `b2kit ls` lists them");
-                if let Some(Foreign { what, hint }) = foreign::directory(path) {
+                if let Some(Foreign { what, hint, .. }) = foreign::directory(path) {
                     bail!("{what}; {hint}");
                 }
                 bail!("a directory without {INDEX_NAME}: not a sparse frame");
@@ -119,7 +119,7 @@ impl Input {
         };
         match found {
             Some(Foreign { what: foreign::CHUNK, .. }) | None => {}
-            Some(Foreign { what, hint }) => bail!("not a Blosc2 file but {what}: {hint}"),
+            Some(Foreign { what, hint, .. }) => bail!("not a Blosc2 file but {what}: {hint}"),
         }
         // A chunk has no signature, so it is tried last.
         let header = ChunkHeader::parse(&head).map_err(|error| {

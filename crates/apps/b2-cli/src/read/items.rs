@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use b2kit::RegionSource;
 use b2kit::nd::{Region, SharedRegions};
 
-use crate::npy::RawSource;
+use crate::formats::npy::RawSource;
 use crate::process::{Progress, buffer, signals};
 
 /// The items of the inputs, which follow each other along an axis.

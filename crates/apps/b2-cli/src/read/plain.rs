@@ -8,7 +8,7 @@ use b2kit::Dtype;
 use b2kit::frame::ReadAt;
 use b2kit::nd::Value;
 
-use crate::npy::{NpyHeader, RawSource};
+use crate::formats::npy::{NpyHeader, RawSource};
 
 /// The name of an array, and the array or the reason why it cannot be opened.
 pub(crate) type MaybePlain = (String, anyhow::Result<Box<dyn Plain>>);

@@ -12,7 +12,7 @@ use b2kit::{ArrayEditor, FrameEditor, SuperChunk};
 use super::lossy;
 use crate::args::{FilesFrom, Global};
 use crate::files::{print, refuse_stdin, urls};
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{count, printable, short_size};
 use crate::process::{batch, one_line, say, signals};
 use crate::read::{Input, Items, Operand, input};

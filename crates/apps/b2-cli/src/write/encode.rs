@@ -20,7 +20,7 @@ use super::lossy::{self, Promise};
 use super::summary;
 use crate::args::{Codec, Dims, Encoding, Format, Global, MetaArg, Shape, plugins};
 use crate::files::{GroupCommit, Output};
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{count, joined, printable};
 use crate::process::error::succeeded;
 use crate::process::{Progress, Usage, WriteFailure, capture, signals};

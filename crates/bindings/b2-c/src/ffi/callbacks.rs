@@ -68,10 +68,7 @@ impl CallContext {
 
 /// Returns the codecs and filters of the engine and of the program.
 pub(crate) fn plugins(call: &Arc<CallContext>) -> Plugins {
-    let mut plugins = Plugins::builtin()
-        .with_codec(b2_zfp::FixedAccuracy)
-        .with_codec(b2_zfp::FixedPrecision)
-        .with_codec(b2_zfp::FixedRate);
+    let mut plugins = Plugins::builtin().with_codecs(b2_zfp::codecs());
     if let Ok(codecs) = CODECS.read() {
         for codec in codecs.iter() {
             plugins = plugins.with_codec(UserCodec { codec: *codec, call: call.clone() });

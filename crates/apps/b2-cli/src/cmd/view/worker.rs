@@ -16,7 +16,7 @@ use super::look::{Answer, Cell, Chunks, Facts, Item, Look, Opening, ViewData};
 use crate::args::Source;
 use crate::cmd::info;
 use crate::files::urls;
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{count, dims, items, printable, short_size};
 use crate::process::{one_line, threads};
 use crate::read::dims::points;

@@ -531,6 +531,7 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use b2_testkit::hostile;
     use serde_json::json;
 
     use super::*;
@@ -616,10 +617,7 @@ mod tests {
             }
             for _ in 0..300 {
                 let mut damaged = stored.clone();
-                for _ in 0..1 + rng.below(3) {
-                    let at = rng.below(damaged.len());
-                    damaged[at] = rng.below(256) as u8;
-                }
+                (0..1 + rng.below(3)).for_each(|_| hostile::overwrite(&mut damaged, 4, &mut rng));
                 damaged.truncate(1 + rng.below(damaged.len()));
                 if let Ok(items) = decode(&damaged) {
                     assert_eq!(items.len(), 32, "{codecs}");

@@ -2,22 +2,6 @@
 //!
 //! Stored members are read in place after their checksum was verified, compressed ones from a temporary file.
 
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads untrusted bytes"
-    )
-)]
-
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +20,7 @@ use rawzip::{
 use crate::args::Global;
 use crate::files::foreign::open_regular;
 use crate::files::stdio::spooled;
-use crate::npy::{self, NpyHeader, RawSource};
+use crate::formats::npy::{self, NpyHeader, RawSource};
 use crate::process::signals;
 
 /// Maximum number of members, more than any real archive has.

@@ -1,8 +1,24 @@
 //! NumPy's `.npy` files: reading them, and boxes of items.
 
 pub(crate) mod header;
-pub(crate) mod source;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        reason = "boxes are compared with the shape"
+    )
+)]
+mod source;
 mod start;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::cast_possible_truncation,
+        clippy::indexing_slicing,
+        reason = "boxes are compared with the shape"
+    )
+)]
 mod transpose;
 
 pub(crate) use b2_view::labels::shown_dtype;

@@ -2,23 +2,6 @@
 //!
 //! The crate `nifti` reads only version 1, and whole images into memory. The header is one table, so it is parsed here.
 
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::arithmetic_side_effects,
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads untrusted bytes"
-    )
-)]
-
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +15,7 @@ use flate2::bufread::MultiGzDecoder;
 use crate::args::Global;
 use crate::files::foreign::{self, open_regular};
 use crate::files::{stdio::spooled, urls};
-use crate::npy::RawSource;
+use crate::formats::npy::RawSource;
 use crate::process::signals;
 
 /// Length of the header of version 2, the longer one, and of the four bytes after it.

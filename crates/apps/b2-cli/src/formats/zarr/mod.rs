@@ -4,22 +4,6 @@
 //! checked before their numbers are used, and links in a directory are not followed.
 //! This layer handles only the format, not options or the use of the arrays.
 
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used,
-        reason = "reads untrusted bytes"
-    )
-)]
-
 mod array;
 mod attributes;
 mod boxes;
