@@ -89,7 +89,7 @@ impl LockFileVersion {
     /// Returns whether no other program has started a change since then.
     pub(crate) fn is_unchanged(&self) -> bool {
         let unchanged = |lock: &Arc<dyn ReadAt>| {
-            // Mostly nobody has changed anything, which one read shows. A new lock file is empty.
+            // Usually nothing has changed, which a single read shows. A new lock file is empty.
             let counter = LockRecord::read_counter(&**lock);
             if counter.is_ok_and(|counter| counter == self.counter.load(Ordering::Relaxed)) {
                 return true;
