@@ -30,7 +30,7 @@ Examples:
   b2kit info data.b2nd --json | jq .shape
   b2kit info store.b2z --tree          the members of a store
   b2kit info store.b2z --key /a        one of them
-  b2kit info ocean.nc                  what is in it (NetCDF, HDF5)
+  b2kit info ocean.nc                  what is in it (NetCDF, HDF5, Zarr, .npz)
   b2kit info x.h5::/group/dataset      one data set
   b2kit info data.bin --offset 1234    a frame inside another file";
 

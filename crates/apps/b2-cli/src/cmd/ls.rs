@@ -23,13 +23,14 @@ Examples:
 
 Stores are those of python-blosc2: EmbedStore (.b2e), DictStore and TreeStore
 (.b2d directories and .b2z archives). Of HDF5 and NetCDF files, or a group in one
-(FILE::/group), the data sets are listed. A table of python-blosc2 is listed
-first: its key, a tab, and the numbers of columns and rows.";
+(FILE::/group), the data sets are listed, of Zarr and .npz files the arrays. A
+table of python-blosc2 is listed first: its key, a tab, and the numbers of columns
+and rows.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Stores of python-blosc2, or HDF5 and NetCDF files
+    /// Stores of python-blosc2, or HDF5, NetCDF, Zarr and .npz files
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Print dtype, shape, size and stored size of each member
