@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -16,6 +17,7 @@ use crate::read::open_plan::{OpenPlan, OpenedFrame};
 use crate::read::options::FrameOrigin;
 use crate::read::plan::drive;
 use crate::read::restored::restored;
+use crate::read::retry::{RetryPolicy, retry_on_change};
 use crate::storage::absolute_paths::anchored_files;
 use crate::storage::contiguous::Contiguous;
 use crate::storage::files::{Extent, FrameFiles, OpenFile};
@@ -282,50 +284,69 @@ impl ReadOptions {
             Option<&Arc<LockFileVersion>>,
         ) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
     ) -> Result<SuperChunk, FrameError> {
-        const MAX_TRIES: u32 = 100;
+        // Attempts follow each other without a pause: those who retry reads retry opening as well, with pauses.
+        let policy = RetryPolicy::default().min_retries(99).timeout(Duration::ZERO);
         let mut failed_at = None;
-        for _ in 0..MAX_TRIES {
-            let guard = match self.offset {
-                0 => LockFileVersion::wait(&self.fs, lock, &self.dparams)?,
-                _ => None,
-            };
-            let (result, file) = open(guard.as_ref())?;
-            match result {
-                Ok(mut schunk) => {
-                    let header = schunk.layout().header.clone();
-                    // Read through the same files, so that a repaired header is compared with
-                    // itself.
-                    let again =
-                        schunk.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, header));
-                    let same = again.is_ok_and(|header| header == schunk.opened().header_bytes);
-                    let compared = schunk.checksums() == Checksums::Ok && self.compare != Compare::Never;
-                    let watching = guard.as_ref().filter(|_| !compared);
-                    watching.inspect(|guard| guard.watch());
-                    // A lock file has appeared in the meantime.
-                    let same = same && watching.is_none_or(|guard| guard.is_unchanged());
-                    if same {
-                        let source = FrameOrigin { guard, ..FrameOrigin::new(self, path) };
-                        schunk.source = Some(Arc::new(source));
-                        return Ok(schunk);
-                    }
-                }
-                // Lengths are checked before anything is read, so the end has moved: a writer
-                // truncated its redo record. A server that sends too little will do so again.
-                Err(FrameError::Io { source, .. })
-                    if source.kind() == ErrorKind::UnexpectedEof && self.fs.is_local() => {}
-                // Changed by a writer that counts its changes in the lock file.
-                Err(FrameError::Changed { .. }) => {}
-                Err(error) => {
-                    let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE_LEN)).ok();
-                    if page.is_none() || failed_at == page {
-                        return Err(error);
-                    }
-                    failed_at = page;
-                }
-            }
+        let attempt = |_: &mut Option<Bytes>| self.open_attempt(path, lock, &open);
+        let recover = |failed_at: &mut Option<Bytes>, failure: &Unsteady, _| {
             std::thread::yield_now();
+            Ok(match failure {
+                Unsteady::Changed => true,
+                // If the same bytes fail again, no writer has changed them.
+                Unsteady::Failed { page, .. } => {
+                    page.is_some() && std::mem::replace(failed_at, page.clone()) != *page
+                }
+            })
+        };
+        let opened = retry_on_change(policy, &mut failed_at, attempt, recover);
+        opened.map_err(|failure| match failure {
+            Unsteady::Failed { error, page } if page.is_none() || page == failed_at => *error,
+            _ => FrameError::Changed { name: path.display().to_string() },
+        })
+    }
+
+    fn open_attempt(
+        &self,
+        path: &Path,
+        lock: &Path,
+        open: impl Fn(
+            Option<&Arc<LockFileVersion>>,
+        ) -> Result<(Result<SuperChunk, FrameError>, OpenFile), FrameError>,
+    ) -> Result<SuperChunk, Unsteady> {
+        let guard = match self.offset {
+            0 => LockFileVersion::wait(&self.fs, lock, &self.dparams)?,
+            _ => None,
+        };
+        let (result, file) = open(guard.as_ref())?;
+        let mut schunk = match result {
+            Ok(schunk) => schunk,
+            // Lengths are checked before anything is read, so the end has moved: a writer
+            // truncated its redo record. A server that sends too little will do so again.
+            Err(FrameError::Io { source, .. })
+                if source.kind() == ErrorKind::UnexpectedEof && self.fs.is_local() =>
+            {
+                return Err(Unsteady::Changed);
+            }
+            // Changed by a writer that counts its changes in the lock file.
+            Err(FrameError::Changed { .. }) => return Err(Unsteady::Changed),
+            Err(error) => {
+                let page = file.read(&Extent::at_most(FrameFile::Main, 0..PAGE_LEN)).ok();
+                return Err(Unsteady::Failed { error: Box::new(error), page });
+            }
+        };
+        let header = schunk.layout().header.clone();
+        // Read through the same files, so that a repaired header is compared with itself.
+        let again = schunk.files.open(FrameFile::Main)?.read(&Extent::exactly(FrameFile::Main, header));
+        let same = again.is_ok_and(|header| header == schunk.opened().header_bytes);
+        let compared = schunk.checksums() == Checksums::Ok && self.compare != Compare::Never;
+        let watching = guard.as_ref().filter(|_| !compared);
+        watching.inspect(|guard| guard.watch());
+        // A lock file has appeared in the meantime.
+        if !same || !watching.is_none_or(|guard| guard.is_unchanged()) {
+            return Err(Unsteady::Changed);
         }
-        Err(FrameError::Changed { name: path.display().to_string() })
+        schunk.source = Some(Arc::new(FrameOrigin { guard, ..FrameOrigin::new(self, path) }));
+        Ok(schunk)
     }
 
     /// Opens a contiguous frame in memory.
@@ -368,6 +389,20 @@ impl ReadOptions {
     pub fn opened(&self, opened: OpenedFrame, files: Arc<dyn FrameFiles>) -> SuperChunk {
         let schunk = SuperChunk::new(opened, files, self.dparams.clone());
         schunk.with_compare(self.compare).with_tuning(self.tuning)
+    }
+}
+
+/// Why an attempt to open a frame failed.
+enum Unsteady {
+    /// It changed in the meantime.
+    Changed,
+    /// The start of the file as it is after the failure; `None` if another attempt is of no use.
+    Failed { error: Box<FrameError>, page: Option<Bytes> },
+}
+
+impl From<FrameError> for Unsteady {
+    fn from(error: FrameError) -> Self {
+        Self::Failed { error: Box::new(error), page: None }
     }
 }
 
