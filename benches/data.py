@@ -1,9 +1,9 @@
-"""Data for `bench.py speed`: flat little-endian files and datasets.json, which says what they are.
+"""Data for `bench.py speed`: flat little-endian files and datasets.json, which describes them.
 
     data.py FOLDER NAMES [FILE.npy ...]
 
-NAMES are those of the sets that are wanted, with commas in between; empty for all of them.
-Deterministic: numbered PCG64 generators. What is there already, as large as it should be, is kept. The .npy files
+NAMES are the requested sets, separated by commas; empty for all of them.
+Deterministic: numbered PCG64 generators. Existing files of the right size are kept. The .npy files
 are real arrays; their items are written as they are, without the header.
 """
 
@@ -80,7 +80,7 @@ def image_u16(n):
 
 
 def text_u8(n):
-    """Words of a made-up language, with numbers in between."""
+    """Words of an invented language, with numbers in between."""
     r = rng(5)
     words = [bytes(r.integers(97, 123, r.integers(2, 11)).astype("u1")) + b" " for _ in range(4000)]
     picks = np.minimum(r.zipf(1.3, n // 4), 4000) - 1
@@ -148,7 +148,7 @@ def field_f32(n):
     return out
 
 
-# Name: bytes per item, bytes, generator of so many items.
+# Name: bytes per item, bytes, generator of this many items.
 SETS = {
     "linspace_f64": (8, SIZE, linspace_f64),
     "walk_f32": (4, SIZE, walk_f32),

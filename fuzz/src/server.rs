@@ -85,7 +85,7 @@ fn serve(mut stream: TcpStream) {
     }
 }
 
-/// Answers one request. Returns whether to keep the connection open.
+/// Responds to one request. Returns whether to keep the connection open.
 fn answer(stream: &mut TcpStream, path: &str, asked: &str) -> bool {
     // The order of requests varies, so choose the behaviour by range.
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(asked) as usize;

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use common::{as_json, same_items, spelled};
 
-/// Data sets that there must be, and how many of a hundred must be equal.
+/// Minimum number of data sets, and the percentage that must be equal.
 const MIN_DATA_SETS: usize = 76;
 const EQUAL: usize = 92;
 
@@ -92,7 +92,7 @@ fn parts(data: &DataSet, dtype: &Dtype, shape: &[u64], expected: &[u8]) -> Resul
     Ok(())
 }
 
-/// Makes an array of it, moving chunks where they can be, and again without moving.
+/// Converts it to an array, once with chunks copied unchanged where possible, and once decoded.
 fn array(data: &DataSet, dtype: &Dtype, expected: &[u8], entry: &Value) -> Result<(), String> {
     let builder = data.builder().map_err(|error| error.to_string())?;
     let text = |error: b2nd::NdError| format!("as an array: {error} {:?}", std::error::Error::source(&error));

@@ -9,6 +9,8 @@ pub mod colours;
 #[doc(hidden)]
 pub mod edges;
 #[doc(hidden)]
+pub mod formats;
+#[doc(hidden)]
 pub mod grid;
 #[doc(hidden)]
 pub mod items;

@@ -133,7 +133,7 @@ impl SuperChunk {
         }
     }
 
-    /// Returns whether a stored chunk that was read and compared is as it was written, as far as that can be known: it
+    /// Returns whether a stored chunk that was read and compared is known to be unchanged since it was written: it
     /// has a checksum, or no chunk of the frame has, or this process has put it into memory.
     #[doc(hidden)]
     pub fn is_verified(&self, nchunk: usize) -> bool {

@@ -109,7 +109,7 @@ use crate::{FrameError, ReadCosts, ReadOptions};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Far away
+/// # Remote files
 /// Storage with high latency reports it by [`ReadAt::in_flight`](crate::ReadAt::in_flight). Ranges are then requested
 /// concurrently, and [`ReadCosts::REMOTE`] determines which of them share a request. `b2-http` opens URLs in this way,
 /// and `b2-async` reads with futures. [`RemoteFile`](crate::RemoteFile) turns anything that serves ranges into a file,
@@ -234,7 +234,7 @@ impl SuperChunk {
     }
     /// Returns whether the header of the file is damaged and was replaced by the copy that the checksums hold
     /// (docs/format/start-copy.md). All data are compared with their checksums, so everything that can be read is
-    /// right. Such a frame is not changed; [`salvage`](crate::salvage) writes a sound one.
+    /// right. Such a frame is not changed; [`salvage`](crate::salvage) writes an intact one.
     pub fn is_restored(&self) -> bool {
         self.restored
     }

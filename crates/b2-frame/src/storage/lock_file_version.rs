@@ -138,7 +138,7 @@ impl LockFileVersion {
             return true;
         }
         let unchanged = |lock: &Arc<dyn ReadAt>| {
-            // Mostly nobody has changed anything, which one read shows. A new lock file is empty.
+            // Usually nothing has changed, which a single read shows. A new lock file is empty.
             let counter = LockRecord::read_counter(&**lock);
             if counter.is_ok_and(|counter| counter == self.counter.load(Ordering::Relaxed)) {
                 return true;

@@ -94,7 +94,7 @@ pub(crate) struct CachedIndex {
 }
 
 impl CachedIndex {
-    /// Returns the file, on Windows as it is now.
+    /// Returns the file; on Windows, its current version.
     pub(crate) fn of(file: Arc<dyn ReadAt>) -> io::Result<Arc<dyn ReadAt>> {
         if !cfg!(windows) || file.len()? > MAX_CACHED_INDEX_LEN {
             return Ok(file);

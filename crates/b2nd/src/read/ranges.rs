@@ -47,7 +47,7 @@ impl FetchedRanges {
             Some(len) => extent.within(len)?,
             None => extent.range.clone(),
         };
-        // What follows it in the part that reaches furthest.
+        // The bytes that follow it in the part that extends the furthest.
         let rest = |at: u64| {
             let from = |start: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
             let parts = self.parts.range(..=at).filter(|(start, part)| from(**start) < part.len());
@@ -134,7 +134,7 @@ impl RangedOpening {
     /// Continues with the bytes fetched so far. Returns the ranges that are missing, or none once the array is open.
     ///
     /// # Errors
-    /// When this is no array, or its bytes contradict each other.
+    /// When this is not an array, or its bytes are inconsistent.
     pub fn step(&mut self) -> Result<Vec<Range<u64>>, NdError> {
         let (mut plan, mut wanted) = match std::mem::replace(&mut self.state, State::Start) {
             State::Start => {

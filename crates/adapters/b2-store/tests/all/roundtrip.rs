@@ -309,7 +309,7 @@ fn copies_are_of_the_frame_as_it_was_opened() {
     editor.commit().unwrap();
     let target = folder.path().join("s.b2z");
     let mut writer = StoreWriter::create(&target, StoreLayout::Archive, false).unwrap();
-    // Either the frame as it was, or an error saying that it changed.
+    // Either the old frame, or an error saying that it changed.
     if writer.put("/a", &frame).is_ok() {
         writer.finish().unwrap();
         let copied = open(&target).frame("/a", &options()).unwrap();

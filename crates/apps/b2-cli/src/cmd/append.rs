@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
-    // Read the input before locking the file: it may take long to arrive, and others would have to wait for the lock.
+    // Read the input before locking the file: it may arrive slowly, and other programs would have to wait for the lock.
     let inputs = Operand::several(&args.inputs, &args.target.file, args.each)?;
     args.target.change(global, || match args.target.open_for_data(global)? {
         Editor::Array(mut array) => append_items(&mut array, args, inputs, global),

@@ -10,7 +10,7 @@ use b2kit::base::{Control, in_order, workers};
 
 use crate::args::{Global, Source};
 use crate::files::{ModeOf, Output, members, refuse_blosc2_name, refuse_same};
-use crate::npy;
+use crate::formats::npy;
 use crate::print::{Lines, Png, Range, Scale, Simple, Stream, dims, table};
 use crate::process::{Progress, Usage, signals};
 use crate::read::plain::Plain;
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Only the N-th chunk, as it is stored (frames)
     #[arg(long, value_name = "N", conflicts_with_all = ["npy", "csv", "text", "png"])]
     chunk: Option<usize>,
-    /// Write here instead of to standard output; appears when it is complete
+    /// Write to this file, which appears when it is complete
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Values of the first and the last colour [default: the smallest and the largest value]
@@ -187,7 +187,7 @@ fn tell(name: &str, nbytes: u64, start: Instant, global: Global) {
 /// The output format: as requested, otherwise from the extension of OUT.
 ///
 /// # Errors
-/// Returns [`Usage`] if the extension asks for a format that a stored chunk cannot be written in.
+/// Returns [`Usage`] if the extension implies a format that a stored chunk cannot be written in.
 fn form(args: &Args) -> Result<Form> {
     let given = args.form;
     if given.raw || given.npy || given.csv || given.text || given.png {
@@ -201,8 +201,7 @@ fn form(args: &Args) -> Result<Form> {
         _ => return Ok(given),
     };
     if args.chunk.is_some() {
-        let why =
-            format!("--chunk writes plain bytes, and OUT ends in .{ending}: --raw says that this is meant");
+        let why = format!("--chunk writes plain bytes, and OUT ends in .{ending}; --raw confirms this");
         return Err(Usage(why).into());
     }
     Ok(form)
@@ -253,7 +252,7 @@ fn values(args: &Args, form: Form, global: Global) -> Result<()> {
             kept().push(text);
             Ok(())
         };
-        // A number takes much longer to write than to decode.
+        // Formatting a number takes much longer than decoding it.
         let work = (buffer.len() as u64).saturating_mul(16);
         let parts = buffer.chunks(batch).enumerate();
         in_order(&control, usize::MAX, work, 2 * workers(&control), parts, make, send)?;
@@ -278,7 +277,9 @@ fn picture(args: &Args, dtype: &Dtype, view: &View<'_>, global: Global) -> Resul
     let simple = Simple::new(dtype);
     let is_number = dtype.fields().is_none() && simple.value(&vec![0; dtype.itemsize()]).number().is_some();
     if !is_number {
-        return Err(anyhow!("--png: items of {dtype} have no colours, only numbers have").context(named()));
+        return Err(
+            anyhow!("--png: items of {dtype} are not numbers, so they have no colours").context(named())
+        );
     }
     let mut output = Output::create(args.output.as_deref(), args.force)?;
     refuse_terminal(&output, args)?;

@@ -27,7 +27,7 @@ use crate::files::{
     InputFile, ModeOf, Output, Take, check_folder, claim, foreign, members, print_plan, refuse_other_format,
     stdio, urls, walk, write_through,
 };
-use crate::nifti::{self, is_nifti};
+use crate::formats::nifti::{self, is_nifti};
 use crate::print::{count, printable_json, short_size};
 use crate::process::{Usage, batch, one_line, signals};
 use crate::read::{Input, Store, slice};

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn json_line(file: &Path, text: &Output) -> Result<Vec<u8>> {
     let mut object = Map::new();
     object.extend(serde_json::from_slice::<Map<String, Value>>(text.bytes())?);
-    // As it was given, perhaps with the name of something inside of it.
+    // As given, possibly with the name of a member.
     object.insert("file".into(), file.display().to_string().into());
     Ok(format!("{}\n", Value::Object(object)).into_bytes())
 }
@@ -164,7 +164,7 @@ fn tell(args: &Args, source: &Source, output: &mut Output, global: Global) -> Re
     Ok(())
 }
 
-/// Prints what was requested about an HDF5 or NetCDF file, or what has a name in it.
+/// Prints the requested information about an HDF5 or NetCDF file, or an object in it.
 fn tell_hdf5(args: &Args, source: &Source, file: &Hdf5, output: &mut Output) -> Result<()> {
     ensure!(!args.chunks, "--chunks: the chunks of HDF5 are not listed");
     let key = source.key.as_deref();
@@ -260,7 +260,7 @@ impl Special {
         }
     }
 
-    /// The number for each kind, with its name.
+    /// The number of chunks of each kind, with its name.
     fn named(&self) -> impl Iterator<Item = (&'static str, usize)> {
         SPECIAL_KINDS.into_iter().zip(self.0).map(|((_, name), n)| (name, n))
     }
@@ -383,7 +383,7 @@ impl Facts {
                 let geometry = array.geometry();
                 table.row("shape", dims(array.shape()));
                 table.row("dtype", printable(&stored_dtype(array).unwrap_or("none".into())));
-                // Without the padding of blocks at the edges.
+                // Excludes the padding of blocks at the edges.
                 let chunk = array.chunkshape().iter().map(|n| u64::from(*n)).product::<u64>();
                 let chunk = short_size(chunk.saturating_mul(array.itemsize() as u64));
                 let nchunks = geometry.nchunks();
@@ -453,7 +453,7 @@ impl Facts {
                 },
             );
             if frame.is_restored() {
-                table.row("header", "damaged, read from its copy; salvage writes a sound file");
+                table.row("header", "damaged, read from its copy; salvage writes an intact file");
             }
             if let Some(len) = frame.block_starts_len() {
                 table.row("block starts", format!("{} for remote readers", size(len)));

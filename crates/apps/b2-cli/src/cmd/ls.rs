@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, global: Global) -> Result<()> {
 fn list(args: &Args, file: &Path, global: Global) -> Result<String> {
     stdio::refuse_stdin(file, "cannot be a store: name the file")?;
     let none = || {
-        let not_one = "not a store: it has no members (b2kit info tells what it is)";
+        let not_one = "not a store: it has no members (b2kit info shows what it is)";
         find_cut_off(file).unwrap_or_else(|| anyhow!(not_one))
     };
     let store = match Store::open(file, 0, global).and_then(|store| store.ok_or_else(none)) {

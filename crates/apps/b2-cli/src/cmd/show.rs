@@ -33,10 +33,10 @@ pub(crate) struct Args {
     /// Only these items, in NumPy's notation
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     slice: Option<String>,
-    /// Take the items as these, such as '<f4' (for files without a dtype)
+    /// Read the items as this type, such as '<f4' (for files without a dtype)
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
-    /// Draw two dimensions, also where the output is no terminal
+    /// Draw two dimensions, even if the output is not a terminal
     #[arg(long, overrides_with = "no_picture")]
     picture: bool,
     /// Draw nothing

@@ -9,7 +9,7 @@ use b2kit::{FrameWriter, Limits, SuperChunk};
 
 use super::urls;
 use crate::args::plugins::plugins;
-use crate::args::{Global, When};
+use crate::args::{ComparePolicy, Global};
 use crate::process::error::METADATA_SHARE;
 use crate::process::signals;
 
@@ -41,9 +41,9 @@ impl Global {
     pub(crate) fn reading_stored(&self, stored: u64) -> ReadOptions {
         let options = SuperChunk::options().plugins(plugins()).checksums(!self.no_checksums);
         let when = match self.compare {
-            Some(When::Always) => Compare::Always,
-            Some(When::Once) | None => Compare::Once,
-            Some(When::Never) => Compare::Never,
+            Some(ComparePolicy::Always) => Compare::Always,
+            Some(ComparePolicy::Once) | None => Compare::Once,
+            Some(ComparePolicy::Never) => Compare::Never,
         };
         let options = options.compare(when).control(signals::control());
         options.limits(self.limits(stored))

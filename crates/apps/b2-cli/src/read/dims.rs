@@ -10,7 +10,7 @@ use super::view::Data;
 use crate::args::{Global, Source};
 use crate::files::{is_stdin, urls};
 
-/// Looks for the coordinates of dimension `dim` of an array: an array next to it with the name of the dimension.
+/// Finds the coordinates of dimension `dim` of an array: an array next to it with the name of the dimension.
 pub(crate) fn points(
     source: &Source,
     data: &Data,
@@ -49,7 +49,7 @@ pub(crate) fn points(
     Some(Coordinates::new(&dtype, items, found.labels().unit))
 }
 
-/// Whether this is the name of a file in the same folder, and nothing else.
+/// Whether this is a plain file name, without a folder.
 fn is_name(name: &str) -> bool {
     let path = Path::new(name);
     path.file_name().is_some_and(|own| own == name) && !name.contains(['/', '\\', ':', '\0'])

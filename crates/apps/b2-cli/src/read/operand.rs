@@ -9,13 +9,12 @@ use b2kit::Dtype;
 
 use super::Items;
 use super::slice::{self, PieceSize, Pieces};
-use crate::files::{Foreign, foreign, is_stdin, refuse_same, spool_beside as spool, urls};
-use crate::npy::source::ByteSource;
-use crate::npy::{self, NpyHeader, RawSource};
+use crate::files::{ByteSource, Foreign, foreign, is_stdin, refuse_same, spool_beside as spool, urls};
+use crate::formats::npy::{self, NpyHeader, RawSource};
 use crate::print::dims;
 use crate::process::{Trouble, Usage, allow_many_files, buffer, resize};
 
-/// An open input.
+/// An open input of a command.
 pub(crate) struct Operand {
     /// Path as given on the command line.
     pub(crate) name: String,
@@ -282,7 +281,7 @@ pub(crate) fn refuse_directory(path: &Path) -> Result<()> {
     }
 }
 
-fn refusal(name: &str, Foreign { what, hint }: Foreign) -> Trouble {
+fn refusal(name: &str, Foreign { what, hint, .. }: Foreign) -> Trouble {
     Trouble(anyhow!(
         "{name}: {what}, not an .npy file or raw items: {hint} (--raw stores its bytes as they are)"
     ))

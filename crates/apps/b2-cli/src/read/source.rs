@@ -1,4 +1,4 @@
-//! Opens what the command line names: a file, or a member of a store.
+//! Opens a file or a member of a store named on the command line.
 
 use anyhow::{Result, anyhow};
 

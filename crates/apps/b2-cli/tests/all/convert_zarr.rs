@@ -135,7 +135,7 @@ fn version_2_with_fortran_order_and_missing_values() {
         "zarr_format": 2, "shape": [3, 2], "chunks": [3, 2], "dtype": ">i2", "fill_value": 9, "order": "F",
         "filters": null, "compressor": null,
     }));
-    // As xarray and older versions of zarr-python write numbers that JSON does not have.
+    // Numbers that JSON does not support, as xarray and older versions of zarr-python write them.
     folder.bytes("in.zarr/.zattrs", br#"{"_ARRAY_DIMENSIONS": ["a", "b"], "valid": NaN}"#);
     folder.bytes("in.zarr/0.0", &[0, 0, 0, 2, 0, 4, 0, 1, 0, 3, 0, 5]);
     folder.change(&["convert", "in.zarr", "x.b2nd", "--verify"]);
@@ -187,7 +187,7 @@ fn names_that_are_no_keys_are_skipped_on_request() {
     assert!(told.contains("left out") && told.contains("there is no array"), "{told}");
 }
 
-/// A few bytes of metadata cannot ask for much, and nothing outside of the store is read.
+/// A few bytes of metadata cannot demand much memory, and nothing outside the store is read.
 #[test]
 fn hostile_stores_are_errors() {
     let folder = Folder::new();
@@ -280,11 +280,11 @@ fn npz_is_written_and_read() {
     folder.pack("b.b2nd", &npy("<f4", false, "(3,)", &[0; 12]), &[]);
     folder.change(&["convert", "b.b2nd", "y.npz::group/name"]);
     assert_eq!(folder.ok_text(&["convert", "y.npz", "--list"]), "/            group\n/group/name  <f4 3\n");
-    // Nothing is added to a file that exists, and nothing of it is lost.
+    // An existing file is neither extended nor damaged.
     folder.change(&["convert", "b.b2nd", "y.npz::/group/name", "--force"]);
     let told = folder.fails(1, &["convert", "b.b2nd", "y.npz::other", "--force"]);
     assert!(told.contains("holds /group/name, which would be lost"), "{told}");
-    // The way to it is named.
+    // The message names the command to use.
     let told = folder.fails(2, &["pack", "x.npz", "p.b2nd"]);
     assert!(told.contains(".npz") && told.contains("b2kit convert"), "{told}");
     assert!(folder.fails(1, &["convert", "x.npz", "/none", "n.b2nd"]).contains("no such array"));

@@ -60,7 +60,7 @@ fn new_files_go_to_standard_output() {
         assert_eq!(piped.stdout, expected);
         assert_eq!(folder.ok(&["-q", "copy", "out", stdout]), expected);
         assert_eq!(folder.ok(&["cat", "out", "-o", stdout]), raw);
-        // Also if it is redirected to a file, which already exists.
+        // Even if it is redirected to a file, which already exists.
         let file = std::fs::File::create(folder.path("redirected")).unwrap();
         let mut command = folder.command(&["cat", "out", "-o", stdout]);
         assert!(command.stdout(file).status().unwrap().success());
@@ -117,7 +117,7 @@ fn what_needs_a_name_says_so() {
     assert_eq!(folder.names(), ["in", "s"]);
 }
 
-/// Pipes that a shell makes, as in `b2kit info <(command)`, are read wherever files are.
+/// Pipes that a shell creates, as in `b2kit info <(command)`, can be read in place of files.
 #[cfg(target_os = "linux")]
 #[test]
 fn pipes_by_name() {
@@ -143,7 +143,7 @@ fn pipes_by_name() {
         run(line);
     }
     assert_eq!(run("b2kit cat <(cat a.b2nd)"), counting(3000));
-    // No other pipe is waited for.
+    // Other pipes are refused instead of waited for.
     run("mkfifo pipe && ! b2kit info pipe");
 }
 

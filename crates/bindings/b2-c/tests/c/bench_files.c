@@ -1,4 +1,4 @@
-/* Speed of two libraries with files, in one process: rounds by turns, medians of the time of this thread. Arguments: both
+/* Speed of two libraries with files, in one process: alternating rounds, medians of the time of this thread. Arguments: both
  * libraries, and the start of the names of the cases [all]. Works in the current folder. */
 #define _GNU_SOURCE
 #include "b2nd.h"
@@ -86,7 +86,7 @@ static library load(const char *path) {
 static library libs[2];
 static const char *only = "";
 static int32_t *items, *out;
-/* The library and the storage of the case that runs, and what its setup has made. */
+/* The library and the storage of the current case, and the objects of its setup. */
 static library *lib;
 static bool contiguous, locking;
 static b2nd_array_t *array;
@@ -287,7 +287,7 @@ static void concatenate(void) {
   lib->remove("file");
 }
 
-/* A process that replaces chunks until it is killed, with the second library, so that both have the same to read next to. `pause` in
+/* A process that replaces chunks until it is killed, with the second library, so that both read next to the same writer. `pause` in
  * microseconds after each. */
 static pid_t start_writer(int pause) {
   pid_t writer = fork();
@@ -309,7 +309,7 @@ static pid_t start_writer(int pause) {
   }
 }
 
-/* Prints how many calls there are in a second next to a writer, and how much CPU time of this thread each takes. */
+/* Prints the number of calls per second of wall time next to a writer, and the CPU time of this thread for each call. */
 static void next_to_a_writer(const char *name, void (*call)(void), int pause) {
   if (strncmp(name, only, strlen(only)) != 0) {
     return;

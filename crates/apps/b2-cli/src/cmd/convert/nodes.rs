@@ -13,12 +13,12 @@ use serde_json::json;
 use super::glob::{group, is_glob, matches};
 use crate::args::Global;
 use crate::files::{foreign, urls};
-use crate::nifti::{NiftiImage, is_nifti};
-use crate::npz::{Npz, NpzArray};
+use crate::formats::nifti::{NiftiImage, is_nifti};
+use crate::formats::npz::{Npz, NpzArray};
+use crate::formats::zarr::{self, Zarr, ZarrArray};
 use crate::print::{joined, printable};
 use crate::read::Hdf5;
 use crate::read::hdf5::{as_json, described, listed, only};
-use crate::zarr::{self, Zarr, ZarrArray};
 
 /// An open file.
 pub(super) enum SourceFile {

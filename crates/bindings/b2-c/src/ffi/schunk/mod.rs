@@ -266,7 +266,7 @@ impl SchunkState {
         Ok(())
     }
 
-    /// The shape of a block if it was requested before; empty otherwise.
+    /// The shape of a block if it was requested earlier; empty otherwise.
     pub(crate) fn known_blockshape(&self) -> Arc<[u32]> {
         locked(&self.blockshape).clone()
     }
