@@ -18,8 +18,8 @@ impl Hdf5 {
         let mut extent = shape.to_vec();
         let Some(most) = most else { return Ok(extent) };
         if is_scale(stored) {
-            // A variable with the name of its dimension.
-            if let ([length], [u64::MAX]) = (&mut extent[..], most)
+            // A variable with the name of its first dimension.
+            if let ([length, ..], [u64::MAX, ..]) = (&mut extent[..], most)
                 && self.is_of_netcdf(stored)
             {
                 *length = self.longest_user(stored).max(*length);

@@ -105,6 +105,8 @@ pub(crate) struct Hdf5 {
     listings: Cache<Listing>,
     /// The names that scales have by themselves.
     scale_names: Cache<Option<String>>,
+    /// The numbers of the scales in groups, by the addresses of the groups.
+    dimension_numbers: Cache<BTreeMap<i64, String>>,
     /// The lengths of dimensions without end, by the address of the scale; `None` if it is not one of netCDF.
     lengths: Mutex<BTreeMap<u64, Option<u64>>>,
 }
@@ -172,6 +174,7 @@ impl Hdf5 {
             indexes: Mutex::default(),
             listings: Cache::new(NAMES),
             scale_names: Cache::new(SCALE_NAMES),
+            dimension_numbers: Cache::new(SCALE_NAMES),
             lengths: Mutex::default(),
         })
     }
@@ -301,7 +304,10 @@ impl Hdf5 {
             },
         };
         let is_external = found.iter().any(|message| message.kind == header::EXTERNAL);
-        Ok(Described { kind, space, layout, filters, fill, is_external })
+        // As in HDF5, items that were never written and are never filled are zero.
+        let is_never_filled =
+            content(header::FILL).map_err(&damaged)?.is_some_and(|bytes| messages::is_never_filled(&bytes));
+        Ok(Described { kind, space, layout, filters, fill, is_never_filled, is_external })
     }
 
     fn data_set(
@@ -313,7 +319,8 @@ impl Hdf5 {
     ) -> Result<DataSetParts, Hdf5Error> {
         let damaged = Self::damaged(path);
         let wrong = |what: &str| Hdf5Error::damaged(path, format!("the {what} message is malformed"));
-        let Described { kind, space, layout, filters, fill, is_external } = self.described(found, path)?;
+        let Described { kind, space, layout, filters, fill, is_never_filled, is_external } =
+            self.described(found, path)?;
         let stored = self.below.attributes(found).map_err(&damaged)?;
         let Space::Shape(shape, most) = space else {
             return Err(Hdf5Error::unsupported(path, "no items and no shape (a null dataspace)"));
@@ -362,7 +369,7 @@ impl Hdf5 {
             extent,
             items,
             beyond: fill.clone().or_else(|| datatype::default_fill(&kind)),
-            fill,
+            fill: fill.filter(|_| !is_never_filled),
             place: placed.stores,
             kept: Mutex::default(),
             buffers: Arc::default(),
@@ -474,6 +481,9 @@ impl Hdf5 {
         if is_scale(stored) && ndim == 1 {
             return Ok(Some(vec![name.to_owned()]));
         }
+        if let Some(names) = self.numbered_dimensions(group, name, stored, ndim)? {
+            return Ok(Some(names));
+        }
         let Some(labels) = stored.iter().find(|attr| attr.name == "DIMENSION_LABELS") else {
             return Ok(None);
         };
@@ -484,6 +494,71 @@ impl Hdf5 {
             _ => format!("dim_{axis}"),
         });
         Ok(Some(names.collect::<Vec<_>>()).filter(|names| names.len() == ndim))
+    }
+
+    /// The names of the dimensions of a netCDF variable that is a scale and has several dimensions. Such a variable has their numbers
+    /// in place of references to scales.
+    fn numbered_dimensions(
+        &self,
+        group: &Group,
+        name: &str,
+        stored: &[Attribute],
+        ndim: usize,
+    ) -> Result<Option<Vec<String>>, String> {
+        let numbers = self.numbers(stored, "_Netcdf4Coordinates");
+        if !is_scale(stored) || numbers.is_empty() || numbers.len() != ndim {
+            return Ok(None);
+        }
+        let mut missing: BTreeMap<i64, Option<String>> =
+            numbers.iter().map(|&number| (number, None)).collect();
+        if let Some(own) = self.numbers(stored, "_Netcdf4Dimid").first()
+            && let Some(found) = missing.get_mut(own)
+        {
+            *found = Some(name.to_owned());
+        }
+        for &around in group.chain.iter().rev() {
+            if missing.values().all(Option::is_some) {
+                break;
+            }
+            let known = self.dimension_numbers(around)?;
+            for (number, found) in missing.iter_mut().filter(|(_, found)| found.is_none()) {
+                *found = known.get(number).cloned();
+            }
+        }
+        let names = numbers.iter().enumerate().map(|(axis, number)| {
+            missing.get(number).cloned().flatten().unwrap_or_else(|| format!("dim_{axis}"))
+        });
+        Ok(Some(names.collect()))
+    }
+
+    /// The names of the scales in a group by their numbers, if netCDF has numbered them.
+    fn dimension_numbers(&self, group: u64) -> Result<Arc<BTreeMap<i64, String>>, String> {
+        if let Some(known) = self.dimension_numbers.get(group) {
+            return Ok(known);
+        }
+        let listing = self.below.listing(&self.listings, group, &self.below.messages(group)?)?;
+        let mut found = BTreeMap::new();
+        for (name, target) in listing.by_name() {
+            let Target::Object(address) = target else { continue };
+            let messages = self.below.messages(*address)?;
+            if !messages.iter().any(|message| message.kind == header::DATASPACE) {
+                continue;
+            }
+            let stored = self.below.attributes(&messages)?;
+            if let (true, [number]) = (is_scale(&stored), &self.numbers(&stored, "_Netcdf4Dimid")[..]) {
+                found.insert(*number, name.clone());
+            }
+        }
+        let count = found.len();
+        Ok(self.dimension_numbers.keep(group, found, count.max(1)))
+    }
+
+    /// The integers of an attribute; none if it has others.
+    fn numbers(&self, stored: &[Attribute], name: &str) -> Vec<i64> {
+        let attr = stored.iter().find(|attr| attr.name == name);
+        let value = attr.and_then(|attr| self.value(attr).ok());
+        let numbers = value.map(|value| attrs::numbers(&value)).unwrap_or_default();
+        numbers.iter().map(Value::as_i64).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// The addresses of the scales of the dimensions, the first one of each; `None` if no dimension has ever had one.
@@ -580,6 +655,8 @@ struct Described {
     layout: Layout,
     filters: Vec<Filter>,
     fill: Option<Vec<u8>>,
+    /// Whether items that were never written do not get the fill value.
+    is_never_filled: bool,
     /// Whether the items are in other files.
     is_external: bool,
 }
