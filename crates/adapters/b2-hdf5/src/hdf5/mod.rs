@@ -540,11 +540,12 @@ impl Hdf5 {
         let mut found = BTreeMap::new();
         for (name, target) in listing.by_name() {
             let Target::Object(address) = target else { continue };
-            let messages = self.below.messages(*address)?;
+            // Damaged ones are ignored.
+            let Ok(messages) = self.below.messages(*address) else { continue };
             if !messages.iter().any(|message| message.kind == header::DATASPACE) {
                 continue;
             }
-            let stored = self.below.attributes(&messages)?;
+            let Ok(stored) = self.below.attributes(&messages) else { continue };
             if let (true, [number]) = (is_scale(&stored), &self.numbers(&stored, "_Netcdf4Dimid")[..]) {
                 found.insert(*number, name.clone());
             }
