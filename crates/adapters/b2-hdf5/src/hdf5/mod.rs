@@ -94,6 +94,9 @@ pub(crate) fn find(file: &dyn ReadAt, len: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// The name and the address of a scale.
+type Scale = (String, u64);
+
 /// An open file.
 pub(crate) struct Hdf5 {
     below: Arc<Below>,
@@ -106,7 +109,7 @@ pub(crate) struct Hdf5 {
     /// The names that scales have by themselves.
     scale_names: Cache<Option<String>>,
     /// The numbers of the scales in groups, by the addresses of the groups.
-    dimension_numbers: Cache<BTreeMap<i64, String>>,
+    dimension_numbers: Cache<BTreeMap<i64, Scale>>,
     /// The lengths of dimensions without end, by the address of the scale; `None` if it is not one of netCDF.
     lengths: Mutex<BTreeMap<u64, Option<u64>>>,
 }
@@ -341,7 +344,7 @@ impl Hdf5 {
         let lengths = (&shape[..], most.as_deref());
         let placed = self.place(address, layout, lengths, &items, &filters, nbytes).map_err(&damaged)?;
         let dims = self.dimensions(group, name, &stored, shape.len()).map_err(&damaged)?;
-        let extent = self.extent(&stored, &shape, most.as_deref()).map_err(&damaged)?;
+        let extent = self.extent(group, &stored, &shape, most.as_deref()).map_err(&damaged)?;
         let mut attrs = self.attrs(&stored);
         let is_scale = is_scale(&stored);
         attrs.values.retain(|(name, _)| !OF_DIMENSIONS.contains(&&**name));
@@ -481,8 +484,11 @@ impl Hdf5 {
         if is_scale(stored) && ndim == 1 {
             return Ok(Some(vec![name.to_owned()]));
         }
-        if let Some(names) = self.numbered_dimensions(group, name, stored, ndim)? {
-            return Ok(Some(names));
+        if let Some(scales) = self.numbered_scales(group, stored, ndim)? {
+            let names = scales.into_iter().enumerate();
+            let names =
+                names.map(|(axis, scale)| scale.map_or_else(|| format!("dim_{axis}"), |(name, _)| name));
+            return Ok(Some(names.collect()));
         }
         let Some(labels) = stored.iter().find(|attr| attr.name == "DIMENSION_LABELS") else {
             return Ok(None);
@@ -496,43 +502,33 @@ impl Hdf5 {
         Ok(Some(names.collect::<Vec<_>>()).filter(|names| names.len() == ndim))
     }
 
-    /// The names of the dimensions of a netCDF variable that is a scale and has several dimensions. Such a variable has their numbers
-    /// in place of references to scales.
-    fn numbered_dimensions(
+    /// The scales of the dimensions of a netCDF variable that is a scale and has several dimensions: their names and addresses.
+    /// Such a variable has their numbers in place of references to scales.
+    fn numbered_scales(
         &self,
         group: &Group,
-        name: &str,
         stored: &[Attribute],
         ndim: usize,
-    ) -> Result<Option<Vec<String>>, String> {
+    ) -> Result<Option<Vec<Option<Scale>>>, String> {
         let numbers = self.numbers(stored, "_Netcdf4Coordinates");
-        if !is_scale(stored) || numbers.is_empty() || numbers.len() != ndim {
+        if ndim < 2 || !is_scale(stored) || numbers.len() != ndim {
             return Ok(None);
         }
-        let mut missing: BTreeMap<i64, Option<String>> =
-            numbers.iter().map(|&number| (number, None)).collect();
-        if let Some(own) = self.numbers(stored, "_Netcdf4Dimid").first()
-            && let Some(found) = missing.get_mut(own)
-        {
-            *found = Some(name.to_owned());
-        }
+        let mut found: Vec<Option<Scale>> = vec![None; ndim];
         for &around in group.chain.iter().rev() {
-            if missing.values().all(Option::is_some) {
+            if found.iter().all(Option::is_some) {
                 break;
             }
             let known = self.dimension_numbers(around)?;
-            for (number, found) in missing.iter_mut().filter(|(_, found)| found.is_none()) {
-                *found = known.get(number).cloned();
+            for (scale, number) in found.iter_mut().zip(&numbers).filter(|(scale, _)| scale.is_none()) {
+                *scale = known.get(number).cloned();
             }
         }
-        let names = numbers.iter().enumerate().map(|(axis, number)| {
-            missing.get(number).cloned().flatten().unwrap_or_else(|| format!("dim_{axis}"))
-        });
-        Ok(Some(names.collect()))
+        Ok(Some(found))
     }
 
-    /// The names of the scales in a group by their numbers, if netCDF has numbered them.
-    fn dimension_numbers(&self, group: u64) -> Result<Arc<BTreeMap<i64, String>>, String> {
+    /// The scales in a group by their numbers, if netCDF has numbered them.
+    fn dimension_numbers(&self, group: u64) -> Result<Arc<BTreeMap<i64, Scale>>, String> {
         if let Some(known) = self.dimension_numbers.get(group) {
             return Ok(known);
         }
@@ -547,7 +543,7 @@ impl Hdf5 {
             }
             let Ok(stored) = self.below.attributes(&messages) else { continue };
             if let (true, [number]) = (is_scale(&stored), &self.numbers(&stored, "_Netcdf4Dimid")[..]) {
-                found.insert(*number, name.clone());
+                found.insert(*number, (name.clone(), *address));
             }
         }
         let count = found.len();
