@@ -36,7 +36,7 @@ pub struct File {
 }
 
 enum Format {
-    Hdf5(Hdf5),
+    Hdf5(Box<Hdf5>),
     NetCdf3 { file: Arc<dyn ReadAt>, header: netcdf3::Header, limits: Limits },
 }
 
@@ -115,7 +115,7 @@ impl File {
             return Ok(Self { name, format });
         }
         let base = hdf5::find(&*file, len).map_err(Hdf5Error::io(&name))?.ok_or(Hdf5Error::NotHdf5)?;
-        let format = Format::Hdf5(Hdf5::open(file.clone(), base, len, &name, limits)?);
+        let format = Format::Hdf5(Box::new(Hdf5::open(file.clone(), base, len, &name, limits)?));
         Ok(Self { name, format })
     }
 

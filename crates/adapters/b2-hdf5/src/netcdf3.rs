@@ -155,8 +155,9 @@ impl<'a> Parser<'a> {
     fn name(&mut self) -> Result<String> {
         let len = self.count()?;
         let bytes = self.padded(len)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| Wrong::Contradiction("a name is not UTF-8"))?;
-        Ok(text.to_owned())
+        // SciPy writes Latin-1.
+        Ok(std::str::from_utf8(bytes)
+            .map_or_else(|_| bytes.iter().copied().map(char::from).collect(), str::to_owned))
     }
 
     /// The number of entries of a list. Each takes at least 8 bytes, so that no number causes a large allocation.

@@ -8,8 +8,9 @@ use b2_hdf5::{
 use b2kit::Limits;
 use b2kit::frame::ReadAt;
 use numpy::PyArrayDescr;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::control::How;
 use crate::errors::{OrRaise, argument};
@@ -21,7 +22,71 @@ use crate::source::PyFile;
 pub(crate) struct Hdf5Objects(Arc<File>);
 
 /// A link: its name, and an address, a path, or another file and a path in it.
-type NamedLink<'py> = (String, Bound<'py, PyAny>);
+type NamedLink<'py> = (Bound<'py, PyString>, Bound<'py, PyAny>);
+
+/// A name as the library has it. In Python it is text in which bytes that are not UTF-8 are surrogates, as in h5py; the
+/// library has `\xHH` in their place.
+struct Name(String);
+
+impl<'py> FromPyObject<'_, 'py> for Name {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = object.extract::<String>() {
+            return Ok(Self(text));
+        }
+        let bytes = object.call_method1(intern!(object.py(), "encode"), ("utf-8", "surrogateescape"))?;
+        Ok(Self(escaped(bytes.cast::<PyBytes>()?.as_bytes())))
+    }
+}
+
+impl std::ops::Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Returns bytes as text, in which those that are not UTF-8 are `\xHH`.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for part in bytes.utf8_chunks() {
+        text.push_str(part.valid());
+        part.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+/// Returns a name of the library for Python.
+fn python_name<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyString>> {
+    if !name.contains("\\x") {
+        return Ok(PyString::new(py, name));
+    }
+    let mut bytes = Vec::new();
+    let mut rest = name;
+    while let Some((before, after)) = rest.split_once("\\x") {
+        bytes.extend_from_slice(before.as_bytes());
+        match after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte @ 0x80..) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            _ => {
+                bytes.extend_from_slice(b"\\x");
+                rest = after;
+            }
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    // Otherwise the name has these characters by itself.
+    match escaped(&bytes) == name {
+        true => {
+            PyString::from_encoded_object(&PyBytes::new(py, &bytes), Some(c"utf-8"), Some(c"surrogateescape"))
+        }
+        false => Ok(PyString::new(py, name)),
+    }
+}
 
 impl Hdf5Objects {
     /// Runs `work` on the objects, without the interpreter's lock.
@@ -83,8 +148,8 @@ impl Hdf5Objects {
     }
 
     /// Returns the kind of an object.
-    fn kind(&self, py: Python<'_>, address: u64, name: &str) -> PyResult<&'static str> {
-        Ok(match self.run(py, |objects| objects.kind(address, name))? {
+    fn kind(&self, py: Python<'_>, address: u64, name: Name) -> PyResult<&'static str> {
+        Ok(match self.run(py, |objects| objects.kind(address, &name))? {
             ObjectKind::DataSet => "dataset",
             ObjectKind::Type => "type",
             _ => "group",
@@ -92,9 +157,9 @@ impl Hdf5Objects {
     }
 
     /// Returns the links of a group, and whether they are in the order of creation.
-    fn links<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<(Vec<NamedLink<'py>>, bool)> {
-        let (links, is_ordered) = self.run(py, |objects| objects.links(address, name))?;
-        let links = links.into_iter().map(|(name, to)| Ok((name, target(py, to)?)));
+    fn links<'py>(&self, py: Python<'py>, address: u64, name: Name) -> PyResult<(Vec<NamedLink<'py>>, bool)> {
+        let (links, is_ordered) = self.run(py, |objects| objects.links(address, &name))?;
+        let links = links.into_iter().map(|(name, to)| Ok((python_name(py, &name)?, target(py, to)?)));
         Ok((links.collect::<PyResult<_>>()?, is_ordered))
     }
 
@@ -103,10 +168,10 @@ impl Hdf5Objects {
         &self,
         py: Python<'py>,
         address: u64,
-        link: &str,
-        name: &str,
+        link: Name,
+        name: Name,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.run(py, |objects| objects.link(address, link, name))?;
+        let found = self.run(py, |objects| objects.link(address, &link, &name))?;
         found.map(|to| target(py, to)).transpose()
     }
 
@@ -115,35 +180,38 @@ impl Hdf5Objects {
         &self,
         py: Python<'py>,
         address: u64,
-        name: &str,
+        name: Name,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let attrs = self.run(py, |objects| objects.attributes(address, name))?;
+        let attrs = self.run(py, |objects| objects.attributes(address, &name))?;
         let listed = attrs.into_iter().map(|attr| {
             let shape = attr.shape.map(|shape| PyTuple::new(py, shape)).transpose()?;
-            (attr.name, kind(py, &attr.kind)?, shape, PyBytes::new(py, &attr.data)).into_pyobject(py)
+            (python_name(py, &attr.name)?, kind(py, &attr.kind)?, shape, PyBytes::new(py, &attr.data))
+                .into_pyobject(py)
         });
         listed.collect()
     }
 
     /// Returns a named type.
-    fn named_type<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<Bound<'py, PyTuple>> {
-        kind(py, &self.run(py, |objects| objects.named_type(address, name))?)
+    fn named_type<'py>(&self, py: Python<'py>, address: u64, name: Name) -> PyResult<Bound<'py, PyTuple>> {
+        kind(py, &self.run(py, |objects| objects.named_type(address, &name))?)
     }
 
     /// Returns the address of the named type of a data set, if it has one.
-    fn type_address(&self, py: Python<'_>, address: u64, name: &str) -> PyResult<Option<u64>> {
-        self.run(py, |objects| objects.type_address(address, name))
+    fn type_address(&self, py: Python<'_>, address: u64, name: Name) -> PyResult<Option<u64>> {
+        self.run(py, |objects| objects.type_address(address, &name))
     }
 
     /// Returns the description of a data set.
-    fn description<'py>(&self, py: Python<'py>, address: u64, name: &str) -> PyResult<Bound<'py, PyDict>> {
+    fn description<'py>(&self, py: Python<'py>, address: u64, name: Name) -> PyResult<Bound<'py, PyDict>> {
         let Description { kind: items, shape, max_shape, layout, filters, fill, .. } =
-            self.run(py, |objects| objects.description(address, name))?;
+            self.run(py, |objects| objects.description(address, &name))?;
         let listed = PyDict::new(py);
         listed.set_item("type", kind(py, &items)?)?;
         listed.set_item("shape", shape.map(|shape| PyTuple::new(py, shape)).transpose()?)?;
         listed.set_item("maxshape", PyTuple::new(py, max_shape)?)?;
         listed.set_item("fill", fill.map(|fill| PyBytes::new(py, &fill)))?;
+        let names = filters.iter().map(b2_hdf5::Filter::hdf5_name);
+        listed.set_item("filter_names", PyTuple::new(py, names.collect::<Vec<_>>())?)?;
         let filters = filters.into_iter().map(|filter| (filter.id, filter.params));
         listed.set_item("filters", filters.collect::<Vec<_>>())?;
         let name = match layout {
@@ -172,8 +240,8 @@ impl Hdf5Objects {
     }
 
     /// Opens a data set, whose items are bytes as they are stored.
-    fn data_set(&self, py: Python<'_>, address: u64, name: &str) -> PyResult<Hdf5Data> {
-        let data = self.run(py, |objects| objects.data_set(address, name))?;
+    fn data_set(&self, py: Python<'_>, address: u64, name: Name) -> PyResult<Hdf5Data> {
+        let data = self.run(py, |objects| objects.data_set(address, &name))?;
         let size = data.dtype().or_raise(py)?.itemsize();
         let dtype = PyArrayDescr::new(py, format!("V{size}"))?.unbind();
         Ok(Hdf5Data::new(Arc::new(data), dtype))
@@ -185,15 +253,15 @@ impl Hdf5Objects {
         py: Python<'py>,
         references: &[u8],
         size: usize,
-        name: &str,
+        name: Name,
     ) -> PyResult<Bound<'py, PyList>> {
-        let found = self.run(py, |objects| objects.sequences(references, size, name))?;
+        let found = self.run(py, |objects| objects.sequences(references, size, &name))?;
         PyList::new(py, found.iter().map(|bytes| PyBytes::new(py, bytes)))
     }
 
     /// Returns the texts that references refer to, up to the first zero of each.
-    fn texts<'py>(&self, py: Python<'py>, references: &[u8], name: &str) -> PyResult<Bound<'py, PyList>> {
-        let found = self.run(py, |objects| objects.sequences(references, 1, name))?;
+    fn texts<'py>(&self, py: Python<'py>, references: &[u8], name: Name) -> PyResult<Bound<'py, PyList>> {
+        let found = self.run(py, |objects| objects.sequences(references, 1, &name))?;
         let text = |bytes: &[u8]| PyBytes::new(py, bytes.split(|&byte| byte == 0).next().unwrap_or_default());
         PyList::new(py, found.iter().map(|bytes| text(bytes)))
     }
@@ -204,9 +272,9 @@ impl Hdf5Objects {
         py: Python<'py>,
         address: u64,
         index: u32,
-        name: &str,
+        name: Name,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.run(py, |objects| objects.heap_object(address, index, name))?;
+        let bytes = self.run(py, |objects| objects.heap_object(address, index, &name))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -216,9 +284,9 @@ impl Hdf5Objects {
         py: Python<'py>,
         position: u64,
         nbytes: u64,
-        name: &str,
+        name: Name,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.run(py, |objects| objects.bytes(position, nbytes, name))?;
+        let bytes = self.run(py, |objects| objects.bytes(position, nbytes, &name))?;
         Ok(PyBytes::new(py, &bytes))
     }
 }
@@ -227,8 +295,10 @@ impl Hdf5Objects {
 fn target(py: Python<'_>, target: Target) -> PyResult<Bound<'_, PyAny>> {
     Ok(match target {
         Target::Object(address) => address.into_pyobject(py)?.into_any(),
-        Target::Soft(path) => path.into_pyobject(py)?.into_any(),
-        Target::External { file, path, .. } => (file, path).into_pyobject(py)?.into_any(),
+        Target::Soft(path) => python_name(py, &path)?.into_any(),
+        Target::External { file, path, .. } => {
+            (python_name(py, &file)?, python_name(py, &path)?).into_pyobject(py)?.into_any()
+        }
         _ => py.None().into_bound(py),
     })
 }
@@ -255,11 +325,16 @@ fn kind<'py>(py: Python<'py>, of: &Type) -> PyResult<Bound<'py, PyTuple>> {
         }
         Type::Opaque { size, tag, .. } => ("opaque", size, tag).into_pyobject(py),
         Type::Compound { size, fields, .. } => {
-            let fields = fields.iter().map(|field| Ok((&field.name, field.offset, kind(py, &field.kind)?)));
+            let fields = fields
+                .iter()
+                .map(|field| Ok((python_name(py, &field.name)?, field.offset, kind(py, &field.kind)?)));
             ("compound", size, fields.collect::<PyResult<Vec<_>>>()?).into_pyobject(py)
         }
         Type::Enum { base, names, .. } => {
-            let names: Vec<_> = names.iter().map(|(name, value)| (name, PyBytes::new(py, value))).collect();
+            let names: Vec<_> = names
+                .iter()
+                .map(|(name, value)| Ok((python_name(py, name)?, PyBytes::new(py, value))))
+                .collect::<PyResult<_>>()?;
             ("enum", kind(py, base)?, names).into_pyobject(py)
         }
         Type::Array { base, dims, .. } => {

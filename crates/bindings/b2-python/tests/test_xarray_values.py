@@ -115,11 +115,42 @@ def test_an_encoding_that_is_asked_for_is_kept_or_refused(tmp_path, lazy):
 
 
 @lazily
+def test_times_with_fractions_are_appended(tmp_path, lazy):
+    """xarray writes the units of such times in several ways."""
+    rng = np.random.default_rng(10)
+    for n, unit in enumerate(["s", "ms", "us", "ns"] * 3):
+        # Of the first ones the units are found.
+        numbers = [int(rng.integers(10**9)) + np.arange(3), *(rng.integers(0, 10**9, rows) for rows in rng.integers(1, 5, 2))]
+        parts = [xr.Dataset({"t": ("x", some.astype(f"M8[{unit}]"))}) for some in numbers]
+        path = tmp_path / f"{n}.b2d"
+        for part in parts:
+            maybe_lazy(part, lazy and part is not parts[0]).b2kit.to_store(path, append_dim="x" if part is not parts[0] else None)
+        xr.testing.assert_equal(opened(path).t, xr.concat([part.t for part in parts], "x"))
+
+
+@lazily
+@pytest.mark.parametrize("kind", [">f8", ">f4", ">i2", ">u8", ">c8", "<i4"])
+def test_both_byte_orders_are_appended(tmp_path, lazy, kind):
+    rng = np.random.default_rng(9)
+    parts = [xr.Dataset({"f": (("x", "y"), (rng.random((rows, 3)) * 100).astype(kind))}) for rows in rng.integers(1, 6, 4)]
+    path = tmp_path / "a.b2d"
+    maybe_lazy(parts[0], lazy).b2kit.to_store(path)
+    for n, part in enumerate(parts[1:]):
+        part = part if n % 2 else part.astype(np.dtype(kind).newbyteorder())
+        maybe_lazy(part, lazy).b2kit.to_store(path, append_dim="x")
+    maybe_lazy(parts[0] + 1, lazy).b2kit.to_store(path, region={"x": slice(0, parts[0].sizes["x"])})
+    found = opened(path).f
+    assert found.dtype.newbyteorder("=") == np.dtype(kind).newbyteorder("=")
+    np.testing.assert_array_equal(found, np.concatenate([parts[0].f + 1, *(part.f for part in parts[1:])]))
+
+
+@lazily
 def test_packed_values_that_do_not_fit(tmp_path, lazy):
     packed = {"f": {"dtype": "i1", "scale_factor": 0.5, "_FillValue": -128}}
     xr.Dataset({"f": ("x", [1.0, np.nan])}).b2kit.to_store(tmp_path / "a.b2d", encoding=packed)
-    with pytest.raises(ValueError, match="does not fit"):
-        maybe_lazy(xr.Dataset({"f": ("x", [70.0])}), lazy).b2kit.to_store(tmp_path / "a.b2d", append_dim="x")
+    for wrong in 70.0, np.inf, -np.inf:
+        with pytest.raises(ValueError, match="does not fit"):
+            maybe_lazy(xr.Dataset({"f": ("x", [wrong])}), lazy).b2kit.to_store(tmp_path / "a.b2d", append_dim="x")
     maybe_lazy(xr.Dataset({"f": ("x", [63.5])}), lazy).b2kit.to_store(tmp_path / "a.b2d", append_dim="x")
     np.testing.assert_array_equal(opened(tmp_path / "a.b2d").f, [1, np.nan, 63.5])
 
@@ -288,6 +319,46 @@ def test_between_engines(tmp_path, first, second, chunks):
         with xr.open_dataset(path, engine="b2kit", chunks=chunks) as ds:
             xr.testing.assert_allclose(ds.compute(), rich())
             WRITERS[second][0](ds, tmp_path / f"third{WRITERS[second][1]}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ["netcdf4", "h5netcdf"])
+def test_coordinates_of_several_dimensions(tmp_path, engine):
+    """netCDF numbers the dimensions of a variable that has the name of its first one, such as a coordinate of letters."""
+    pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
+    rng = np.random.default_rng(4)
+    for n in range(8):
+        lengths = dict(zip("tyx", rng.integers(1, 6, 3)))
+        names = rng.integers(97, 123, (lengths["y"], 3), "u1").view("S3")[:, 0]
+        ds = xr.Dataset(
+            {
+                "f": (("t", "y", "x"), rng.random(tuple(lengths.values()))),
+                "s": (("x",), rng.integers(97, 123, (lengths["x"], 3), "u1").view("S3")[:, 0]),
+            },
+            {"y": names, "x": np.arange(lengths["x"]) * 0.5},
+        )
+        tree = xr.DataTree.from_dict({"/": ds, "/part": xr.Dataset({"g": ("y", rng.random(lengths["y"])), "z": ("z", names)})})
+        # h5netcdf cannot write such a group.
+        tree = tree if n % 2 and engine == "netcdf4" else xr.DataTree.from_dict({"/": ds})
+        tree.to_netcdf(tmp_path / f"{n}.nc", engine=engine, unlimited_dims={"/": ["t"]} if n % 3 else None)
+        for decode in True, False:
+            with xr.open_datatree(tmp_path / f"{n}.nc", engine=engine, decode_cf=decode) as theirs:
+                with xr.open_datatree(tmp_path / f"{n}.nc", engine="b2kit", decode_cf=decode) as own:
+                    xr.testing.assert_equal(own, theirs)
+                    assert all(dict(own[path].sizes) == dict(theirs[path].sizes) for path in theirs.groups)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_names_of_scipy(tmp_path):
+    """SciPy writes names in Latin-1."""
+    pytest.importorskip("scipy")
+    rng = np.random.default_rng(3)
+    for n in range(10):
+        names = ["".join(chr(letter) for letter in rng.choice([97, 98, 0xE4, 0xE9, 0xFF], 4)) for _ in range(3)]
+        ds = xr.Dataset({names[0]: (names[1], rng.random(5), {names[2]: 1})}, attrs={names[2]: "text"})
+        ds.to_netcdf(tmp_path / f"{n}.nc", engine="scipy")
+        with xr.open_dataset(tmp_path / f"{n}.nc", engine="b2kit") as own:
+            xr.testing.assert_identical(own.compute(), ds)
 
 
 @pytest.mark.filterwarnings("ignore")

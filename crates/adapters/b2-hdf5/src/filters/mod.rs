@@ -59,6 +59,20 @@ impl Filter {
         Self { id, params, name }
     }
 
+    /// Returns the name in the file; of filters that are part of HDF5, which have none there, HDF5's own name.
+    pub fn hdf5_name(&self) -> &str {
+        match (self.name.as_deref(), self.id) {
+            (Some(name), _) if !name.is_empty() => name,
+            (_, GZIP) => "deflate",
+            (_, SHUFFLE) => "shuffle",
+            (_, FLETCHER32) => "fletcher32",
+            (_, SZIP) => "szip",
+            (_, NBIT) => "nbit",
+            (_, SCALE_OFFSET) => "scaleoffset",
+            _ => "",
+        }
+    }
+
     /// Returns a human-readable name.
     pub fn name(&self) -> String {
         match (known(self.id), &self.name) {

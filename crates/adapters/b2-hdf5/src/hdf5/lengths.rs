@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use super::messages::{Attribute, Space};
-use super::{Hdf5, NO_VARIABLE, cursor, header, is_scale, messages, text_of};
+use super::{Group, Hdf5, NO_VARIABLE, cursor, header, is_scale, messages, text_of};
 
 impl Hdf5 {
     /// The shape of a netCDF variable: along an unlimited dimension it is as long as the dimension, even if
     /// HDF5 has fewer rows.
     pub(super) fn extent(
         &self,
+        group: &Group,
         stored: &[Attribute],
         shape: &[u64],
         most: Option<&[u64]>,
@@ -18,15 +19,21 @@ impl Hdf5 {
         let mut extent = shape.to_vec();
         let Some(most) = most else { return Ok(extent) };
         if is_scale(stored) {
-            // A variable with the name of its dimension.
-            if let ([length], [u64::MAX]) = (&mut extent[..], most)
+            // A variable with the name of its first dimension.
+            if let ([length, ..], [u64::MAX, ..]) = (&mut extent[..], most)
                 && self.is_of_netcdf(stored)
             {
                 *length = self.longest_user(stored).max(*length);
             }
-            return Ok(extent);
         }
-        let Some(scales) = self.scales(stored)? else { return Ok(extent) };
+        let scales = match self.numbered_scales(group, stored, shape.len())? {
+            Some(scales) => scales.into_iter().map(|scale| scale.map(|(_, address)| address)).collect(),
+            None if is_scale(stored) => return Ok(extent),
+            None => match self.scales(stored)? {
+                Some(scales) => scales,
+                None => return Ok(extent),
+            },
+        };
         for ((length, &most), scale) in extent.iter_mut().zip(most).zip(scales) {
             if let (u64::MAX, Some(scale)) = (most, scale) {
                 *length = self.dimension_length(scale)?.unwrap_or(0).max(*length);

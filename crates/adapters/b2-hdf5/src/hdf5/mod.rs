@@ -96,6 +96,9 @@ pub(crate) fn find(file: &dyn ReadAt, len: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// The name and the address of a scale.
+type Scale = (String, u64);
+
 /// An open file.
 pub(crate) struct Hdf5 {
     below: Arc<Below>,
@@ -107,6 +110,8 @@ pub(crate) struct Hdf5 {
     listings: Cache<Listing>,
     /// The names that scales store in an attribute.
     scale_names: Cache<Option<String>>,
+    /// The numbers of the scales in groups, by the addresses of the groups.
+    dimension_numbers: Cache<BTreeMap<i64, Scale>>,
     /// The lengths of unlimited dimensions, by the address of the scale; `None` if netCDF did not write it.
     lengths: Mutex<BTreeMap<u64, Option<u64>>>,
 }
@@ -174,6 +179,7 @@ impl Hdf5 {
             indexes: Mutex::default(),
             listings: Cache::new(NAMES),
             scale_names: Cache::new(SCALE_NAMES),
+            dimension_numbers: Cache::new(SCALE_NAMES),
             lengths: Mutex::default(),
         })
     }
@@ -303,7 +309,10 @@ impl Hdf5 {
             },
         };
         let is_external = found.iter().any(|message| message.kind == header::EXTERNAL);
-        Ok(DataSetMessages { kind, space, layout, filters, fill, is_external })
+        // As in HDF5, items that were never written and are never filled are zero.
+        let is_never_filled =
+            content(header::FILL).map_err(&damaged)?.is_some_and(|bytes| messages::is_never_filled(&bytes));
+        Ok(DataSetMessages { kind, space, layout, filters, fill, is_never_filled, is_external })
     }
 
     fn data_set(
@@ -315,7 +324,7 @@ impl Hdf5 {
     ) -> Result<DataSetParts, Hdf5Error> {
         let damaged = Self::damaged(path);
         let wrong = |what: &str| Hdf5Error::damaged(path, format!("the {what} message is malformed"));
-        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+        let DataSetMessages { kind, space, layout, filters, fill, is_never_filled, is_external } =
             self.described(found, path)?;
         let stored = self.below.attributes(found).map_err(&damaged)?;
         let Space::Shape(shape, most) = space else {
@@ -337,7 +346,7 @@ impl Hdf5 {
         let lengths = (&shape[..], most.as_deref());
         let placed = self.place(address, layout, lengths, &items, &filters, nbytes).map_err(&damaged)?;
         let dims = self.dimensions(group, name, &stored, shape.len()).map_err(&damaged)?;
-        let extent = self.extent(&stored, &shape, most.as_deref()).map_err(&damaged)?;
+        let extent = self.extent(group, &stored, &shape, most.as_deref()).map_err(&damaged)?;
         let mut attrs = self.attrs(&stored);
         let is_scale = is_scale(&stored);
         attrs.values.retain(|(name, _)| !OF_DIMENSIONS.contains(&&**name));
@@ -366,7 +375,7 @@ impl Hdf5 {
             extent,
             items,
             beyond: fill.clone().or_else(|| datatype::default_fill(&kind)),
-            fill,
+            fill: fill.filter(|_| !is_never_filled),
             place: placed.stores,
             kept: Mutex::default(),
             buffers: Arc::default(),
@@ -482,6 +491,12 @@ impl Hdf5 {
         if is_scale(stored) && ndim == 1 {
             return Ok(Some(vec![name.to_owned()]));
         }
+        if let Some(scales) = self.numbered_scales(group, stored, ndim)? {
+            let names = scales.into_iter().enumerate();
+            let names =
+                names.map(|(axis, scale)| scale.map_or_else(|| format!("dim_{axis}"), |(name, _)| name));
+            return Ok(Some(names.collect()));
+        }
         let labels = self.labels(stored).map_err(|what| format!("the names of dimensions: {what}"))?;
         let names = labels
             .into_iter()
@@ -507,6 +522,62 @@ impl Hdf5 {
         let lost = lost.filter(|(_, (label, name))| !label.is_empty() && label != name);
         lost.map(|(axis, (label, name))| format!("{LABELS}: {label:?} (dimension {axis} is {name:?})"))
             .collect()
+    }
+
+    /// The scales of the dimensions of a netCDF variable that is a scale and has several dimensions: their names and addresses.
+    /// Such a variable has their numbers in place of references to scales.
+    fn numbered_scales(
+        &self,
+        group: &Group,
+        stored: &[Attribute],
+        ndim: usize,
+    ) -> Result<Option<Vec<Option<Scale>>>, String> {
+        let numbers = self.numbers(stored, "_Netcdf4Coordinates");
+        if ndim < 2 || !is_scale(stored) || numbers.len() != ndim {
+            return Ok(None);
+        }
+        let mut found: Vec<Option<Scale>> = vec![None; ndim];
+        for &around in group.chain.iter().rev() {
+            if found.iter().all(Option::is_some) {
+                break;
+            }
+            let known = self.dimension_numbers(around)?;
+            for (scale, number) in found.iter_mut().zip(&numbers).filter(|(scale, _)| scale.is_none()) {
+                *scale = known.get(number).cloned();
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// The scales in a group by their numbers, if netCDF has numbered them.
+    fn dimension_numbers(&self, group: u64) -> Result<Arc<BTreeMap<i64, Scale>>, String> {
+        if let Some(known) = self.dimension_numbers.get(group) {
+            return Ok(known);
+        }
+        let listing = self.below.listing(&self.listings, group, &self.below.messages(group)?)?;
+        let mut found = BTreeMap::new();
+        for (name, target) in listing.by_name() {
+            let Target::Object(address) = target else { continue };
+            // Damaged ones are ignored.
+            let Ok(messages) = self.below.messages(*address) else { continue };
+            if !messages.iter().any(|message| message.kind == header::DATASPACE) {
+                continue;
+            }
+            let Ok(stored) = self.below.attributes(&messages) else { continue };
+            if let (true, [number]) = (is_scale(&stored), &self.numbers(&stored, "_Netcdf4Dimid")[..]) {
+                found.insert(*number, (name.clone(), *address));
+            }
+        }
+        let count = found.len();
+        Ok(self.dimension_numbers.keep(group, found, count.max(1)))
+    }
+
+    /// The integers of an attribute; none if it has others.
+    fn numbers(&self, stored: &[Attribute], name: &str) -> Vec<i64> {
+        let attr = stored.iter().find(|attr| attr.name == name);
+        let value = attr.and_then(|attr| self.value(attr).ok());
+        let numbers = value.map(|value| attrs::numbers(&value)).unwrap_or_default();
+        numbers.iter().map(Value::as_i64).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// The addresses of the scales of the dimensions, the first one of each; `None` if no dimension has ever had one.
@@ -603,6 +674,8 @@ struct DataSetMessages {
     layout: Layout,
     filters: Vec<Filter>,
     fill: Option<Vec<u8>>,
+    /// Whether items that were never written do not get the fill value.
+    is_never_filled: bool,
     /// Whether the items are in other files.
     is_external: bool,
 }

@@ -243,7 +243,7 @@ impl Objects<'_> {
         self.0.begin();
         let found = self.0.messages(address, name)?;
         let damaged = Hdf5::damaged(name);
-        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+        let DataSetMessages { kind, space, layout, filters, fill, is_external, .. } =
             self.0.described(&found, name)?;
         let (shape, most) = match space {
             Space::Shape(shape, most) => (Some(shape), most),
@@ -291,7 +291,7 @@ impl Objects<'_> {
         self.0.begin();
         let hdf5 = self.0;
         let found = hdf5.messages(address, name)?;
-        let DataSetMessages { kind, space, layout, filters, fill, is_external } =
+        let DataSetMessages { kind, space, layout, filters, fill, is_never_filled, is_external } =
             hdf5.described(&found, name)?;
         let Space::Shape(shape, most) = space else {
             return Err(Hdf5Error::unsupported(name, "no items and no shape (a null dataspace)"));
@@ -304,12 +304,7 @@ impl Objects<'_> {
         if fill.as_ref().is_some_and(|fill| fill.len() != items.stored) {
             return Err(Hdf5Error::damaged(name, "the fill value message is malformed"));
         }
-        // As in HDF5, items that were never written and are never filled are zero.
-        let message = found.iter().find(|message| message.kind == header::FILL);
-        let content = message.map(|message| hdf5.below.content(message)).transpose();
-        let is_never =
-            content.map_err(Hdf5::damaged(name))?.is_some_and(|bytes| messages::is_never_filled(&bytes));
-        let fill = fill.filter(|_| !is_never);
+        let fill = fill.filter(|_| !is_never_filled);
         let nbytes = product(&shape).saturating_mul(items.stored as u64);
         let lengths = (&shape[..], most.as_deref());
         let placed = hdf5.place(address, layout, lengths, &items, &filters, nbytes);

@@ -106,7 +106,8 @@ def asarray(
     splitmode : {"auto", "always", "never"}, optional
         When blocks are split into one stream for each byte of the items.
     use_dict : bool
-        Compress with a dictionary.
+        Compress with a dictionary. python-blosc2 4.14 reads wrong items from files of several chunks with dictionaries, also
+        those that it wrote.
     sparse : bool
         Create a directory with a file for each chunk.
     threads : int, optional

@@ -187,7 +187,7 @@ def _same(given: Any, found: Any, attrs: Any, encoding: Any) -> Any:
             wanted = given.astype("f8") - (0 if offset is None else offset)
             wanted = wanted / (1 if factor is None else factor)
             # Rounded, and possibly computed with lower precision.
-            same = np.abs(found.astype("f8") - wanted) <= 0.75 + 1e-6 * np.abs(wanted)
+            same = np.isfinite(wanted) & (np.abs(found.astype("f8") - wanted) <= 0.75 + 1e-6 * np.abs(wanted))
     if is_number.all():
         return same
     fill = attrs.get("_FillValue", attrs.get("missing_value"))

@@ -101,7 +101,8 @@ class Hdf5Store(AbstractDataStore):
         for fill in ("_FillValue", "missing_value"):
             # msgpack stores no type.
             if fill in attrs and data.dtype.kind in "biufc" and not isinstance(attrs[fill], (str, bytes, list)):
-                attrs[fill] = np.asarray(attrs[fill]).astype(data.dtype)[()]
+                value = np.asarray(attrs[fill]).astype(data.dtype)
+                attrs[fill] = value.reshape(())[()] if value.size == 1 else value
         encoding: dict[str, Any] = {"source": data.path, "original_shape": data.shape, "chunks": data.chunks}
         if data.chunks is not None:
             encoding["preferred_chunks"] = dict(zip(dims, data.chunks))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import uuid
 import warnings
@@ -939,13 +940,19 @@ def _change(write: _Write, group: Group, append_dim: Hashable | None, region: di
     if not isinstance(member, Array):
         raise ArgumentError(f"{write.name!r} is not an array in the store")
     variable, array = write.variable, member
+    if variable.dtype != array.dtype and variable.dtype.newbyteorder("=") == array.dtype.newbyteorder("="):
+        # xarray does not keep the byte order.
+        variable = write.variable = variable.astype(array.dtype)
     if variable.dtype != array.dtype:
         raise ArgumentError(f"variable {write.name!r} is {variable.dtype} after encoding, in the store {array.dtype}")
     for key in ("units", "calendar", "scale_factor", "add_offset", "_FillValue"):
         if key not in write.attrs or key not in array.attrs:
             continue
-        # xarray writes `days since 2020-01-01` both with and without the time of day; NaN differs from itself.
-        mine, theirs = (str(attrs[key]).removesuffix(" 00:00:00") for attrs in (write.attrs, array.attrs))
+        # xarray writes `days since 2020-01-01` both with and without the time of day, and that after a `T` or a space; NaN differs
+        # from itself.
+        mine, theirs = (
+            re.sub(r"(\d)T(\d)", r"\1 \2", str(attrs[key])).removesuffix(" 00:00:00") for attrs in (write.attrs, array.attrs)
+        )
         if mine != theirs:
             raise ArgumentError(f"variable {write.name!r} has {key} {mine!r}, in the store {theirs!r}")
     lengths = array.shape

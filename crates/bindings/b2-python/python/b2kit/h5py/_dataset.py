@@ -15,7 +15,7 @@ from b2kit.h5py import _elsewhere, h5t
 from b2kit.h5py._dims import DimensionManager
 from b2kit.h5py._objects import HLObject, ObjectID, refuse
 from b2kit.h5py._select import Box, Points, parse_region, select
-from b2kit.h5py._types import Empty, Heap, ItemType, RegionReference, check_string_dtype
+from b2kit.h5py._types import Empty, Heap, ItemType, RegionReference, check_string_dtype, converted, flat
 
 __all__ = ["Dataset", "DatasetID", "StoreInfo"]
 
@@ -40,9 +40,9 @@ class DatasetID(ObjectID):
         self._dataset = dataset
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape; empty if there is none."""
-        return self._dataset.shape or ()
+    def shape(self) -> Any:
+        """The shape; None if there is none (a null dataspace)."""
+        return self._dataset.shape
 
     @property
     def rank(self) -> int:
@@ -63,7 +63,7 @@ class DatasetID(ObjectID):
     @cached_property
     def _chunks(self) -> list[StoreInfo]:
         if self._dataset.chunks is None:
-            raise TypeError("Chunk information is for data sets in chunks")
+            raise RuntimeError(f"{self._dataset._shown} is not a chunked dataset")
         found = self._dataset._data.stored_chunks()
         return [StoreInfo(tuple(offset), mask, position, size) for offset, position, size, mask in found]
 
@@ -72,7 +72,13 @@ class DatasetID(ObjectID):
         return {chunk.chunk_offset: chunk for chunk in self._chunks}
 
     def get_num_chunks(self) -> int:
-        """Return the number of stored chunks."""
+        """Return the number of stored chunks.
+
+        Raises
+        ------
+        RuntimeError
+            There are no chunks.
+        """
         return len(self._chunks)
 
     def get_chunk_info(self, index: int) -> StoreInfo:
@@ -80,22 +86,48 @@ class DatasetID(ObjectID):
 
         Raises
         ------
-        IndexError
+        ValueError
             There is no such chunk.
+        OverflowError
+            The number is negative.
+        RuntimeError
+            There are no chunks.
         """
-        if not 0 <= index < len(self._chunks):
-            raise IndexError(f"chunk {index} of {len(self._chunks)}")
+        if index < 0:
+            raise OverflowError(f"chunk {index}: a number is not negative")
+        if index >= len(self._chunks):
+            raise ValueError(f"Chunk index is out of range: {index} of {len(self._chunks)}")
         return self._chunks[index]
 
     def get_chunk_info_by_coord(self, chunk_offset: tuple[int, ...]) -> StoreInfo:
-        """Return the metadata of the chunk that contains an item; without size and position if it was never written."""
-        if self._dataset.chunks is None:
-            raise TypeError("Chunk information is for data sets in chunks")
-        at = tuple(n // length * length for n, length in zip(chunk_offset, self._dataset.chunks))
-        return self._by_offset.get(at, StoreInfo(at, 0, None, 0))
+        """Return the metadata of the chunk that contains an item, with the position of the item; without size and offset if it was never written.
+
+        Raises
+        ------
+        ValueError
+            The position has another number of dimensions.
+        OverflowError
+            A number is negative.
+        RuntimeError
+            There are no chunks.
+        """
+        item = tuple(chunk_offset)
+        if len(item) != self.rank or not item:
+            raise ValueError(f"{item} has another number of dimensions than the dataset, {self.rank}")
+        if min(item) < 0:
+            raise OverflowError(f"{item}: numbers are not negative")
+        by_offset = self._by_offset
+        at = tuple(n // length * length for n, length in zip(item, self._dataset.chunks or ()))
+        return by_offset.get(at, StoreInfo(item, 0, None, 0))._replace(chunk_offset=item)
 
     def chunk_iter(self, func: Any) -> Any:
-        """Call a function with each stored chunk until it returns something other than None, which is returned."""
+        """Call a function with each stored chunk until it returns something other than None, which is returned.
+
+        Raises
+        ------
+        RuntimeError
+            There are no chunks.
+        """
         for chunk in self._chunks:
             found = func(chunk)
             if found is not None:
@@ -115,13 +147,24 @@ class DatasetID(ObjectID):
         Raises
         ------
         OSError
-            No chunk starts at this item, or it was never written.
+            The item is inside a chunk, not at its start.
+        RuntimeError
+            The chunk was never written, or there are no chunks.
+        TypeError
+            The position has another number of dimensions.
         ValueError
-            ``out`` is too small.
+            ``out`` is too small, or there are no dimensions.
         """
-        chunk = self._by_offset.get(tuple(offsets))
+        if len(offsets) != self.rank:
+            raise TypeError(f"offsets length ({len(offsets)}) must match dataset rank ({self.rank})")
+        if not offsets:
+            raise ValueError("a dataset without dimensions has no chunks")
+        offset = tuple(offsets)
+        chunk = self._by_offset.get(offset)
+        if chunk is None and self.get_chunk_info_by_coord(offset).byte_offset is not None:
+            raise IoError(f"{self._dataset._shown}: {offset} is inside of a chunk, not where it begins")
         if chunk is None or chunk.byte_offset is None:
-            raise IoError(f"{self._dataset._shown}: no stored chunk begins at {tuple(offsets)}")
+            raise RuntimeError(f"{self._dataset._shown}: no stored chunk begins at {offset}")
         data = self._opened.objects.read(chunk.byte_offset, chunk.size, self._dataset._shown)
         if out is None:
             return chunk.filter_mask, data
@@ -229,8 +272,8 @@ class Dataset(HLObject):
 
     @property
     def filter_names(self) -> tuple[str, ...]:
-        """Names of the filters, in the order in which they were applied."""
-        return tuple(self._data.filters) if self._description["filters"] else ()
+        """Names of the filters as the file has them, in the order in which they were applied."""
+        return tuple(self._description["filter_names"])
 
     @property
     def compression(self) -> str | None:
@@ -298,8 +341,11 @@ class Dataset(HLObject):
         """The value of items that were never written."""
         fill = self._description["fill"]
         if fill is None or len(fill) != self._kind.stored.itemsize:
-            if self.dtype.hasobject and check_string_dtype(self.dtype) is None:
+            if self.dtype.hasobject and check_string_dtype(flat(self.dtype)[0]) is None:
                 # Numbers are zero, and objects None.
+                if self.dtype.subdtype is not None:
+                    base, inner = flat(self.dtype)
+                    return np.empty(inner, base)
                 return np.empty(1, self.dtype)[0] if self.dtype.fields is not None else None
             fill = bytes(self._kind.stored.itemsize)
         return self._kind.items(fill, (1,), self._heap)[0]
@@ -388,6 +434,8 @@ class Dataset(HLObject):
     def astype(self, dtype: Any) -> Any:
         """Return a view that converts items to another type when they are read.
 
+        As in HDF5, numbers that do not fit become the nearest ones that do.
+
         Parameters
         ----------
         dtype : dtype_like
@@ -396,14 +444,15 @@ class Dataset(HLObject):
         Returns
         -------
         object
-            The view, which is indexed like the data set; the data set itself if it has that type.
+            The view, which is indexed like the data set; the data set itself if it has that type. Reading raises ``OSError`` or
+            ``TypeError`` if HDF5 does not convert the items, such as numbers to texts.
         """
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self
         if dtype.kind == "T" and check_string_dtype(self.dtype) is None:
             raise TypeError(f"dset.astype({dtype}) can only be used on datasets with an HDF5 string datatype")
-        return _View(self, lambda array: _as_text(array, dtype) if dtype.kind == "T" else array.astype(dtype), dtype)
+        return _View(self, lambda array: _as_text(array, dtype) if dtype.kind == "T" else converted(array, dtype), dtype, dtype)
 
     def asstr(self, encoding: str | None = None, errors: str = "strict") -> Any:
         """Return a view that reads texts as ``str``.
@@ -477,7 +526,7 @@ class Dataset(HLObject):
     def _items(self, chosen: Box | Points) -> np.ndarray[Any, Any]:
         """Returns selected items."""
         if 0 in chosen.shape:
-            base, inner = self.dtype.subdtype or (self.dtype, ())
+            base, inner = flat(self.dtype)
             return np.zeros(chosen.shape + inner, base)
         if self.is_virtual:
             return _elsewhere.read_virtual(self, chosen)
@@ -526,8 +575,15 @@ class Dataset(HLObject):
                 raise ValueError("Illegal slicing argument for scalar dataspace")
             found = self._items(Box((), ()))
             return found if args and is_all else found[()]
-        found = self._items(select(self.shape, args))
+        found = self._selected(args)
         return found[()] if found.ndim == 0 else found
+
+    def _selected(self, sel: Any) -> Any:
+        """Returns the items of a selection, which stay an array if it is a single one, or those of fields and regions."""
+        args = sel if isinstance(sel, tuple) else (sel,)
+        if not self.shape or any(isinstance(arg, (str, RegionReference)) or arg is None for arg in args):
+            return self[args] if args != () else self[...]
+        return self._items(select(self.shape, args))
 
     def read_direct(self, dest: np.ndarray[Any, Any], source_sel: Any = None, dest_sel: Any = None) -> None:
         """Read items into an array.
@@ -555,7 +611,9 @@ class Dataset(HLObject):
         if plain and is_whole and dest.dtype == self._kind.stored:
             self._data._read_into(Ellipsis, dest.view(f"V{dest.dtype.itemsize}"), self._opened.threads)
             return
-        found = self[() if source_sel is None else source_sel]
+        found = self[...] if source_sel is None else self._selected(source_sel)
+        if dest.dtype.kind != "O" and dest.dtype != found.dtype:
+            found = converted(found, dest.dtype)
         place = dest[dest_sel if dest_sel is not None else ()] if dest.ndim else dest
         if not isinstance(place, np.ndarray):
             dest[dest_sel] = found
@@ -575,8 +633,8 @@ class Dataset(HLObject):
             raise ValueError("Dataset.__array__ received copy=False but memory allocation cannot be avoided on read")
         if self.shape is None:
             raise TypeError("Empty datasets have no numpy representation")
-        found = np.asarray(self[...])
-        return found if dtype is None else found.astype(dtype, copy=False)
+        found: np.ndarray[Any, Any] = self[...]
+        return found if dtype is None or found.dtype == dtype else converted(found, np.dtype(dtype))
 
     def refresh(self) -> None:
         """Do nothing: changes by other programs are not followed."""
@@ -587,7 +645,7 @@ class Dataset(HLObject):
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 dataset>"
-        name = "(anonymous)" if self.name is None else f'"{posixpath.basename(self.name) or "/"}"'
+        name = "(anonymous)" if self._path is None else f'"{posixpath.basename(self._path) or "/"}"'
         try:
             kind = self.dtype.str
         except TypeError:
@@ -627,8 +685,10 @@ def _fields(dtype: np.dtype[Any], names: Any) -> tuple[Any, np.dtype[Any]]:
 class _View:
     """A view of a data set that converts items when they are read."""
 
-    def __init__(self, dataset: Dataset, change: Any, dtype: np.dtype[Any]) -> None:
+    def __init__(self, dataset: Dataset, change: Any, dtype: np.dtype[Any], cast: np.dtype[Any] | None = None) -> None:
         self._dataset, self._change, self._dtype = dataset, change, dtype
+        # Without items the type stays.
+        self._empty = dtype if cast is None else dataset.dtype
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -656,7 +716,7 @@ class _View:
     def __getitem__(self, args: Any) -> Any:
         found = self._dataset[args]
         if isinstance(found, Empty):
-            return Empty(self._dtype)
+            return Empty(self._empty)
         array = np.empty((), object) if isinstance(found, (bytes, str)) and self._dataset.dtype.kind == "O" else np.asarray(found)
         if array.dtype.kind == "O" and isinstance(found, (bytes, str)):
             array[()] = found

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from b2kit.errors import DamagedError, IoError, LimitError, NoSuchKeyError, UnsupportedError
-from b2kit.h5py._select import Axis, Box, Points, Region, parse_region
+from b2kit.h5py._select import Axis, Box, Points, Region, block_axis, parse_region
+from b2kit.h5py._types import flat
 
 if TYPE_CHECKING:
     from b2kit.h5py._dataset import Dataset
@@ -166,7 +167,7 @@ def _virtual_shape(dataset: Dataset, shape: tuple[int, ...]) -> tuple[int, ...]:
             from_axis = _endless(mapping.src_space)
             if from_axis is None:
                 continue
-            length = len((mapping.src_space.axes(source.shape) or ())[from_axis])
+            length = len((mapping.src_space.axes(source.shape, is_clipped=True) or ())[from_axis])
             if block is None:
                 end = start + length
             else:
@@ -190,7 +191,8 @@ def _axes(mapping: VDSmap, dataset: Dataset, source: Dataset, n: int | None) -> 
         mapping = mapping._replace(vspace=Region("regular", None, tuple(regular)))
     target, from_axis = mapping.vspace, _endless(mapping.src_space)
     axis = _endless(target)
-    source_axes = mapping.src_space.axes(source.shape)
+    # The source may be smaller now.
+    source_axes = mapping.src_space.axes(source.shape, is_clipped=True)
     if axis is not None and from_axis is not None and source_axes is not None:
         # As many items as the source currently has.
         length = len(source_axes[from_axis])
@@ -201,7 +203,29 @@ def _axes(mapping: VDSmap, dataset: Dataset, source: Dataset, n: int | None) -> 
         else:
             regular[axis] = (start, stride, length // block if block else 0, block)
         target = Region("regular", None, tuple(regular))
-    return _Part(target.axes(dataset.shape), source_axes, mapping, source)
+    target_axes = target.axes(dataset.shape)
+    if mapping.src_space.kind == "all" and axis is None and target_axes is not None and source_axes is not None:
+        source_axes = _as_mapped(dataset, target_axes, source_axes, source)
+    return _Part(target_axes, source_axes, mapping, source)
+
+
+def _as_mapped(
+    dataset: Dataset, target: tuple[Axis, ...], source_axes: tuple[Axis, ...], source: Dataset
+) -> tuple[Axis, ...]:
+    """Returns the selections of a source that was mapped as a whole, and may be longer or shorter now.
+
+    Raises
+    ------
+    IoError
+        Other dimensions than the first have changed, so that its items are in other places.
+    """
+    wanted, found = list(map(len, target)), list(map(len, source_axes))
+    if math.prod(wanted) == math.prod(found):
+        return source_axes
+    if len(wanted) == len(found) and wanted[1:] == found[1:]:
+        return (block_axis(0, wanted[0]), *source_axes[1:])
+    what = f"the shape {source.shape} now, and was mapped as a whole to a part of the shape {tuple(wanted)}"
+    raise IoError(f"{dataset._shown}: the source {source.name} has {what}")
 
 
 def read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any]:
@@ -218,13 +242,10 @@ def read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any]
         raise DamagedError(f"{dataset._shown}: virtual data sets that lead to each other") from None
 
 
-def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any]:
-    base, inner = dataset.dtype.subdtype or (dataset.dtype, ())
-    nbytes = math.prod(chosen.shape) * dataset.dtype.itemsize
-    if nbytes > _UNEXPLAINED + sum(source.nbytes for _, source, _ in _parts(dataset)):
-        raise LimitError(f"{dataset._shown}: {nbytes} bytes, much more than its sources have")
-    out = np.empty(chosen.shape + inner, base)
-    fill = dataset.fillvalue
+def _filled(dataset: Dataset, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Returns items with the fill value of a data set."""
+    base, inner = flat(dataset.dtype)
+    out, fill = np.empty(shape + inner, base), dataset.fillvalue
     if base.hasobject and fill is None:
         fill = dataset._kind.items(bytes(dataset._kind.stored.itemsize), (), dataset._heap)[()]
     if isinstance(fill, np.ndarray) and base.kind == "O" and not inner:
@@ -232,6 +253,33 @@ def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any
             out.flat[item] = fill
     else:
         out[...] = fill
+    return out
+
+
+def _of_source(source: Dataset, positions: list[np.ndarray[Any, Any]], are_points: bool) -> np.ndarray[Any, Any]:
+    """Returns items of a source, which may be smaller now than when it was mapped. Those outside have its fill value."""
+    is_in = [axis < length for axis, length in zip(positions, source.shape)]
+    if are_points:
+        inside = np.logical_and.reduce(is_in)
+        if inside.all():
+            return source._items(Points(tuple(positions)))
+        out = _filled(source, (len(inside),))
+        out[inside] = source._items(Points(tuple(axis[inside] for axis in positions)))
+        return out
+    if not all(axis.all() for axis in is_in):
+        out = _filled(source, tuple(map(len, positions)))
+        if all(axis.any() for axis in is_in):
+            out[np.ix_(*is_in)] = _of_source(source, [axis[inside] for axis, inside in zip(positions, is_in)], False)
+        return out
+    return source._items(Box(tuple(map(_simple, positions)), tuple(map(len, positions))))
+
+
+def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any]:
+    inner = flat(dataset.dtype)[1]
+    nbytes = math.prod(chosen.shape) * dataset.dtype.itemsize
+    if nbytes > _UNEXPLAINED + sum(source.nbytes for _, source, _ in _parts(dataset)):
+        raise LimitError(f"{dataset._shown}: {nbytes} bytes, far more than its sources have")
+    out = _filled(dataset, chosen.shape)
     shape = dataset.shape
     wanted: list[np.ndarray[Any, Any]] = []
     for axis, length in zip(chosen.axes, shape):
@@ -253,10 +301,9 @@ def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any
             if not is_in.any():
                 continue
             numbers = [axis.numbers(positions[is_in])[1] for axis, positions in zip(part.target, wanted)]
-            flat = np.ravel_multi_index(tuple(numbers), tuple(shapes[0]))
-            at = np.unravel_index(flat, tuple(shapes[1]))
-            points = Points(tuple(axis.positions(where) for axis, where in zip(part.source, at)))
-            whole[is_in] = source._items(points)
+            order = np.ravel_multi_index(tuple(numbers), tuple(shapes[0]))
+            at = np.unravel_index(order, tuple(shapes[1]))
+            whole[is_in] = _of_source(source, [axis.positions(where) for axis, where in zip(part.source, at)], True)
             continue
         if any(not is_in.any() for is_in, _ in found):
             continue
@@ -268,7 +315,7 @@ def _read_virtual(dataset: Dataset, chosen: Box | Points) -> np.ndarray[Any, Any
         rest = iter(numbers)
         picks = [next(rest) if length != 1 else np.zeros(1, np.int64) for length in shapes[1]]
         places = [axis.positions(pick) for axis, pick in zip(part.source, picks)]
-        items = source._items(Box(tuple(map(_simple, places)), tuple(map(len, places))))
+        items = _of_source(source, places, False)
         where = [np.flatnonzero(is_in) for is_in, _ in found]
         target_shape = tuple(map(len, where))
         whole[np.ix_(*where)] = items.reshape(target_shape + items.shape[len(places) :])
@@ -285,17 +332,16 @@ def _simple(positions: np.ndarray[Any, Any]) -> slice | np.ndarray[Any, Any]:
 def _copy_other_shape(part: _Part, found: list[Any], shapes: tuple[list[int], list[int]], whole: np.ndarray[Any, Any]) -> None:
     """Copies a mapping between selections of different shapes, item by item."""
     grid = np.ix_(*(numbers for _, numbers in found))
-    flat = np.ravel_multi_index(np.broadcast_arrays(*grid), tuple(shapes[0])).ravel()
-    at = np.unravel_index(flat, tuple(shapes[1]))
-    points = Points(tuple(axis.positions(where) for axis, where in zip(part.source or (), at)))
+    order = np.ravel_multi_index(np.broadcast_arrays(*grid), tuple(shapes[0])).ravel()
+    at = np.unravel_index(order, tuple(shapes[1]))
     where = np.ix_(*(np.flatnonzero(is_in) for is_in, _ in found))
-    items = part.dataset._items(points)
+    items = _of_source(part.dataset, [axis.positions(where) for axis, where in zip(part.source or (), at)], True)
     whole[where] = items.reshape(tuple(len(numbers) for _, numbers in found) + items.shape[1:])
 
 
 def _points(region: Region, axes: tuple[Axis, ...] | None, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     if axes is None:
-        return region.all_points(shape)
+        return region.all_points(shape, is_clipped=True)
     if math.prod(map(len, axes)) > 1 << 24:
         raise UnsupportedError("a mapping of very many items, with a selection that is not a product")
     grid = np.meshgrid(*(axis.positions(np.arange(len(axis))) for axis in axes), indexing="ij")
@@ -311,7 +357,7 @@ def _copy_points(
     count = min(len(targets), len(sources))
     if count == 0:
         return
-    items = part.dataset._items(Points(tuple(sources[:count].T)))
+    items = _of_source(part.dataset, list(sources[:count].T), True)
     known = {tuple(target): n for n, target in enumerate(targets[:count].tolist())}
     if are_points:
         positions = zip(range(len(whole)), zip(*(axis.tolist() for axis in wanted)))

@@ -14,7 +14,7 @@ from b2kit._remote import is_web, shown, source_of, source_with
 from b2kit.errors import ArgumentError, DamagedError, IoError, NoSuchKeyError, NotBloscError, ReadOnlyError
 from b2kit.h5py._dataset import Dataset
 from b2kit.h5py._objects import Datatype, HLObject, Opened, refuse, text_of
-from b2kit.h5py._types import Reference
+from b2kit.h5py._types import Reference, shown_name
 
 __all__ = ["ExternalLink", "File", "Group", "HardLink", "SoftLink", "is_hdf5"]
 
@@ -32,12 +32,12 @@ class HardLink:
 class SoftLink:
     """A link to a path in the same file."""
 
-    def __init__(self, path: str) -> None:
-        self._path = str(path)
+    def __init__(self, path: str | bytes) -> None:
+        self._path = path if isinstance(path, bytes) else str(path)
 
     @property
-    def path(self) -> str:
-        """The path."""
+    def path(self) -> Any:
+        """The path; bytes if it is not UTF-8."""
         return self._path
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class Group(HLObject, Mapping[str, Any]):
         """Returns the file, the address and the path of the object at a path."""
         file, opened = self.file, self._opened
         # The objects on the way, with the paths by which they were reached.
-        address, name = (opened.objects.root, "/") if path.startswith("/") else (self._address, self.name or "/")
+        address, name = (opened.objects.root, "/") if path.startswith("/") else (self._address, self._path or "/")
         parts = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         followed = 0
         while parts:
@@ -140,10 +140,10 @@ class Group(HLObject, Mapping[str, Any]):
         return dict(self._opened.objects.links(self._address, self._shown)[0])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._links)
+        return iter([shown_name(name) for name in self._links])
 
     def __reversed__(self) -> Iterator[str]:
-        return reversed(self._links)
+        return iter([shown_name(name) for name in reversed(self._links)])
 
     def __len__(self) -> int:
         return len(self._links)
@@ -151,7 +151,7 @@ class Group(HLObject, Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Reference):
             return bool(name)
-        if not isinstance(name, (str, bytes)) or not name or not self._opened.is_open:
+        if not text_of(name) or not self._opened.is_open:
             return False
         try:
             return self._link(name) is not None
@@ -202,8 +202,8 @@ class Group(HLObject, Mapping[str, Any]):
         if isinstance(target, int):
             return HardLink()
         if isinstance(target, str):
-            return SoftLink(target)
-        return ExternalLink(*target) if target is not None else None
+            return SoftLink(shown_name(target))
+        return ExternalLink(*map(shown_name, target)) if target is not None else None
 
     def _walk(self, do_links: bool) -> Iterator[tuple[str, Any]]:
         """Returns the paths of all entries below, with addresses or links, in the order of the names."""
@@ -229,7 +229,8 @@ class Group(HLObject, Mapping[str, Any]):
                     pending.append(iter(self._below(target, path)))
 
     def _below(self, address: int, path: str) -> list[tuple[str, Any]]:
-        links = sorted(self._opened.objects.links(address, path)[0])
+        links = self._opened.objects.links(address, path)[0]
+        links.sort(key=lambda link: link[0].encode("utf-8", "surrogateescape"))
         return [(f"{path}/{name}" if path else name, target) for name, target in links]
 
     def visit(self, func: Callable[[str], Any]) -> Any:
@@ -261,8 +262,8 @@ class Group(HLObject, Mapping[str, Any]):
             The last result of the function.
         """
         for path, address in self._walk(do_links=False):
-            full = posixpath.join(self.name or "/", path)
-            found = func(path, self._child(self._opened, self.file, address, full, full))
+            full = posixpath.join(self._path or "/", path)
+            found = func(shown_name(path), self._child(self._opened, self.file, address, full, full))
             if found is not None:
                 return found
         return None
@@ -297,7 +298,7 @@ class Group(HLObject, Mapping[str, Any]):
         """
         for path, target in self._walk(do_links=True):
             link: Any = HardLink() if isinstance(target, int) else SoftLink(target) if isinstance(target, str) else None
-            found = func(path, link or ExternalLink(*target))
+            found = func(shown_name(path), link or ExternalLink(*target))
             if found is not None:
                 return found
         return None
@@ -311,7 +312,7 @@ class Group(HLObject, Mapping[str, Any]):
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 group>"
-        name = "(anonymous)" if self.name is None else f'"{self.name}"'
+        name = "(anonymous)" if self._path is None else f'"{self._path}"'
         return f"<HDF5 group {name} ({len(self)} members)>"
 
     __setitem__ = __delitem__ = create_group = create_dataset = create_dataset_like = create_virtual_dataset = refuse

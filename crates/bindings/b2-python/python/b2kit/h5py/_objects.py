@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 import numpy as np
 
 from b2kit import _b2kit
-from b2kit.errors import ArgumentError, NoSuchKeyError, ReadOnlyError
+from b2kit.errors import NoSuchKeyError, ReadOnlyError, WrongTypeError
 from b2kit.h5py import h5t
-from b2kit.h5py._types import Empty, Heap, ItemType, Reference, check_string_dtype
+from b2kit.h5py._types import Empty, Heap, ItemType, Reference, check_string_dtype, shown_name
 
 if TYPE_CHECKING:
     from b2kit.h5py._files import File
@@ -153,8 +153,13 @@ class HLObject:
         return self._file
 
     @property
-    def name(self) -> str | None:
-        """The path from the root under which the object was opened; None if there is no link to it."""
+    def name(self) -> Any:
+        """The path from the root under which the object was opened; None if there is no link to it, bytes if it is not UTF-8."""
+        return None if self._path is None else shown_name(self._path)
+
+    @property
+    def _path(self) -> str | None:
+        # Bytes that are not UTF-8 are surrogates.
         if self._name is None:
             self._name = self._opened.names.get(self._address)
         return self._name
@@ -167,10 +172,10 @@ class HLObject:
     @property
     def parent(self) -> Any:
         """The group in which the object was opened."""
-        if self.name is None:
+        if self._path is None:
             raise ValueError("Parent of an anonymous object is undefined")
         if self._above is None:
-            above = posixpath.dirname(self.name)
+            above = posixpath.dirname(self._path)
             self._above = self.file if above == "/" else self.file[above]
         return self._above
 
@@ -185,10 +190,10 @@ class HLObject:
         return AttributeManager(self)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        if self.name is None:
+        if self._path is None:
             raise TypeError("an object without a name cannot be pickled")
         function, (reopen, (path, options, _), token) = self.file.__reduce__()
-        return function, (reopen, (path, options, self.name), token)
+        return function, (reopen, (path, options, self._path), token)
 
     def __bool__(self) -> bool:
         return self._opened.is_open
@@ -230,7 +235,7 @@ class AttributeManager(Mapping[str, Any]):
         return {name: (kind, shape, data) for name, kind, shape, data in found}
 
     def _find(self, name: str | bytes) -> tuple[tuple[Any, ...], tuple[int, ...] | None, bytes]:
-        key = name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
+        key = text_of(name)
         try:
             return self._stored[key]
         except KeyError:
@@ -262,19 +267,16 @@ class AttributeManager(Mapping[str, Any]):
         """
         described, shape, _ = self._find(name)
         kind = self._parent._opened.type(described)
-        text = name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
-        return AttrID(text, kind.dtype, shape, h5t.type_id(kind))
+        return AttrID(shown_name(text_of(name)), kind.dtype, shape, h5t.type_id(kind))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._stored)
+        return iter([shown_name(name) for name in self._stored])
 
     def __len__(self) -> int:
         return len(self._stored)
 
     def __contains__(self, name: object) -> bool:
-        if isinstance(name, bytes):
-            name = name.decode("utf-8", "surrogateescape")
-        return name in self._stored
+        return text_of(name) in self._stored
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, AttributeManager):
@@ -318,7 +320,7 @@ class Datatype(HLObject):
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 named type>"
-        name = '"(anonymous)"' if self.name is None else f'"{posixpath.basename(self.name)}"'
+        name = '"(anonymous)"' if self._path is None else f'"{posixpath.basename(self._path)}"'
         return f"<HDF5 named type {name} (dtype {self.dtype.str})>"
 
 
@@ -327,11 +329,11 @@ def text_of(name: Any) -> str:
 
     Raises
     ------
-    ArgumentError
+    WrongTypeError
         It is neither.
     """
     if isinstance(name, bytes):
         return name.decode("utf-8", "surrogateescape")
     if isinstance(name, str):
         return name
-    raise ArgumentError(f"{name!r} is not a name")
+    raise WrongTypeError(f"a name is a string or bytes, not {type(name)}")

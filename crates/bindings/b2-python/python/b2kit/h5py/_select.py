@@ -212,8 +212,9 @@ class Region(NamedTuple):
     regular: tuple[tuple[int, int, int | None, int | None], ...] = ()
     """Start, stride, count and block of each dimension; a count or a block of None is unlimited."""
 
-    def axes(self, shape: tuple[int, ...]) -> tuple[Axis, ...] | None:
-        """Return the selections along each dimension, if the region is their product; otherwise None.
+    def axes(self, shape: tuple[int, ...], is_clipped: bool = False) -> tuple[Axis, ...] | None:
+        """Return the selections along each dimension, if the region is their product; otherwise None. With ``is_clipped`` they
+        may be outside the data set.
 
         Raises
         ------
@@ -221,20 +222,21 @@ class Region(NamedTuple):
             The region is not inside a data set of this shape.
         """
         if self.kind == "all":
-            return tuple(_block(0, length) for length in shape)
+            return tuple(block_axis(0, length) for length in shape)
         if self.kind == "boxes" and self.points is not None and len(self.points) == 1:
             ends = zip(*self.points[0].tolist())
-            axes = tuple(_block(first, last - first + 1) for first, last in ends)
+            axes = tuple(block_axis(first, last - first + 1) for first, last in ends)
         elif self.kind == "regular":
             axes = tuple(_regular(axis, length) for axis, length in zip(self.regular, shape))
         else:
             return None
-        if len(axes) != len(shape) or any(axis.end > length for axis, length in zip(axes, shape)):
+        if len(axes) != len(shape) or not is_clipped and any(axis.end > length for axis, length in zip(axes, shape)):
             raise SelectionError("a region outside of its data set")
         return axes
 
-    def all_points(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """Return all items of a region that is not a product, in the order in which HDF5 reads them.
+    def all_points(self, shape: tuple[int, ...], is_clipped: bool = False) -> np.ndarray[Any, Any]:
+        """Return all items of a region that is not a product, in the order in which HDF5 reads them. With ``is_clipped`` they may be
+        outside the data set.
 
         Raises
         ------
@@ -244,7 +246,7 @@ class Region(NamedTuple):
         if self.points is None or self.points.shape[-1] != len(shape):
             return np.empty((0, len(shape)), np.int64)
         points = self.points
-        if (points < 0).any() or (points >= np.array(shape)).any():
+        if (points < 0).any() or not is_clipped and (points >= np.array(shape)).any():
             raise SelectionError("a region outside of its data set")
         if self.kind == "points":
             return points
@@ -255,7 +257,7 @@ class Region(NamedTuple):
         return np.unique(np.concatenate(list(boxes)), axis=0)
 
 
-def _block(start: int, length: int) -> Axis:
+def block_axis(start: int, length: int) -> Axis:
     """Returns a single block."""
     return Axis(start, max(length, 1), 1, max(length, 0))
 
@@ -264,7 +266,7 @@ def _regular(axis: tuple[int, int, int | None, int | None], length: int) -> Axis
     start, stride, count, block = axis
     if block is None:
         # One unlimited block.
-        return _block(start, length - start)
+        return block_axis(start, length - start)
     stride = max(stride, block, 1)
     if count is None:
         count = max((length - start - block) // stride + 1, 0)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from b2kit import _b2kit
-from b2kit.errors import ArgumentError
+from b2kit.errors import ArgumentError, IoError, WrongTypeError
 
 __all__ = [
     "Empty",
@@ -462,7 +462,7 @@ class ItemType:
         """Return items of :attr:`dtype`. ``stored`` are as many items of the dtype :attr:`stored`."""
         dtype = self.dtype
         if self._convert is None:
-            return stored if stored.dtype == dtype and stored.dtype.metadata == dtype.metadata else stored.view(dtype.base)
+            return stored if stored.dtype == dtype and stored.dtype.metadata == dtype.metadata else stored.view(flat(dtype)[0])
         return self._convert(stored, heap)
 
     def items(self, data: bytes, shape: tuple[int, ...], heap: Heap) -> np.ndarray[Any, Any]:
@@ -474,9 +474,9 @@ class ItemType:
         """Return items of which these are the stored bytes, as an array of ``V``. The items of arrays are added dimensions."""
         if self.stored.subdtype is None:
             return self.convert(array.view(self.stored), heap)
-        base, inner = self.stored.subdtype
-        flat = np.ndarray(array.shape + inner, base, array.tobytes() if array.size else b"")
-        return self.convert(flat if not array.size else flat.copy(), heap)
+        base, inner = flat(self.stored)
+        single = np.ndarray(array.shape + inner, base, array.tobytes() if array.size else b"")
+        return self.convert(single if not array.size else single.copy(), heap)
 
     def _int(self, _: int, size: int, is_signed: bool, is_big: bool) -> None:
         self.stored = np.dtype(f"{'>' if is_big else '<'}{'i' if is_signed else 'u'}{size}")
@@ -643,7 +643,7 @@ class ItemType:
         # Enumerations do not refer to a heap.
         heap = Heap(None, "")  # type: ignore[arg-type]
         found = inner.items(b"".join(value for _, value in names), (len(names),), heap)
-        values = {name: int(value) for (name, _), value in zip(names, found)}
+        values = {shown_name(name): int(value) for (name, _), value in zip(names, found)}
         if values == {"FALSE": 0, "TRUE": 1}:
             self._dtype = np.dtype(bool)
             if inner.stored.itemsize == 1 and inner.is_plain():
@@ -719,6 +719,72 @@ class ItemType:
 
     def _other(self, _: int, size: int, what: str) -> None:
         self.stored, self.memory_size, self._what = np.dtype(f"V{size}"), size, what
+
+
+def shown_name(name: str) -> Any:
+    """Returns a name as h5py has it: bytes if it is not UTF-8."""
+    if not name.isascii() and any("\udc80" <= letter <= "\udcff" for letter in name):
+        return name.encode("utf-8", "surrogateescape")
+    return name
+
+
+def flat(dtype: _Dtype) -> tuple[_Dtype, tuple[int, ...]]:
+    """Returns the type of the single items of an array type, which may hold arrays by itself, and all dimensions."""
+    shape: tuple[int, ...] = ()
+    while dtype.subdtype is not None:
+        dtype, inner = dtype.subdtype
+        shape += inner
+    return dtype, shape
+
+
+def converted(array: np.ndarray[Any, Any], dtype: _Dtype) -> np.ndarray[Any, Any]:
+    """Returns items of another type as HDF5 converts them: numbers that do not fit become the nearest that do, and items of
+    compounds are found by their names.
+
+    Raises
+    ------
+    IoError
+        HDF5 has no such conversion.
+    WrongTypeError
+        HDF5 has no such type, or no conversion of texts to it.
+    """
+    kinds = array.dtype.kind, dtype.kind
+    if array.size == 0 and kinds[1] not in "UMm":
+        return np.zeros(array.shape, dtype)
+    if array.dtype.fields is not None and dtype.fields is not None:
+        out = np.zeros(array.shape, dtype)
+        for name in dtype.names or ():
+            if name in array.dtype.fields:
+                out[name] = converted(array[name], flat(dtype.fields[name][0])[0])
+        return out
+    if kinds[0] in "biuf" and kinds[1] in "iu":
+        return _clipped(array, dtype)
+    is_same = kinds[0] == kinds[1] and kinds[0] in "bcSO" or array.dtype == dtype
+    if is_same or kinds in (("O", "S"), ("O", "T")) or kinds[0] in "biuf" and kinds[1] == "f" or kinds[0] in "iu" and kinds[1] == "b":
+        with np.errstate(all="ignore"):
+            return np.asarray(array.astype(dtype))
+    what = f"no conversion of items of {array.dtype} to {dtype}"
+    raise WrongTypeError(what) if kinds[1] in "UMmT" or kinds[0] == "O" else IoError(what)
+
+
+def _clipped(array: np.ndarray[Any, Any], dtype: _Dtype) -> np.ndarray[Any, Any]:
+    if array.dtype.kind != "f" and np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == dtype.itemsize and array.dtype.isnative != dtype.isnative:
+        # HDF5 only swaps the bytes.
+        return array.astype(dtype)
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    if array.dtype.kind != "f":
+        own = np.iinfo(array.dtype)
+        return np.asarray(np.clip(array, max(least, own.min), min(most, own.max)).astype(dtype))
+    with np.errstate(all="ignore"):
+        # The largest integer may not be a float: what is above becomes it afterwards.
+        wide = array if array.dtype.itemsize >= 8 else array.astype("f8")
+        found = np.asarray(wide.astype(dtype))
+        found[wide >= float(most)] = most
+        found[wide <= float(least)] = least
+        found[np.isnan(wide)] = {4: least, 8: least or 1 << 63}.get(dtype.itemsize, 0)
+    return found
 
 
 def _region(part: bytes, address_size: int, heap: Heap) -> RegionReference:
