@@ -259,7 +259,7 @@ fn rounds_follow_the_formula() {
         assert_eq!(counted(&array, item()).rounds, 2);
         assert_eq!(
             counted(&array, plane()),
-            Fetched { rounds: 2, ranges: 8, bytes: 4 * (far.head + 4 * (16 << 10)) }
+            Fetched { rounds: 2, ranges: 8, bytes: 4 * (far.head_len + 4 * (16 << 10)) }
         );
         assert_eq!(counted(&array, all()).rounds, 2);
     }
