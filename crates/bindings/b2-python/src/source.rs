@@ -186,7 +186,7 @@ impl Frame {
     }
 }
 
-/// Returns the bytes of a buffer. Those of a `bytes` object are not copied.
+/// Returns the bytes of a buffer. Those of a `bytes` object, and of a view of all of it, are not copied.
 pub(crate) fn bytes_of(source: &Bound<'_, PyAny>) -> PyResult<Option<Bytes>> {
     if let Ok(frame) = source.cast::<Frame>() {
         return Ok(Some(frame.get().0.clone()));
@@ -199,9 +199,36 @@ pub(crate) fn bytes_of(source: &Bound<'_, PyAny>) -> PyResult<Option<Bytes>> {
     }
     match PyMemoryView::from(source) {
         Ok(view) => {
-            let bytes: PyBackedBytes = view.call_method0(intern!(source.py(), "tobytes"))?.extract()?;
+            let bytes: PyBackedBytes = match viewed(&view)? {
+                Some(bytes) => bytes.into(),
+                None => view.call_method0(intern!(source.py(), "tobytes"))?.extract()?,
+            };
             Ok(Some(Bytes::from_owner(bytes)))
         }
         Err(_) => Ok(None),
     }
+}
+
+/// Returns the `bytes` object whose bytes a view shows all, in their order. They never change.
+fn viewed<'py>(view: &Bound<'py, PyMemoryView>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let py = view.py();
+    let mut owner = view.getattr(intern!(py, "obj"))?;
+    let bytes = loop {
+        owner = match owner.cast_into_exact::<PyBytes>() {
+            Ok(bytes) => break bytes,
+            Err(other) => {
+                let other = other.into_inner();
+                match other.is_instance_of::<PyMemoryView>() {
+                    true => other.getattr(intern!(py, "obj"))?,
+                    false if other.is_instance_of::<PyUntypedArray>() => {
+                        other.getattr(intern!(py, "base"))?
+                    }
+                    false => return Ok(None),
+                }
+            }
+        };
+    };
+    let nbytes: usize = view.getattr(intern!(py, "nbytes"))?.extract()?;
+    let dense: bool = view.getattr(intern!(py, "c_contiguous"))?.extract()?;
+    Ok((dense && nbytes == bytes.as_bytes().len()).then_some(bytes))
 }

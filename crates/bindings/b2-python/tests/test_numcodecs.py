@@ -144,6 +144,33 @@ def test_decompress_into_a_buffer() -> None:
             b2kit.decompress(chunk, out=wrong)
 
 
+def test_views_of_bytes() -> None:
+    """Views of all of a ``bytes`` object are read in place, others are copied; both show the bytes in C order."""
+    rng = np.random.default_rng(5)
+    plain = rng.integers(0, 9, 70_000, dtype="u1").tobytes()
+    chunk = b2kit.compress(plain)
+    # Chunks end at a multiple of twelve, so that views of several shapes exist. What follows a chunk is ignored.
+    chunk += bytes(-len(chunk) % 12)
+    flat = np.frombuffer(chunk, "u1")
+    around = np.frombuffer(b"\1" + chunk + b"\2", "u1")
+    shuffled = flat.reshape(3, 4, -1).transpose(2, 0, 1).tobytes()
+    views = [
+        *[memoryview(chunk), memoryview(flat), flat, flat.view("<i4"), flat.reshape(3, -1), memoryview(flat.reshape(2, -1))],
+        *[around[1:-1], memoryview(around)[1:-1], np.frombuffer(chunk[::-1], "u1")[::-1], flat.copy(), bytearray(chunk)],
+        np.frombuffer(shuffled, "u1").reshape(-1, 3, 4).transpose(1, 2, 0),
+    ]
+    for view in views:
+        assert b2kit.decompress(view) == plain
+    # A view that is as long as its bytes shows them in another order.
+    with pytest.raises(ValueError):
+        b2kit.decompress(flat[::-1])
+    changed = np.frombuffer(bytearray(chunk), "u1")
+    assert b2kit.decompress(changed) == plain
+    changed[:] = 0
+    with pytest.raises(ValueError):
+        b2kit.decompress(changed)
+
+
 def test_what_blosc1_lacks_is_refused() -> None:
     refused: tuple[dict[str, Any], ...] = ({"filters": ("delta",)}, {"filters": ("shuffle", "bytedelta")}, {"typesize": 256})
     for options in refused:

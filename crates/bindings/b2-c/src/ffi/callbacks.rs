@@ -82,6 +82,12 @@ pub(crate) fn plugins(call: &Arc<CallContext>) -> Plugins {
     plugins
 }
 
+/// Returns whether the program has registered codecs or filters.
+pub(crate) fn has_own_plugins() -> bool {
+    CODECS.read().is_ok_and(|codecs| !codecs.is_empty())
+        || FILTERS.read().is_ok_and(|filters| !filters.is_empty())
+}
+
 /// Returns the id of a codec that was registered under a name, and the id of its library.
 pub(crate) fn codec_of(name: &CStr) -> Option<(i32, i32)> {
     let codecs = CODECS.read().ok()?;

@@ -123,11 +123,18 @@ class _Shuffled(Codec, metaclass=ABCMeta):  # type: ignore[misc, unused-ignore]
         b2kit.errors.DamagedError
             The chunk is malformed.
         """
-        chunk = ensure_contiguous_ndarray(buf, self.max_buffer_size)
+        chunk = self._stored(buf)
         if out is None:
             return decompress(chunk, max_nbytes=_most_of_zarr() if max_nbytes is None else max_nbytes)
-        decompress(chunk, out=ensure_contiguous_ndarray(out))
+        plain = type(out) is np.ndarray and out.flags.c_contiguous and out.dtype.kind in "biufc"
+        decompress(chunk, out=out if plain else ensure_contiguous_ndarray(out))
         return out
+
+    def _stored(self, buf: Any) -> Any:
+        """Returns a buffer of bytes. What is one already is not converted, which takes as long as decoding a small chunk."""
+        if type(buf) is bytes and len(buf) <= self.max_buffer_size:
+            return buf
+        return ensure_contiguous_ndarray(buf, self.max_buffer_size).view("u1")
 
     def __repr__(self) -> str:
         names = {value: name for name, value in vars(_Shuffled).items() if name.endswith("SHUFFLE")}
@@ -221,7 +228,7 @@ class Blosc2(_Shuffled):
         b2kit.errors.DamagedError
             The buffer is malformed.
         """
-        stored = ensure_contiguous_ndarray(buf, self.max_buffer_size).view("u1")
+        stored = self._stored(buf)
         if max_nbytes is None and out is None:
             max_nbytes = _most_of_zarr()
         if bytes(stored[1 : 1 + len(_FRAME)]) != _FRAME:
